@@ -275,7 +275,7 @@ impl Counter {
         self.shared.waiter.as_ref().map_or(WaitObject::None, Waiter::object)
     }
 
-    /// Drives the endpoints without reading anything.
+    /// Drives the endpoints, and reads no value.
     pub fn progress(&self) {
         self.shared.progress();
     }
@@ -295,7 +295,8 @@ impl Counter {
         Ok(())
     }
 
-    /// Whether something depends on the counter, so that it cannot be [closed](Self::close).
+    /// Whether an endpoint, a region or a work depends on the counter, so that it cannot be
+    /// [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
         // A work that is being posted may go on waiting for the counter, so ask while none is.
         self.shared.has_users() && self.shared.while_nothing_fires(CounterShared::has_users)
@@ -333,8 +334,8 @@ impl CounterShared {
         self.wake();
     }
 
-    /// Whether something depends on the counter. A work that is being posted may release it
-    /// shortly.
+    /// Whether an endpoint, a region or a work depends on the counter. A work that is being posted may
+    /// release it shortly.
     pub(crate) fn has_users(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }

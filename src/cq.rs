@@ -389,7 +389,7 @@ impl CompletionQueue {
         read
     }
 
-    /// Drives the bound endpoints without reading anything.
+    /// Drives the bound endpoints, and reads no entry.
     pub fn progress(&self) {
         self.shared.progress();
     }
@@ -464,7 +464,7 @@ impl CqShared {
         self.driven.remove(endpoint);
     }
 
-    /// Whether the ring has something to read. Exact for the thread that has written or read last.
+    /// Whether the ring has an entry to read. Exact for the thread that has written or read last.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
@@ -514,7 +514,7 @@ impl CqShared {
         self.is_protected
     }
 
-    /// Drives the endpoints without reading anything.
+    /// Drives the endpoints, and reads no entry.
     pub(crate) fn progress(&self) {
         self.driven.progress(&mut Reader::new(self.unread_entries(), 0));
     }

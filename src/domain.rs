@@ -76,7 +76,7 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// Has a thread only if an endpoint is to move on by itself.
+    /// Its thread runs only while an endpoint has automatic progress.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -86,7 +86,7 @@ pub(crate) struct DomainShared {
     domain_counters: Arc<DomainCounters>,
     /// The works that wait for counters.
     works: Arc<WorkQueue>,
-    /// Whether something has waited for a counter. It changes under the lock of `pumps`.
+    /// Whether a work has ever waited for a counter. It changes under the lock of `pumps`.
     has_had_works: AtomicBool,
     /// The pumps of its endpoints, and perhaps of some that are gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
@@ -198,12 +198,12 @@ impl Domain {
         Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
     }
 
-    /// What is offered of an atomic operation, on endpoints with
+    /// Returns how an atomic operation is offered on endpoints with
     /// [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if nothing is.
+    /// [`Misuse::NoAtomic`] if it is not offered.
     pub fn query_atomic(
         &self,
         datatype: Datatype,
@@ -262,7 +262,7 @@ impl Domain {
     }
 
     /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
-    /// Attributes that leave something open get what an endpoint would get. Without capabilities
+    /// Attributes that are unspecified get the values that an endpoint would get. Without capabilities
     /// the context has all that concern messages but
     /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
     /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR).
@@ -389,8 +389,8 @@ impl DomainShared {
         pumps.iter().for_each(|pump| pump.wait_for_running_pass());
     }
 
-    /// What moves an endpoint on by itself, if anything does. One for connections moves on as
-    /// control operations do, too.
+    /// Returns the progress thread that drives an endpoint, if there is one. An endpoint with connections
+    /// also has one if control progress is automatic.
     pub(crate) fn progress_thread(&self, is_connecting: bool) -> Option<&ProgressThread> {
         let is_auto =
             self.data_progress == Progress::Auto || is_connecting && self.control_progress == Progress::Auto;

@@ -95,7 +95,7 @@ impl Doorbell {
         self.event.wait();
     }
 
-    /// What nesting the epoll set of another doorbell in this one's does.
+    /// Models nesting the epoll set of another doorbell in this one's.
     #[cfg(all(test, loom))]
     pub(crate) fn nest(&self, inner: &Doorbell) {
         self.event.nest(&inner.event);

@@ -1,4 +1,4 @@
-//! An endpoint as queues, counters and the progress thread see it: something that they drive.
+//! An endpoint as the queues, counters and the progress thread that drive it see it.
 
 use std::os::fd::BorrowedFd;
 

@@ -40,15 +40,15 @@ use crate::works::domain::WorkDomain;
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
 /// An endpoint is opened from an [`Info`], bound to completion queues and an address vector,
-/// enabled, and then posts operations, whose completions its queues report. What moves them on is
-/// up to its domain: reads of those queues ([`CompletionQueue`](crate::CompletionQueue)), or also a
-/// thread ([`Progress`](crate::info::Progress)).
+/// enabled, and then posts operations, whose completions its queues report. Operations make progress in
+/// reads of those queues ([`CompletionQueue`](crate::CompletionQueue)), or also in a thread of the domain
+/// ([`Progress`](crate::info::Progress)).
 ///
-/// One of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead
+/// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead
 /// of an address vector, asks for a [connection](Self::connect) or [accepts](Self::accept) one, and
-/// talks to the other end alone: the addresses that calls take are not looked at. Sends and
-/// accesses to memory are possible while it is connected ([`Misuse::NotConnected`]), receives from
-/// the moment it is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
+/// communicates with the other end alone: calls ignore the addresses that they are given. Sends and
+/// accesses to memory need the connection ([`Misuse::NotConnected`]); receives can be posted once the
+/// endpoint is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
 ///
 /// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is
 /// closed: what it has accepted for sending still goes out, within
@@ -298,8 +298,7 @@ impl EndpointShared {
         }
         let info = &self.info;
         let bind = match &self.origin {
-            // What the application sees is the address that was asked; another one can have it only
-            // as a listener.
+            // The application sees the address that was asked, which only a listener can share.
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };

@@ -1,4 +1,4 @@
-//! A pump as its endpoint sees it: what it takes from the application, and what it reports to.
+//! A pump as its endpoint sees it: the calls of the application, and the objects that the pump reports to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(crate) struct Bindings {
     pub(crate) counters: BoundCounters,
     /// The domain's counters that drive the endpoint, if they do.
     pub(crate) domain_counters: Option<Arc<DomainCounters>>,
-    /// Where it reports what happens to its connections.
+    /// Takes the events of its connections.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Bindings {
     pub(crate) shares_receiver: bool,
     /// Wakes the progress thread, if the endpoint has one.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
-    /// Where the ends of deferred work go.
+    /// Records the ends of deferred work.
     pub(crate) works: Arc<WorkQueue>,
 }
 

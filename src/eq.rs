@@ -36,10 +36,10 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// How many events of the application's own it holds, and as many errors; 0 for
-    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of connections come on top, and always find room: an endpoint has
-    /// two of them in its life, a passive endpoint has in the queue no more than its backlog says, since a
-    /// request leaves it unread when its requester is gone. Only what is in the queue takes memory.
+    /// The number of events that the application can write, and of errors besides; 0 for
+    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections need no room of these: an endpoint has two in its
+    /// life, and a passive endpoint at most its backlog, since the request of a requester that is gone leaves
+    /// the queue unread. Only entries in the queue take memory.
     pub size_entries: usize,
     /// The uses that the application makes of the queue.
     pub flags: EqFlags,
@@ -58,30 +58,30 @@ bitflags! {
     pub struct EqFlags: u64 {
         /// The application inserts events of its own.
         const WRITE = 1 << 9;
-        /// The application has a wish for the processor that interrupts go to. There are none, so
-        /// it is ignored.
+        /// The application names a processor for interrupts. Homespun has no interrupts, so this is
+        /// ignored.
         const AFFINITY = 1 << 29;
     }
 }
 
-/// Something that an event queue reports.
+/// An event that an event queue reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// An event that the application has written ([`EventQueue::write`]).
     Written {
-        /// Which event it is.
+        /// The application's number of the event.
         number: u32,
         /// The data of the event.
         data: Box<[u8]>,
     },
-    /// Something has happened to a connection, or a peer asks for one.
+    /// An event of a connection, or a peer's request for one.
     Connection(ConnectionEvent),
 }
 
 /// A control operation that failed: `struct fi_eq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventError {
-    /// Whatever names the object that is concerned (`fid`): for an endpoint what it was bound with.
+    /// The object of the operation (`fid`): for an endpoint the context that it was bound with.
     pub object: u64,
     /// The context of the operation that failed.
     pub context: u64,
@@ -91,8 +91,8 @@ pub struct EventError {
     pub errno: Errno,
     /// The same in terms of the provider (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
-    /// More about the error, as the operation defines it: of a connection that was rejected, what
-    /// the peer's application had to say.
+    /// More about the error, as the operation defines it: for a rejected connection, the data that the
+    /// peer's application sent with the rejection.
     pub err_data: Vec<u8>,
     /// The other end of the connection that failed. Not part of `struct fi_eq_err_entry`.
     pub peer: Option<Address>,
@@ -330,7 +330,7 @@ impl EventQueue {
         Some((error.clone(), found))
     }
 
-    /// Drives the bound endpoints without reading anything.
+    /// Drives the bound endpoints, and reads no event.
     pub fn progress(&self) {
         self.shared.driven.progress_without_reader();
     }
@@ -417,7 +417,7 @@ impl EqShared {
         self.ring();
     }
 
-    /// Has something be over that the application need not hear of.
+    /// Settles an acceptance of which the application needs no event.
     fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
@@ -468,7 +468,7 @@ impl EqShared {
             taken = taken_now;
             settled.extend(settled_now);
         }
-        // Whatever is settled now is so without the lock.
+        // Settling takes other locks, so it happens without this one.
         drop(settled);
         Ok(taken?.map(|(read, _)| read))
     }

@@ -91,9 +91,9 @@ impl Fabric {
         getinfo_from_providers(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 
-    /// What the provider of a domain finds on this host that its users may want to know, one
-    /// sentence each: whether large messages can be copied straight from process to process, for
-    /// `"shm"`. Empty also where there is no such domain.
+    /// Returns the findings of a domain's provider about this host that its users may want to know, one
+    /// sentence each: for `"shm"`, whether large messages can be copied straight from process to process.
+    /// Empty also for a domain that does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -189,9 +189,9 @@ impl fmt::Debug for Fabric {
 /// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
 /// are ignored.
 ///
-/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that
-/// cost an application nothing when they are not granted (traffic class, prefix size) and for fields that
-/// describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
+/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, except
+/// for wishes that cost an application nothing when they are not granted (traffic class, prefix size) and for
+/// fields that describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
 /// size of its keys, and [`FabricAttr::prov_version`]. An application reads those from the answer.
 /// [`FabricAttr::api_version`] is returned as the hints have it.
 ///
@@ -199,13 +199,13 @@ impl fmt::Debug for Fabric {
 /// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
 /// comes with neither.
 ///
-/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is
+/// If the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is
 /// offered, even for hints with [`Caps::REMOTE_COMM`]. If the domain does not leave this host, the
 /// answer lacks that capability.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
 ///
-/// What the hints leave to the user's [`params`](crate::params) is taken from the environment.
+/// Fields that the hints leave to the user's [`params`](crate::params) are taken from the environment.
 ///
 /// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`]
 /// prevents that.

@@ -90,7 +90,7 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
     Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
-/// What an application asks for; where it leaves something open, what the user's parameters ask for.
+/// Returns an application's hints, completed by the user's parameters where the hints leave a field open.
 pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
@@ -123,8 +123,8 @@ struct Offer<'a> {
     info: Info,
 }
 
-/// What each of these providers offers for each of these types of endpoints. If none can meet the
-/// hints, the reason is that of the first type and the first provider whose domain was meant.
+/// Collects the offers of these providers for these types of endpoints. If no provider can meet the
+/// hints, the error is that of the first type and of the first provider whose domain the hints allow.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
     only: Option<&str>,

@@ -7,8 +7,8 @@ use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 
-/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints
-/// in the narrow sense, which are an [`Info`]. See `fi_getinfo(3)`.
+/// A request to [`getinfo`](crate::getinfo()): node, service, flags, and the hints in the narrow sense,
+/// which are an [`Info`]. See `fi_getinfo(3)`.
 ///
 /// homespun chooses what the hints leave open. Every answer meets or exceeds the hints, with the
 /// exceptions that [`getinfo`](crate::getinfo()) lists. Each method sets the field of [`Info`] with
@@ -18,16 +18,16 @@ use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManageme
 /// use homespun::{Caps, Fabric, Hints};
 ///
 /// let fabric = Fabric::new();
-/// // The best way to exchange tagged messages by shared memory.
+/// // The best info for tagged messages over shared memory.
 /// let info = fabric.info(&Hints::new().caps(Caps::TAGGED).domain("shm"))?;
 /// let domain = fabric.domain(&info)?;
 ///
-/// // Every way to a peer, by the name of its host and its port.
+/// // All infos for a peer, by the name of its host and its port.
 /// for info in fabric.infos(&Hints::new().node("localhost").service(7471))? {
 ///     println!("{:?} from {:?} to {:?}", info.domain.name, info.src_addr, info.dest_addr);
 /// }
 ///
-/// // Where an endpoint of one's own is to be.
+/// // The address for an endpoint of this process.
 /// let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").service(0).source())?;
 /// assert_eq!(info.src_addr.map(|address| address.to_string()).as_deref(), Some("127.0.0.1:0"));
 /// # Ok::<(), homespun::Error>(())
@@ -47,18 +47,18 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Asks for nothing in particular.
+    /// Returns hints without wishes.
     pub fn new() -> Hints {
         Hints::default()
     }
 
-    /// The peer's host, or with [`source`](Self::source) one's own: a name or a numeric address.
+    /// The peer's host, or with [`source`](Self::source) this one: a name or a numeric address.
     pub fn node(mut self, node: impl Into<String>) -> Hints {
         self.node = Some(node.into());
         self
     }
 
-    /// The peer's port or service, or with [`source`](Self::source) one's own: a number, or a name
+    /// The peer's port or service, or with [`source`](Self::source) the endpoint's: a number, or a name
     /// that the system knows. As a source, 0 is a port that the system chooses.
     #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
     pub fn service(mut self, service: impl ToString) -> Hints {
@@ -66,7 +66,7 @@ impl Hints {
         self
     }
 
-    /// Node and service are one's own, where an endpoint will be ([`InfoFlags::SOURCE`]).
+    /// Node and service name the endpoint's own address ([`InfoFlags::SOURCE`]).
     pub fn source(mut self) -> Hints {
         self.flags |= InfoFlags::SOURCE;
         self
@@ -78,8 +78,8 @@ impl Hints {
         self
     }
 
-    /// What the endpoint is to be able to do ([`Info::caps`]), and no more than that, save what
-    /// costs nothing. Nothing said: everything that there is.
+    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they
+    /// cost nothing. Without this call the endpoint gets all capabilities that cost nothing on request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }
@@ -100,7 +100,7 @@ impl Hints {
         self.with(|info| info.addr_format = Some(format))
     }
 
-    /// One's own address, in place of node and service ([`Info::src_addr`]).
+    /// The endpoint's own address, in place of node and service ([`Info::src_addr`]).
     pub fn src_addr(self, address: Address) -> Hints {
         self.with(|info| info.src_addr = Some(address))
     }
@@ -185,13 +185,13 @@ impl Hints {
         self.with(|info| info.rx.size_ops = size_ops)
     }
 
-    /// How much memory unexpected messages may take
+    /// The memory for unexpected messages
     /// ([`RxAttr::total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes)).
     pub fn total_buffered_recv_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.rx.total_buffered_recv_bytes = size_bytes)
     }
 
-    /// Sets whatever has no method of its own.
+    /// Sets a field that has no method of its own.
     ///
     /// ```
     /// use homespun::Hints;
@@ -217,7 +217,7 @@ impl From<Hints> for Info {
     }
 }
 
-/// Asks for what the info says, wherever it is.
+/// Returns hints that ask for the attributes of an info, at any address.
 impl From<Info> for Hints {
     fn from(info: Info) -> Hints {
         Hints { info, ..Hints::default() }
@@ -225,7 +225,7 @@ impl From<Info> for Hints {
 }
 
 impl Fabric {
-    /// Everything that meets these hints, the best first. As [`getinfo`](Self::getinfo).
+    /// Returns all infos that meet these hints, the best first. As [`getinfo`](Self::getinfo).
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl Fabric {
         self.getinfo(hints.node.as_deref(), hints.service.as_deref(), hints.flags, Some(&hints.info))
     }
 
-    /// The best that meets these hints. As [`getinfo`](Self::getinfo).
+    /// Returns the best info that meets these hints. As [`getinfo`](Self::getinfo).
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
 //! Hints of an application and answers of providers: `struct fi_info` of `fi_getinfo(3)` and its attributes.
 //!
-//! One type serves both ways. [`Info::default`] asks for nothing in particular, which is where hints start;
+//! One type serves both ways. [`Info::default`] leaves every field open, which is where hints start;
 //! [`getinfo`](crate::getinfo()) answers with values that are filled in. An application may change an answer
 //! (drop a capability, lower a size, set an address) before it opens something with it.
 //!
 //! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure
 //! converts both ways without loss. With the feature `serde` it also converts to a text and back;
-//! what is missing there is unspecified, and what is not known is refused, since a wish that is
-//! misspelt must not be overlooked. Not mirrored are the fields that name open objects: `handle`,
-//! `nic`, `fabric_attr->fabric` and `domain_attr->domain`.
+//! a field that is missing there is unspecified, and an unknown one is refused, since a misspelt wish must
+//! not be overlooked. The fields that name open objects have no counterpart: `handle`, `nic`,
+//! `fabric_attr->fabric` and `domain_attr->domain`.
 
 use std::fmt;
 
@@ -69,15 +69,15 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. Empty in hints: everything that the provider has.
+    /// The endpoint's capabilities. Empty in hints: all that the provider grants without a request.
     pub caps: Caps,
-    /// In hints what the application can put up with, in an answer what it has to.
+    /// In hints the modes that the application supports, in an answer the modes that it must use.
     pub mode: Mode,
     /// The format of all addresses. `None` leaves the choice to the provider; `FI_SOCKADDR`, "any socket
     /// address", means the same here, since homespun has no other addresses.
     pub addr_format: Option<AddressFormat>,
-    /// Where an endpoint opened with this is bound. `None`: every interface, on a port that the
-    /// system chooses.
+    /// The address that an endpoint opened with this binds to. `None`: every interface, on a port that
+    /// the system chooses.
     pub src_addr: Option<Address>,
     /// The peer that was asked about.
     pub dest_addr: Option<Address>,
@@ -101,7 +101,7 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has. In
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: that of the endpoint. In
     /// hints, capabilities of the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission alone.
@@ -109,17 +109,15 @@ pub struct TxAttr {
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
     /// Which operations to one peer take effect in the order of their posting, if the peer's
-    /// [`RxAttr::msg_order`] agrees. Empty in hints: what costs nothing, which every answer has. Of
-    /// the others, what may not overtake a long access waits until that is done.
+    /// [`RxAttr::msg_order`] agrees. Empty in hints: the orders that cost nothing, which every answer
+    /// has. With other orders, an operation that may not overtake a long access waits for its end.
     pub msg_order: Order,
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
-    /// nothing. Completions wait for those before them then, and silent operations count like
-    /// others.
+    /// nothing. With it, a completion waits for the end of all earlier operations, reported or not.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
     pub inject_size_bytes: usize,
-    /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE)
-    /// says, else [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
+    /// How many operations may be outstanding. 0 in hints: the value of [`TX_SIZE`](crate::params::TX_SIZE), else [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one operation may gather from.
     pub iov_limit: usize,
@@ -138,7 +136,7 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has. In hints,
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints: that of the endpoint. In hints,
     /// capabilities of the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for reception alone.
@@ -146,21 +144,20 @@ pub struct RxAttr {
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,
     /// Which operations of one peer take effect in the order of their posting, if the peer's
-    /// [`TxAttr::msg_order`] says so. Empty in hints: what costs nothing, which every answer has.
+    /// [`TxAttr::msg_order`] says so. Empty in hints: the orders that cost nothing, which every answer has.
     pub msg_order: Order,
-    /// Which receives complete in the order of their posting: none, since they complete as their
-    /// messages come. Hints that ask for it are not met.
+    /// The order of completions of receives: none, since receives complete as their messages arrive. Hints
+    /// that ask for an order are not met.
     pub comp_order: Order,
-    /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive
-    /// for them was posted. Only what is waiting takes memory. Beyond it senders wait, and nothing
-    /// is lost.
+    /// The limit, in bytes, of the memory for messages that arrive before a receive for them is posted.
+    /// Only messages that wait take memory. Beyond the limit senders wait, and no message is lost.
     ///
-    /// 0 in hints: what [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) says, else
+    /// 0 in hints: the value of [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES), else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES).
     /// Otherwise a hint, as `fi_endpoint(3)` has it, that is never refused: less than
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) gets that much.
     pub total_buffered_recv_bytes: usize,
-    /// How many receives may be posted. 0 in hints: what [`RX_SIZE`](crate::params::RX_SIZE) says, else
+    /// How many receives may be posted. 0 in hints: the value of [`RX_SIZE`](crate::params::RX_SIZE), else
     /// [`RX_DEPTH_DEFAULT_OPS`](crate::limits::RX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one receive may scatter to.
@@ -187,13 +184,13 @@ pub struct EpAttr {
     /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0:
     /// none is needed.
     pub msg_prefix_size_bytes: usize,
-    /// Up to which size in bytes a read after a write is ordered, where [`TxAttr::msg_order`] or
-    /// [`RxAttr::msg_order`] says that it is. Answers say `usize::MAX`, any size, or 0 without such
-    /// an order; in hints another number than 0 asks for the order.
+    /// The size in bytes up to which a read after a write is ordered, if [`TxAttr::msg_order`] or
+    /// [`RxAttr::msg_order`] has that order. Answers say `usize::MAX`, any size, or 0 without the order; in
+    /// hints any number but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
-    /// The same of a write after a read.
+    /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,
-    /// The same of a write after a write.
+    /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a write.
     pub max_order_waw_size_bytes: usize,
     /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,
@@ -208,8 +205,8 @@ pub struct EpAttr {
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
-/// The numbers of queues, endpoints, contexts, counters and memory regions, and the size of a key, are what
-/// an answer says. As hints they are not looked at, so an answer may be lower.
+/// Answers set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
+/// key. In hints these are ignored, so an answer may be lower.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -219,7 +216,7 @@ pub struct EpAttr {
 pub struct DomainAttr {
     /// The domain's name (`"tcp"`).
     pub name: Option<String>,
-    /// Which calls the application keeps apart. As a hint, `None` means [`Safe`](Threading::Safe);
+    /// The calls that the application serialises. As a hint, `None` means [`Safe`](Threading::Safe);
     /// any other value is returned unchanged. Only
     /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
@@ -233,8 +230,8 @@ pub struct DomainAttr {
     pub data_progress: Option<Progress>,
     /// Whether completion queues are protected from overruns. As a hint, `None` means
     /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The info
-    /// that a domain is opened with decides for it, its queues and its endpoints, whatever the
-    /// infos of those say.
+    /// that a domain is opened with decides for it, its queues and its endpoints; the infos of those do
+    /// not count.
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
@@ -290,7 +287,7 @@ pub struct FabricAttr {
     pub name: Option<String>,
     /// The provider's name.
     pub prov_name: Option<String>,
-    /// The provider's version. As a hint it is not looked at.
+    /// The provider's version. Ignored as a hint.
     pub prov_version: Version,
     /// The version of libfabric's interface that the application asked for; 0.0 when it asked natively.
     pub api_version: Version,
@@ -394,7 +391,7 @@ choices! {
 choices! {
     /// The calls that the application serialises: `fi_domain(3)`, "threading".
     pub enum Threading, unknown: UnknownThreading {
-        /// Nothing: any thread may call anything at any time.
+        /// None: any thread may make any call at any time.
         Safe = 1,
         /// Calls that use the same object.
         Fid = 2,
@@ -425,22 +422,21 @@ choices! {
     pub enum Progress, unknown: UnknownProgress {
         /// The provider, without the application. A domain has a thread for it, from its first
         /// enabled endpoint until the last handle of the domain and of its endpoints is gone, and
-        /// two file descriptors. The thread takes no processor time while nothing happens;
-        /// endpoints of a transport without a descriptor to sleep on it visits every millisecond.
+        /// two file descriptors. The thread takes no processor time while no event comes; it polls
+        /// endpoints of a transport without a descriptor to sleep on every millisecond.
         ///
         /// Reading an empty queue drives progress all the same. An application that polls is faster
-        /// than one that sleeps, and as fast as with manual progress: the thread stands down
-        /// meanwhile, and is back a millisecond after the last poll, or at once when a reader
-        /// blocks on a queue.
+        /// than one that sleeps, and as fast as with manual progress: the thread pauses meanwhile, and
+        /// resumes a millisecond after the last poll, or at once when a reader blocks on a queue.
         ///
         /// Buffers that an operation owns may be dropped by that thread, or inside any call, while
-        /// the endpoint is locked: what a [`Bytes`](crate::Bytes) with an owner of its own does
-        /// then must not use the endpoint.
+        /// the endpoint is locked: the destructor of a [`Bytes`](crate::Bytes) with an owner of its own
+        /// must not use the endpoint.
         Auto = 1,
         /// The application's calls, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations alone: the application's calls, none of which it makes while
-        /// another one of the domain is going on (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
+        /// For control operations alone: the application's calls, of which it makes only one at a time
+        /// in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
         /// 2.0). homespun makes no use of the promise.
         ControlUnified = 3,
     }
@@ -451,12 +447,12 @@ choices! {
     pub enum ResourceManagement, unknown: UnknownResourceManagement {
         /// The application must not have more completions outstanding than a completion queue
         /// holds. No operation is refused for the queue's sake; a completion without room overruns
-        /// it and is lost, as [`CompletionQueue`](crate::CompletionQueue) has it. The depths of
-        /// endpoints are heeded all the same: what exceeds them gets EAGAIN. Messages and peers are
-        /// as safe as with the other.
+        /// it and is lost, as [`CompletionQueue`](crate::CompletionQueue) describes. The depths of
+        /// endpoints are enforced all the same: an operation beyond them gets EAGAIN. Messages and
+        /// peers are as safe as with [`Enabled`](Self::Enabled).
         Disabled = 1,
-        /// Nothing is overrun and no completion is lost: one that finds no room in its queue waits
-        /// at its endpoint. A call that would exceed the depth of an endpoint gets EAGAIN and has
+        /// No queue is overrun and no completion is lost: a completion that finds no room in its queue
+        /// waits at its endpoint. A call that would exceed the depth of an endpoint gets EAGAIN and has
         /// no effect.
         Enabled = 2,
     }
@@ -465,9 +461,9 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The value given for an address is up to the provider.
+        /// The provider chooses the value for an address.
         Map = 1,
-        /// The value given for an address is its index.
+        /// The value for an address is its index.
         Table = 2,
     }
 }
@@ -491,7 +487,7 @@ bitflags! {
         const ALLOCATED = 1 << 5;
         /// The provider picks the key.
         const PROV_KEY = 1 << 6;
-        /// The provider is told about changes of the address space.
+        /// The application reports changes of the address space to the provider.
         const MMU_NOTIFY = 1 << 7;
         /// Regions with counters are enabled explicitly.
         const RMA_EVENT = 1 << 8;

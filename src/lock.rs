@@ -133,7 +133,7 @@ impl RawLock {
 /// "There may be other threads", unless the C library has a variable that says more.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
-/// Where the C library says whether this is the only thread.
+/// The C library's flag for a process with a single thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
 /// Asks the C library for the place where it says whether there are other threads. Without this,

@@ -23,8 +23,8 @@ use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 
-/// Receives requests for connections: `fi_passive_ep`. Or it only reserves an address, until the
-/// application knows on which side of a connection it needs it.
+/// An endpoint that receives requests for connections: `fi_passive_ep`. It can also reserve an address, until
+/// the application knows on which side of a connection it needs the address.
 ///
 /// It belongs to the fabric, is bound to an event queue, and listens. Requests arrive while a
 /// thread reads that queue. A handle may be cloned and used from any thread; when the last one is
@@ -32,9 +32,8 @@ use crate::params::Params;
 /// application does not accept later.
 ///
 /// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for
-/// each requester that waits. It has its address, and its peers are not refused, from the first
-/// call of [`name`](Self::name) or [`listen`](Self::listen) on; requesters that ask before it
-/// listens wait.
+/// each requester that waits. From the first call of [`name`](Self::name) or [`listen`](Self::listen) on it has
+/// its address, and requesters that ask before it listens wait.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, Event};
@@ -99,7 +98,7 @@ struct PassiveShared {
 }
 
 struct PassiveSetup {
-    /// Where to bind, if not where the info says.
+    /// The address to bind to; `None` for the address of the info.
     name: Option<Address>,
     eq: Option<(EventQueue, u64)>,
     backlog_requests: usize,
@@ -237,7 +236,7 @@ impl PassiveEndpoint {
         let listener = self.shared.open_listener(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
-        // Whatever may fail, and whatever looks into it, comes before any queue drives it.
+        // Steps that may fail, and readers that look into the endpoint, come before any queue drives it.
         eq.shared().watch_endpoint(&as_drive(&listener.pump))?;
         listener.pump.enable(Bindings {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,

@@ -213,7 +213,7 @@ impl Object {
         }
     }
 
-    /// Whether it has something to report, which for a change of a counter is so once.
+    /// Whether it has an event to report. A counter reports each change once.
     fn take_readiness(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),

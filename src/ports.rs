@@ -42,7 +42,7 @@ impl PortRange {
         (self.low..=self.high).contains(&port)
     }
 
-    /// Opens something at the first port that is free, looking at each once, from one on that
+    /// Opens an object at the first port that is free, looking at each once, from one on that
     /// depends on the `seed`: so processes that open many at once seldom try the same ports.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub(crate) struct ReceivePost {
     /// The tags that a tagged receive accepts.
     pub(crate) tagged: Option<TagMatch>,
     pub(crate) kind: ReceiveKind,
-    /// Where the message goes. A peek and a discard leave it alone.
+    /// The memory for the message. A peek and a discard leave it alone.
     pub(crate) destination: Destination,
     /// Given back in the completion.
     pub(crate) context: u64,

@@ -109,8 +109,8 @@ impl ProgressThread {
         }
     }
 
-    /// What the thread shares, if there is one: what a forked child has of its parent's thread is the
-    /// parent's to change. Without the lock, since what is called for it may wait for an endpoint.
+    /// Returns the state that the thread shares, if there is a thread. A forked child gets `None`, since the
+    /// thread is its parent's. The lock is not held on return: the caller may wait for an endpoint.
     fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
         running.as_ref().filter(|running| running.is_own_process()).map(|running| running.shared.clone())
@@ -217,7 +217,7 @@ impl Endpoint {
         match found {
             WatchResult::Polled => Some(REVISIT_AFTER),
             WatchResult::Resting(Armed::Asleep { look_again_after }) => look_again_after,
-            // No descriptor would say when there is something to do.
+            // No descriptor would announce work.
             WatchResult::Resting(Armed::Ready) if !self.can_wake => Some(REVISIT_AFTER),
             WatchResult::Resting(Armed::Ready) | WatchResult::Moving => Some(Duration::ZERO),
         }

@@ -165,7 +165,7 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// What a transport answers that can be left alone.
+/// The answer of a transport that needs no pass until it is woken.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct Wired {

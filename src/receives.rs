@@ -130,9 +130,8 @@ use crate::tag::TagMatch;
 /// sender is gone, is released by the error entry that says so. It counts as one outstanding receive until
 /// then, and so does each message that is arriving in it.
 ///
-/// Where resource management is on and the completion queue is full, the buffer takes nothing until there is
-/// room again. What is for it waits as messages do for which nothing is posted, and no later message or
-/// receive overtakes it.
+/// With resource management, while the completion queue is full, the buffer takes no message. Messages for it
+/// wait as if no receive were posted, and no later message or receive overtakes them.
 ///
 /// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
 /// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
@@ -181,8 +180,8 @@ use crate::tag::TagMatch;
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecvMsg<B = Vec<BytesMut>> {
-    /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its
-    /// length.
+    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each filled up
+    /// to its length.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
     /// [`FabricAddress::UNSPECIFIED`] for any. Such a receive fails when that sender is gone, or when an
@@ -197,7 +196,7 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     pub flags: OpFlags,
 }
 
-/// What receives are posted to.
+/// An object that receives are posted to.
 pub(crate) trait ReceivePoster {
     /// With less room than this, in bytes, a multi-receive buffer is released.
     fn multi_receive_min_bytes(&self) -> usize;

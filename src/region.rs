@@ -28,7 +28,7 @@ use crate::region::persistent::Persistent;
 /// The attributes of a memory region: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
-    /// What may be done with the memory. Only what peers may do is enforced; local buffers need no
+    /// The allowed uses of the memory. Only those of peers are enforced; local buffers need no
     /// registration. Other bits, such as the capabilities that some programs pass, are ignored.
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
@@ -79,9 +79,9 @@ impl MrAttr {
 /// of it, since what it would show could change. It costs its length rounded up to 8 bytes. One of
 /// [`Domain::register_raw`] is the caller's memory, and one of [`Domain::register_file`] is a file.
 ///
-/// What peers do with it can be counted: see [`bind_counter`](Self::bind_counter). With
-/// [`MrFlags::RMA_EVENT`], as applications register that are made for [`MrMode::RMA_EVENT`], it can
-/// be accessed only once it was [enabled](Self::enable), by when it has its counters.
+/// Accesses by peers can be counted: see [`bind_counter`](Self::bind_counter). With
+/// [`MrFlags::RMA_EVENT`], which applications made for [`MrMode::RMA_EVENT`] pass, peers can access the
+/// region only after [`enable`](Self::enable), so that its counters are bound by then.
 ///
 /// Dropping it closes it: `fi_close`. Accesses that are under way fail then at their initiators,
 /// and once the drop returns nothing touches the memory.
@@ -320,8 +320,8 @@ impl MemoryRegion {
     }
 
     /// Where the memory begins in this process: that of the first segment, where it has several.
-    /// What is read and written there may be what peers access at the same moment; it is not there
-    /// any more when the region was dropped.
+    /// Peers may access the same bytes at the same moment. The memory is gone once the region was
+    /// dropped.
     pub fn as_ptr(&self) -> *mut u8 {
         self.region.as_ptr()
     }

@@ -103,7 +103,7 @@ pub struct SharedReceiveContext {
     open: Arc<OpenContext>,
 }
 
-/// What ends with the last handle of a context and the last endpoint that is bound to it.
+/// The part of a context that ends with its last handle and the last endpoint that is bound to it.
 struct OpenContext {
     shared: Arc<ReceiveContext>,
     /// Its domain, which it keeps open.
@@ -251,8 +251,8 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
-    /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message
-    /// is known by its context alone.
+    /// Returns the only source that a receive accepts, if it names one. A claimed message is known by its
+    /// context alone.
     fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Does something with all signals blocked. A thread that begins meanwhile never runs the
+/// Calls a function with all signals blocked. A thread that begins meanwhile never runs the
 /// application's handlers, which may count on the thread that they interrupt.
 pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();

@@ -1,7 +1,7 @@
 //! Atomics, fences and mutexes of the handshake between threads that sleep and threads that wake them: those
 //! of the standard library and of parking_lot, or of loom.
 //!
-//! Where two sides meet, both carry a comment `SYNC POINT` with the same name:
+//! If accesses of two threads pair, both carry a comment `SYNC POINT` with the same name:
 //!
 //! | name | one side | the other side |
 //! | --- | --- | --- |

@@ -18,9 +18,9 @@ pub struct Tag(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TagMatch {
-    /// What the bits are to be.
+    /// The bits to match.
     pub tag: u64,
-    /// The bits that may be anything.
+    /// The bits that are ignored.
     pub ignore: u64,
 }
 

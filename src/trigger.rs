@@ -22,26 +22,25 @@ use crate::shared_receive_context::SharedReceiveContext;
 use crate::works::domain::WorkDomain;
 use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, WorkKind};
 
-/// When something is done: as soon as both values of a counter together, successes and failures,
-/// have reached a threshold. If they have already, that is at once. A counter that is set back
-/// afterwards changes nothing.
+/// The condition of an operation that waits: the sum of a counter's two values, successes and failures,
+/// has reached a threshold. An operation whose threshold is reached already is carried out at once. A
+/// counter that is set back afterwards changes nothing.
 ///
-/// One call carries out a thousand works or so. If more are due, such as those of a long chain of
-/// works, the next progress carries on, for which threads that sleep are woken.
+/// One call carries out about a thousand works. If more are due, such as those of a long chain of
+/// works, sleeping threads are woken, and the next progress carries on.
 ///
-/// Of what waits for one counter, that with the lower threshold comes first, and of equal ones what
-/// was posted first; also where the counter has passed several thresholds in one step.
+/// Of the operations that wait for one counter, the one with the lower threshold comes first, and of equal
+/// thresholds the one that was posted first, even if the counter passes several thresholds in one step.
 ///
-/// Anything that counts may reach the threshold: operations that end, accesses by peers, and the
-/// application's own changes. With manual progress that happens while the application drives an
-/// endpoint that the counter is bound to; such a counter drives all endpoints of its domain that
-/// have [`Caps::TRIGGER`](crate::Caps::TRIGGER), and so does a counter of
-/// [completions](DeferredWork::completion).
+/// Operations that end, accesses by peers, and the application's own changes may reach the threshold.
+/// With manual progress this happens while the application drives an endpoint that the counter is bound
+/// to. A counter that operations wait for, or that counts their [ends](DeferredWork::completion), drives
+/// all endpoints of its domain that have [`Caps::TRIGGER`](crate::Caps::TRIGGER).
 #[derive(Debug, Clone)]
 pub struct Trigger {
     /// The counter.
     pub counter: Counter,
-    /// Which value it has to reach. The largest number is as the one before it.
+    /// The sum that it has to reach. The largest number means the one before it.
     pub threshold: u64,
 }
 
@@ -55,7 +54,7 @@ pub struct Trigger {
 pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Sends a message, tagged or not.
     Send(SendMsg<S>),
-    /// Receives one, which is posted behind the receives that were posted before the trigger.
+    /// Receives a message, behind the receives that are posted when the threshold is reached.
     Receive(RecvMsg<D>),
     /// Reads from a region of a peer.
     Read(ReadMsg<D>),
@@ -108,8 +107,7 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     },
 }
 
-/// Something that is done when a counter has reached a threshold: `struct fi_deferred_work` of
-/// `fi_trigger(3)`.
+/// Work that waits until a counter has reached a threshold: `struct fi_deferred_work` of `fi_trigger(3)`.
 #[derive(Debug, Clone)]
 pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// The number by which the application [cancels](Domain::cancel_work) it.
@@ -124,7 +122,8 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub completion: Option<Counter>,
 }
 
-/// The deferred work queue of a domain: `fi_control` with `FI_QUEUE_WORK` and its like.
+/// The deferred work queue of a domain: `fi_control` with `FI_QUEUE_WORK`, `FI_CANCEL_WORK` and
+/// `FI_FLUSH_WORK`.
 ///
 /// ```
 /// use homespun::flags::CounterEvents;
@@ -165,22 +164,21 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Domain {
-    /// Queues work, and does it if its time has come: `FI_QUEUE_WORK`. Work with an operation is
-    /// posted with what the endpoint's flags and the operation's are now.
+    /// Queues work, and carries it out if its threshold is reached: `FI_QUEUE_WORK`. An operation is posted
+    /// with the flags that it and the endpoint have now.
     ///
-    /// What is refused when it is due, say for an address that is no longer in the address vector,
-    /// ends as a failed operation: [`OperationError::Deferred`](crate::OperationError::Deferred).
-    /// While the endpoint's queue is full, work waits, and what comes after it for the same counter
-    /// waits behind it.
+    /// An operation that is refused when it is due, say for an address that is no longer in the address
+    /// vector, fails: [`OperationError::Deferred`](crate::OperationError::Deferred).
+    /// While the endpoint's queue is full, work waits, and later work of the same counter waits behind it.
     ///
     /// # Errors
     ///
-    /// With the memory of the operation: what the call would answer that posts it, but for what is
-    /// found out only when it is due; [`Misuse::NoCapability`] without
+    /// With the memory of the operation: the errors of the call that posts it, except those that are
+    /// found only when it is due; [`Misuse::NoCapability`] without
     /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a receive that is more
     /// than one message, or none (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for
     /// objects of another domain; [`Misuse::Invalid`] for a change of a counter with a counter of
-    /// completions. What the system says, where a counter cannot be woken: ENOMEM, ENOSPC.
+    /// completions; the system's error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.queue_work_with(work, lend_source, lend_destination)
     }
@@ -214,7 +212,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if none waits: it was done, or is under way.
+    /// [`Misuse::NotFound`] if none waits: it was carried out, or is under way.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
         self.shared.work_queue().cancel(context)
     }
@@ -309,7 +307,7 @@ impl Domain {
 /// [`cancel`](Self::cancel) takes them back.
 impl Endpoint {
     /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). What is refused when it is due, other than
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). An operation that is refused when it is due, other than
     /// for want of room, completes with an error.
     ///
     /// # Errors
@@ -370,7 +368,7 @@ impl SharedReceiveContext {
     ///
     /// # Errors
     ///
-    /// With the memory: what [`recvmsg`](Self::recvmsg) would answer, but for what is found out only when
+    /// With the memory: the errors of [`recvmsg`](Self::recvmsg), except those that are found only when
     /// the receive is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
     /// [`Misuse::OtherDomain`] for a counter of another domain.
     pub fn trigger(&self, trigger: &Trigger, receive: RecvMsg) -> Result<(), Rejected<Buffer>> {

@@ -35,7 +35,7 @@ impl CacheTopology {
         CacheTopology { root: "/sys/devices/system/cpu".into() }
     }
 
-    /// What two cores share.
+    /// Returns the cache level that two cores share.
     pub(crate) fn sharing_between(&self, first: usize, second: usize) -> Sharing {
         let caches = read_data_caches(&self.root.join(format!("cpu{first}/cache")));
         if caches.is_empty() {

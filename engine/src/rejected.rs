@@ -29,7 +29,7 @@ use crate::error::Error;
 pub struct Rejected<B> {
     /// The reason.
     pub error: Error,
-    /// What the caller handed over: a buffer, several, a whole request, or an object that cannot be
+    /// The value that the caller handed over: a buffer, several, a request, or an object that cannot be
     /// closed yet.
     pub returned: B,
 }

@@ -28,7 +28,7 @@ pub mod trigger;
 
 pub use constants::*;
 
-/// Where the fields of one structure lie.
+/// The offsets of the fields of one structure.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The C name, `struct` included.
@@ -39,7 +39,7 @@ pub struct Layout {
     pub fields: &'static [Field],
 }
 
-/// Where one field lies.
+/// The offset of one field.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// The C name.

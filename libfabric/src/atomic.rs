@@ -240,7 +240,7 @@ fn check_supported(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype
     Ok((datatype, op))
 }
 
-/// Where a call goes, and what it does there.
+/// Returns the target and the operation of a call.
 fn make_target(
     kind: AtomicKind,
     to: u64,

@@ -102,7 +102,7 @@ unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     })
 }
 
-/// Where an insertion reports the result of each address.
+/// Takes the result of each address of an insertion.
 struct Report {
     fi_addr: *mut u64,
     /// With `FI_SYNC_ERR`, the application's array of error numbers.
@@ -161,8 +161,8 @@ unsafe extern "C" fn insert(
         let read = |index| {
             // SAFETY: there are `count` addresses of the vector's format, says the caller.
             let address = unsafe { sockaddr::read(addr.byte_add(index * stride_bytes), stride_bytes) };
-            // What is no address is refused by the vector like the wildcard, which is none to send to, and
-            // like it takes an index.
+            // The vector refuses an invalid address like the wildcard, to which nothing can be sent. Both
+            // take an index.
             address.unwrap_or_else(|_| av.format().wildcard())
         };
         let addresses: Vec<Address> = (0..count).map(read).collect();

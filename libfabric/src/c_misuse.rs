@@ -2,7 +2,7 @@
 
 use homespun::Errno;
 
-/// What the C program did wrong, or asked for that the plugin does not offer. It gets the error
+/// A mistake of the C program, or a request that the plugin does not offer. The program gets the error
 /// number; the log has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CMisuse {

@@ -259,7 +259,7 @@ fn context_pointer(completion: &Completion) -> *mut c_void {
     ptr::with_exposed_provenance_mut(completion.context as usize)
 }
 
-/// Where in a multi-receive buffer a message lies; null for other operations.
+/// Returns the address of a message in a multi-receive buffer; null for other operations.
 fn multi_recv_address(completion: &Completion) -> *mut c_void {
     match &completion.buffer {
         Buffer::Within(segment) => segment.address.cast(),

@@ -1,7 +1,6 @@
 //! The deferred work queue: `fi_trigger(3)`.
 //!
-//! What a structure says is copied when it is queued: only the memory that it names stays the
-//! caller's to keep.
+//! Queueing copies the structures: the caller has to keep only the memory that they name.
 
 use std::ptr;
 

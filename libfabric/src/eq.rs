@@ -26,7 +26,7 @@ use crate::wait_set::WaitAttr;
 /// The object behind a `struct fid_eq`.
 pub(crate) struct EqState {
     pub(crate) eq: EventQueue,
-    /// Where the fabric is.
+    /// The address of the fabric.
     fabric: usize,
     /// The handle of a request that the application has seen and not taken, and the info that it was shown.
     told: Mutex<Option<(usize, InfoList)>>,

@@ -25,9 +25,9 @@ struct Handles {
 /// A request that the application has read and neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
-    /// Where the passive endpoint is that was asked, or 0 if it was closed.
+    /// The address of the passive endpoint that was asked, or 0 if it was closed.
     passive: usize,
-    /// Where the fabric is that it belongs to.
+    /// The address of the fabric that it belongs to.
     fabric: usize,
     /// The memory that the handle points to. Only an application may read it; the plugin never does.
     _fid: Box<RequestFid>,

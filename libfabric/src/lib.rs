@@ -5,11 +5,11 @@
 //! it.
 //!
 //! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back.
-//! What a C application gets, a Rust application gets. C's interface is in [`abi`]; how calls enter and leave
-//! in `edge`; how objects are kept in `object`; the rest is one file for each kind of object, and one for
-//! each of its vtables that is more than stubs.
+//! C applications get the same features as Rust applications. C's interface is in [`abi`], the way of calls in
+//! and out in `edge`, the keeping of objects in `object`. The rest is one file for each kind of object, and one
+//! for each of its vtables that is more than stubs.
 //!
-//! Two things here are ours because Rust has other means for them: closing an object that others depend on
+//! Two checks exist only here, since Rust has other means for them: closing an object that others depend on
 //! gets `-FI_EBUSY`, where a Rust handle keeps alive what it needs; and null pointers, and objects of the
 //! wrong class, are refused.
 

@@ -1,5 +1,4 @@
-//! What all calls that post an operation have in common: the way in from C, and memory and places as C names
-//! them.
+//! The common part of all calls that post an operation: their way in from C, and C's memory and addresses.
 
 use std::slice;
 

@@ -98,7 +98,7 @@ pub(crate) enum Parsed {
     Piece(usize),
 }
 
-/// Where the payload of a parsed frame is.
+/// The place of a parsed frame's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The whole payload, of this length, in the caller's buffer.

@@ -1,6 +1,6 @@
 //! Atomics and fences, of the standard library or of loom.
 //!
-//! Where an access of one side pairs with one of the other, both carry a comment `SYNC POINT` with the same
+//! If an access of one side pairs with an access of the other, both carry a comment `SYNC POINT` with the same
 //! name:
 //!
 //! - line: the producer publishes a line, release; the consumer finds its sequence number, acquire.

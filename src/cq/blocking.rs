@@ -28,7 +28,7 @@ impl CompletionQueue {
     /// # let fabric = homespun::Fabric::new();
     /// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
     /// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
-    /// // No endpoint is bound that could have anything to tell.
+    /// // No endpoint is bound that could complete an operation.
     /// assert_eq!(cq.sread(Some(Duration::from_millis(5))), Ok(None));
     ///
     /// let sleeper = std::thread::spawn({
@@ -99,7 +99,7 @@ impl CompletionQueue {
         found.unwrap_or_else(|| self.read_each(max, take))
     }
 
-    /// Ends the waits of [`sread`](Self::sread) and its like that are going on, or if there are none, the
+    /// Ends the waits of [`sread`](Self::sread) and its variants that are going on, or if there are none, the
     /// next one: `fi_cq_signal(3)`. What is there to be read is read first. Waits for the set of which the
     /// queue is a member end in the same way.
     ///
@@ -117,7 +117,7 @@ impl CompletionQueue {
     /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later entry or
     /// signal wakes it. Call it before each sleep.
     ///
-    /// Returns `false` if there may be something to read; always if an endpoint's transport must be
+    /// Returns `false` if there may be an entry to read; always if an endpoint's transport must be
     /// polled, and for [`WaitObject::Yield`]. In a wait set, the result is that of the [whole
     /// set](crate::WaitSet::try_wait).
     ///

@@ -129,8 +129,7 @@ pub struct CompletionError {
 }
 
 impl Completion {
-    /// What kind of operation it was, so that one queue for sends and receives needs no contexts to
-    /// tell them apart.
+    /// The kind of the operation. A queue for sends and receives needs no contexts to tell them apart.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};

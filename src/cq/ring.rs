@@ -35,8 +35,8 @@ pub(super) enum RingEntry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// Where it says [`Ring::unread_entries`] when it is unlocked, and whose doorbell it rings when it
-    /// leaves entries behind.
+    /// The queue that is told [`Ring::unread_entries`] when the ring is unlocked, and whose doorbell rings if
+    /// entries are left.
     cq: &'a CqShared,
 }
 

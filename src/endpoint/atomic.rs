@@ -20,15 +20,15 @@ use crate::av::FabricAddress;
 use crate::owned::Owned;
 use crate::post::Post;
 
-/// Where an atomic operation goes, and what it does there with each element.
+/// The target of an atomic operation, and the operation on each element there.
 ///
-/// Elements are as C has them in memory, one after the other; operands are given in the same form, and
-/// results come in it. How many there may be is what [`atomicvalid`](Endpoint::atomicvalid) and its like say.
+/// Elements lie one after the other, as in a C array; operands and results have the same form.
+/// [`atomicvalid`](Endpoint::atomicvalid) and its siblings return how many there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub peer: FabricAddress,
-    /// Where in the peer's memory.
+    /// The first element, in the peer's memory.
     pub memory: RemoteMemory,
     /// The type of the elements.
     pub datatype: Datatype,
@@ -45,7 +45,7 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     /// The operands, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces, which need not end where
     /// elements do.
     pub operands: S,
-    /// Where it goes, and what it does there.
+    /// The target and the operation.
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
@@ -65,10 +65,9 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
 pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// As [`AtomicMsg::operands`]. [`AtomicOp::Read`] does not look at them.
     pub operands: S,
-    /// Where it goes what the elements were before, in up to [`iov_limit`](crate::info::TxAttr::iov_limit)
-    /// pieces.
+    /// The memory for the previous elements, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub results: D,
-    /// Where it goes, and what it does there.
+    /// The target and the operation.
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
@@ -90,7 +89,7 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub compares: S,
     /// As [`FetchAtomicMsg::results`].
     pub results: D,
-    /// Where it goes, and what it does there.
+    /// The target and the operation.
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
@@ -107,9 +106,8 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// its place in the order as others do; the counter of a region counts it if it names a range that the peer
 /// may access.
 ///
-/// What an operation was posted with, and what it has fetched, comes back in its completion:
-/// [`Buffer::Sent`] of what fetches nothing, else [`Buffer::Fetched`]. What
-/// fetches and is refused comes back as [`Fetched`], too.
+/// The memory of an operation comes back in its completion: [`Buffer::Sent`] for an operation that fetches
+/// nothing, else [`Buffer::Fetched`]. A fetching operation that is refused hands back a [`Fetched`], too.
 ///
 /// ```
 /// use homespun::atomic::{AtomicOp, Datatype};
@@ -278,7 +276,8 @@ impl Endpoint {
         )
     }
 
-    /// How many elements a call of [`atomic`](Self::atomic) and its like covers at most: `fi_atomicvalid`.
+    /// Returns the largest number of elements of [`atomic`](Self::atomic) and the other calls that fetch
+    /// nothing: `fi_atomicvalid`.
     ///
     /// # Errors
     ///
@@ -288,7 +287,8 @@ impl Endpoint {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
 
-    /// The same of [`fetch_atomic`](Self::fetch_atomic) and its like: `fi_fetch_atomicvalid`.
+    /// As [`atomicvalid`](Self::atomicvalid), for [`fetch_atomic`](Self::fetch_atomic) and the other fetching
+    /// calls: `fi_fetch_atomicvalid`.
     ///
     /// # Errors
     ///
@@ -297,7 +297,8 @@ impl Endpoint {
         self.atomic_count_max(AtomicKind::Fetch, datatype, op)
     }
 
-    /// The same of [`compare_atomic`](Self::compare_atomic) and its like: `fi_compare_atomicvalid`.
+    /// As [`atomicvalid`](Self::atomicvalid), for [`compare_atomic`](Self::compare_atomic) and the other
+    /// comparing calls: `fi_compare_atomicvalid`.
     ///
     /// # Errors
     ///

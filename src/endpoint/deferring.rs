@@ -32,7 +32,8 @@ impl<S, D> Operation<S, D> {
         }
     }
 
-    /// What waits. Of several pieces of memory those that were lent before one is refused are dropped.
+    /// Returns the operation as it waits. If one of several pieces of memory is refused, those lent before it
+    /// are dropped.
     pub(crate) fn into_deferred_post(
         self,
         endpoint: &Endpoint,

@@ -29,7 +29,7 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub buffers: B,
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub to: FabricAddress,
-    /// Where in the peer's memory.
+    /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
     /// Remote data: it completes at the target, in the queue of its receives, with
     /// [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
@@ -51,12 +51,12 @@ pub struct WriteMsg<B = Vec<Bytes>> {
 /// [`post_read`](Endpoint::post_read).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadMsg<B = Vec<BytesMut>> {
-    /// Where what is read goes, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. Their lengths
-    /// say how much is read.
+    /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. Their lengths
+    /// together are the length of the read.
     pub buffers: B,
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub from: FabricAddress,
-    /// Where in the peer's memory.
+    /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
     /// Given back in the completion.
     pub context: u64,

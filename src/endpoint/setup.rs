@@ -32,7 +32,7 @@ use crate::works::domain::WorkDomain;
 /// The objects that are bound to an endpoint.
 #[derive(Default)]
 pub(super) struct Setup {
-    /// Where to bind, if not where the info says.
+    /// The address to bind to; `None` for the address of the info.
     pub(super) name: Option<Address>,
     transmit_cq: Option<CompletionQueue>,
     receive_cq: Option<CompletionQueue>,
@@ -422,7 +422,7 @@ impl Setup {
     /// Whether the end of everything that the capabilities let the application begin can be reported, or
     /// counted.
     fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
-        // A capability to begin something has the bit of the event that it ends.
+        // A capability to begin an operation has the bit of the event that ends it.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let uncounted = begun - self.counters.counted_events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {

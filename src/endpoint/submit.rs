@@ -49,7 +49,7 @@ impl Endpoint {
         }
     }
 
-    /// Where something of this length can be injected, if the endpoint may do that.
+    /// Returns the pump for an inject of this length, if the endpoint may inject it.
     #[inline(always)]
     pub(super) fn pump_to_inject(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.enabled_pump()?;

@@ -62,7 +62,7 @@ impl Reporter {
         *self.unsettled.lock() = Some(pending_accept);
     }
 
-    /// What was to be over and is not yet.
+    /// Takes the acceptance that was to be settled and is not yet.
     pub(crate) fn take_unsettled(&self) -> Option<PendingAccept> {
         self.unsettled.lock().take()
     }

@@ -32,9 +32,9 @@ const MESSAGE_CAPS: Caps = Caps::MSG
 /// The capabilities of unconnected endpoints: a connected endpoint has only one source.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// What an endpoint has only if it is asked for: an application that does not know of source errors
-/// would take completions for failures, and counters that trigger operations drive all endpoints
-/// that may have some.
+/// The capabilities that are granted only on request: an application that does not know of source
+/// errors would take completions for failures, and a counter that triggers operations drives all
+/// endpoints that may have such operations.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
 /// The capabilities of access to memory: what every provider has, since the engine makes them.
@@ -153,7 +153,7 @@ pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info
     })
 }
 
-/// Where the provider's endpoints reach.
+/// The capabilities that say where the provider's peers may be.
 fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();
     reach.set(Caps::LOCAL_COMM, provider.local);

@@ -18,7 +18,7 @@ fn make_provider(domain: &str) -> ProviderAttr {
     }
 }
 
-/// What these providers answer about a peer at the loopback interface.
+/// The answer of these providers about a peer at the loopback interface.
 fn getinfo_of_loopback_peer(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
     getinfo_of_one_domain(providers, None, hints)
 }

@@ -60,7 +60,7 @@ impl<T: Transport> Drop for PumpGuard<'_, T> {
 }
 
 impl<T: Transport> Pump<T> {
-    /// The endpoint, to do something with it that the application asks for.
+    /// Locks the endpoint for a call of the application.
     #[inline(always)]
     pub(super) fn lock_for_call(&self) -> PumpGuard<'_, T> {
         self.lock_for_purpose(Purpose::Call)

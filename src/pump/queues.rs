@@ -74,7 +74,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         cq.as_deref()
     }
 
-    /// That queue's ring, in which something is about to be put.
+    /// Returns that queue's ring, for an entry that is about to be written.
     fn lock_ring_for_write(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
             reader.ring_written(cq.unread_entries());

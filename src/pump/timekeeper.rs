@@ -7,7 +7,7 @@ use homespun_engine::transport::Armed;
 
 use crate::clock::Clock;
 
-/// How many passes go by between two looks at the clock while something may time out.
+/// The number of passes between two readings of the clock while a time limit runs.
 const PASSES_PER_LOOK: u32 = 16;
 
 /// Reads the clock for one engine.

@@ -20,7 +20,7 @@ use super::persistent::Persistent;
 /// A part of a file in this process's memory.
 #[derive(Debug)]
 pub(super) struct MappedFile {
-    /// Where it begins, at the beginning of a page.
+    /// Its first byte, at the beginning of a page.
     address: NonNull<u8>,
     /// How long the file's part is. There is memory up to the end of the page.
     len_bytes: usize,

@@ -66,8 +66,8 @@ impl Members {
         !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
     }
 
-    /// Where the source of a directed receive is. `None` among endpoints with connections, whose peers are
-    /// not looked at.
+    /// Returns the address of the source of a directed receive. `None` among endpoints with connections,
+    /// which ignore the source.
     ///
     /// # Errors
     ///

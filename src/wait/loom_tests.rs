@@ -67,7 +67,7 @@ fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
     waiter.wait(None, awaited, || awaited.check_ready().then_some(())).expect("there is no timeout");
 }
 
-/// What there is of an endpoint whose counts are waited for.
+/// The parts of an endpoint that a thread which waits for its counts uses.
 struct Counted {
     waiter: Waiter,
     /// Taken to count, and to arm.

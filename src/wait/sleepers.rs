@@ -1,4 +1,4 @@
-//! The threads that sleep until something happens, and what wakes them.
+//! The threads that sleep until an event, and the doorbell that wakes them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process;
@@ -65,7 +65,7 @@ struct State {
 /// A thread that may sleep now.
 pub(super) struct Sleeper<'a> {
     wakeup: &'a Wakeup,
-    /// Where it is counted, if it is inside a call.
+    /// The state that counts it, while it is inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Given back last.
     _turn: Option<TurnGuard<'a, ()>>,
@@ -189,7 +189,7 @@ impl Sleepers {
         }
     }
 
-    /// Arms the doorbell and then the endpoints. `None` if there may be something to do, or if others have
+    /// Arms the doorbell and then the endpoints. `None` if an endpoint may have work, or if others have
     /// not woken yet.
     pub(super) fn arm(
         &self,

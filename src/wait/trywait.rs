@@ -14,7 +14,7 @@ use crate::fabric::Fabric;
 /// an [`EventQueue`] or a [`WaitSet`].
 pub trait Waitable: sealed::Sealed {
     /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may
-    /// sleep, `false` if there may be something to read. Call it before each sleep.
+    /// sleep, `false` if there may be an entry to read. Call it before each sleep.
     ///
     /// # Errors
     ///

@@ -103,7 +103,7 @@ impl Waiter {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
 
-    /// Waits until an attempt succeeds, for ever if there is no timeout. `None` when the time is over: then
+    /// Waits until an attempt succeeds, without limit if there is no timeout. `None` after the timeout: then
     /// the caller makes the last attempt.
     ///
     /// The thread sleeps between attempts, unless something awaited is there when it looks; it yields the
@@ -159,7 +159,7 @@ impl Waiter {
 
     /// Takes the steps towards a sleep: see [`wait`](super).
     fn prepare_sleep(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
-        // Most of what there may be to do is found without anything being armed.
+        // Most events are found before the doorbell and the endpoints are armed.
         awaited.progress();
         if awaited.check_ready() {
             return SleepCheck::Ready;
@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// What is there as soon as it was fired, which must happen with the sleepers unlocked.
+    /// A doorbell that finds an event once `fire` was called, which needs the sleepers unlocked.
     struct Fired<'a> {
         waiter: &'a Waiter,
         is_armed: Cell<bool>,

@@ -41,7 +41,7 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 pub struct MutexCond {
     /// Held while the condition is broadcast.
     pub mutex: *mut pthread_mutex_t,
-    /// Broadcast when there may be something to read.
+    /// Broadcast when there may be an entry to read.
     pub cond: *mut pthread_cond_t,
 }
 
@@ -105,7 +105,8 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread), process: process::id() })
     }
 
-    /// What the watcher of this descriptor broadcasts. The first time it is started.
+    /// Returns the condition that the watcher of this descriptor broadcasts. Starts the watcher at the
+    /// first call.
     ///
     /// # Errors
     ///

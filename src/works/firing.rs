@@ -4,46 +4,45 @@ use std::ops::ControlFlow;
 
 use crate::sync::{AtomicBool, Ordering, ReentrantMutex, fence};
 
-/// How many rounds a call takes at most. Works that make others due, and threads that poll, would
-/// keep it for ever.
+/// The limit of the rounds of a call. Works that make others due, and threads that poll, could keep it
+/// without end.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
-/// Whether there may be something to do, and whose turn it is to do it.
+/// Whether works may be due, and which thread carries them out.
 #[derive(Debug, Default)]
 pub(super) struct Firing {
-    /// Whether a counter may be due, or a thread is carrying works out, or works found no room.
+    /// Set while a counter may be due, a thread carries works out, or works have found no room.
     is_due: AtomicBool,
-    /// Whether a thread has left due works to the one that carries works out.
+    /// Set when a thread leaves due works to the thread that carries works out.
     is_left: AtomicBool,
-    /// Held while works are carried out: when another thread has it, no work is on its way to an
-    /// endpoint. The thread that has it may lock it again, since what is carried out, and memory
-    /// that is dropped, may call.
+    /// Held while works are carried out: a thread that gets it knows that no work is on its way to an
+    /// endpoint. Its owner may lock it again: an operation, or memory that is dropped, may call back.
     turn: ReentrantMutex,
 }
 
 /// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
-    /// Nothing, or what finds no room.
+    /// No work is due, except works that find no room.
     Finished,
-    /// Works that are due.
+    /// Works are still due.
     Unfinished,
 }
 
 impl Firing {
-    /// Whether something may be due.
+    /// Whether a work may be due.
     #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Says whether something may be due. The caller holds the lock of the list of due counters.
+    /// Sets whether a work may be due. The caller holds the lock of the list of due counters.
     pub(super) fn set_due(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::SeqCst);
     }
 
-    /// Takes rounds until nothing is due, or leaves that to the thread that takes some. Breaks off
-    /// if there may be more to do after so many rounds that another call has to go on.
+    /// Takes rounds until no work is due, or leaves the rest to the thread that is taking rounds. Returns
+    /// `Break` if works may be due after [`ROUNDS_MAX`] rounds; another call then goes on.
     #[cold]
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {

@@ -62,7 +62,7 @@ struct Due {
     /// Those whose first work has found no room. It is tried again at the next call, which may have
     /// made some.
     blocked: BTreeSet<u64>,
-    /// Where the next round begins, so that one counter does not keep the others waiting.
+    /// The counter at which the next round begins, so that one counter does not keep the others waiting.
     resume_at: u64,
 }
 
@@ -151,7 +151,7 @@ impl WorkQueue {
         }
     }
 
-    /// Whether something may be due.
+    /// Whether a work may be due.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.firing.is_due()
@@ -199,7 +199,7 @@ impl WorkQueue {
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
                 // Not before: a call that makes room while a work finds none has to see that there
-                // is something to do.
+                // is a due work.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -349,7 +349,7 @@ impl WorkQueue {
         })
     }
 
-    /// Does something while no work is on its way to an endpoint.
+    /// Calls a function while no work is on its way to an endpoint.
     pub(crate) fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
         let done = self.firing.run_without_firing(act);
         self.fire_due_works();

@@ -37,7 +37,7 @@ struct CounterWorks<C, W> {
     /// Works whose threshold the counter has reached, in the order in which they are carried out.
     /// They stay here whatever becomes of the counter.
     reached: BTreeMap<i64, (u64, W)>,
-    /// Where each of those is.
+    /// The turn of each of those.
     turns: HashMap<u64, i64>,
     /// The others, by their thresholds; those with the same threshold keep the order in which they came.
     unreached: BTreeMap<(u64, u64), W>,

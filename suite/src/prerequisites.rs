@@ -1,6 +1,7 @@
-//! What a host may lack that a test needs: the only cases in which a test may pass without having tested.
+//! The features of a host that tests need and a host may lack: the only reasons for which a test may be skipped.
 //!
-//! A test asks for what it needs here, and returns if it is missing. [`Prerequisite::report_skipped`] then reports the
+//! A test asks here for the feature that it needs, and returns if the host lacks it.
+//! [`Prerequisite::report_skipped`] then reports the
 //! skipped test on standard error, and in the file that the environment variable `HOMESPUN_SKIPPED` names, from
 //! which `./test` takes its summary.
 
@@ -117,7 +118,7 @@ impl Prerequisite {
         }
     }
 
-    /// What was found, or the report that it was not.
+    /// Returns the value that was found. If there is none, reports that the test is skipped.
     #[track_caller]
     pub fn report_if_none<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
         if found.is_none() {

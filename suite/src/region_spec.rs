@@ -12,7 +12,7 @@ pub struct RegionSpec {
     pub len_bytes: usize,
     /// The owner of the memory.
     pub kind: Kind,
-    /// What peers may do.
+    /// The accesses that peers may make.
     #[serde(with = "form::bits")]
     pub access: MrAccess,
     /// The requested key.

@@ -48,7 +48,7 @@ const SIZES_QUICK: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) providers: &'a Providers,
-    /// Where libfabric is installed.
+    /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a PathBuf>,
     /// How libfabric was built, in the user's words.
     pub(super) built: Option<&'a str>,

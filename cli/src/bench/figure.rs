@@ -119,7 +119,7 @@ pub(super) enum Samples {
     Operations,
 }
 
-/// Where the processes of a comparison run.
+/// The cores that the processes of a comparison run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Cores {
     pub(super) numbers: (usize, usize),

@@ -71,7 +71,7 @@ pub(super) struct Request<'a> {
     pub(super) domains: &'a [Domain],
     /// Rivals; those without a domain among `domains` are left out.
     pub(super) providers: Option<&'a Providers>,
-    /// Where libfabric is installed.
+    /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a Path>,
     pub(super) sizes: Option<&'a [usize]>,
     pub(super) rounds: Option<u32>,

@@ -93,7 +93,7 @@ struct Scripted {
     pulls: VecDeque<Pull>,
     /// The payload that peers expose, by its description.
     memory: Vec<u8>,
-    /// Where from, from which offset on, and how many bytes.
+    /// The remote payload, the offset in it, and the number of bytes.
     pulled: Vec<(RemotePayload, u64, usize)>,
     /// How many links were closed; shared, so that a sink can look at it.
     closes: Arc<AtomicUsize>,

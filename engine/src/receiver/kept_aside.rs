@@ -1,9 +1,9 @@
 //! Messages that a multi-receive buffer does not take yet, because one member's reports wait for
 //! room, or because as many of its receives as may be outstanding wait for their turn.
 //!
-//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop
-//! all members of a shared one. Here only the untagged messages of the full member stay out of
-//! matching, in order, until its queue has room or fewer of its receives wait. Messages of other
+//! A receiver with one endpoint stops matching while its queue is full
+//! ([`multi_receive`](super::multi_receive)); that would stop all members of a shared receiver. Here
+//! only the untagged messages of the full member stay out of matching, in order, until its queue has room or fewer of its receives wait. Messages of other
 //! members go on being matched. So no message overtakes another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};

@@ -43,7 +43,7 @@ pub(crate) struct Consumer {
 pub(crate) enum RingEnd {
     /// Between frames; the producer has not announced the end.
     Open,
-    /// Where the producer has announced the end.
+    /// The producer has announced the end of the ring.
     Finished,
     /// Inside a frame, or not where the producer has announced the end.
     Cut,

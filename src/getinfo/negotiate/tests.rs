@@ -355,8 +355,8 @@ fn hints_within_limits_are_granted() {
 #[test]
 fn only_the_primary_capabilities_asked_for_are_granted() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    // What sends can be fenced, what receives messages can have buffers for many, and a target can
-    // have its accesses counted.
+    // An endpoint that sends can fence, one that receives messages can post multi-receive buffers, and
+    // a target can count accesses.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let many = Caps::MULTI_RECV;
     let rma = Caps::RMA | RMA_DIRECTIONS | Caps::RMA_EVENT | Caps::RMA_PMEM;

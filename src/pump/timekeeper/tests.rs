@@ -27,7 +27,7 @@ use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
 
-/// How long something may take before the test fails. Nothing is concluded from how soon it happens.
+/// The time after which a wait of a test fails. No test depends on how soon an event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LIMIT: Duration = Duration::from_millis(UNANSWERED_MAX_MS);
@@ -117,7 +117,7 @@ impl Requester {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
-        // What the stranger has said first is there, and is looked at now and then.
+        // The peer's first frames have arrived, and the pump checks them every few passes.
         (0..100).for_each(|_| pump.progress_without_reader());
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }

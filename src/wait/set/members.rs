@@ -17,13 +17,13 @@ pub(super) struct Members {
     all: Vec<(u64, Option<Weak<dyn Member>>)>,
 }
 
-/// That any member has something to report.
+/// The event that any member has something to report.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
     /// How many reports there were when the thread came, if one to another thread concerns it too.
     reports_before: Option<u64>,
     present: RefCell<Present>,
-    /// Whether the last look has found something.
+    /// Whether the last check has found a member with an event.
     is_found: Cell<bool>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> AnyMember<'a> {
         AnyMember { set, reports_before, present: RefCell::default(), is_found: Cell::new(false) }
     }
 
-    /// `Some` if the last look has found something.
+    /// `Some` if the last check has found a member with an event.
     pub(super) fn take_found(&self) -> Option<()> {
         self.is_found.take().then_some(())
     }
@@ -90,7 +90,7 @@ impl<'a> AnyMember<'a> {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
 
-    /// Reports all members that have something to report. Whether there is one.
+    /// Reports all members that have an event. Returns whether there is one.
     fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
@@ -114,7 +114,7 @@ impl Awaited for AnyMember<'_> {
     /// Of those that are members now.
     fn progress(&self) {
         let present = self.set.members.lock().present_members();
-        // What is dropped here may be the last of a member that was closed meanwhile.
+        // This may drop the last handle of a member that was closed meanwhile.
         drop(self.present.replace(present));
         self.for_each(|_, awaited| awaited.progress());
     }

@@ -42,7 +42,7 @@ fn eq(set: &WaitSet) -> EventQueue {
     EventQueue::open(&attr).expect("an event queue")
 }
 
-/// Waits until a thread sleeps, or would if there were anything to sleep on.
+/// Waits until a thread sleeps, or would sleep if it had a descriptor to sleep on.
 fn wait_until_sleeping(set: &WaitSet) {
     while set.wait_object() != WaitObject::Yield && !set.shared.waiter.has_sleeping_call() {
         thread::yield_now();

@@ -48,7 +48,7 @@ impl Stage {
         self.works.add_and_fire(Work { trigger, threshold, action, kind });
     }
 
-    /// Has another thread do something meanwhile.
+    /// Has another thread call a function meanwhile.
     fn spawn_meanwhile(&self, act: impl FnOnce(&Stage) + 'static) -> thread::JoinHandle<()> {
         let stage = self.clone();
         thread::spawn(move || act(&stage))

@@ -36,7 +36,7 @@ const ITERATIONS_MAX: usize = 200_000;
 /// The smallest number of round trips in a round: threads that share a core may need milliseconds for each.
 const ROUND_TRIPS_MIN: usize = 20;
 
-/// What is compared, and how.
+/// The two sides of a comparison, and its measurement.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
     pub(super) libfabric: &'a Libfabric,

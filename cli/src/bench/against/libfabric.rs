@@ -15,7 +15,7 @@ const PINGPONG: &str = "fi_pingpong";
 const INFO: &str = "fi_info";
 pub(in crate::bench) const LIBRARY: &str = "libfabric.so.1";
 
-/// Where an installation keeps its libraries, below its prefix.
+/// The directories below the prefix of an installation that may have its libraries.
 const LIBRARY_DIRECTORIES: [&str; 4] = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 
 /// Variables that would make a program use another provider or domain than its command line names.
