@@ -55,7 +55,7 @@ receive_calls! {
     Endpoint,
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names
+    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names
     /// the only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's
     /// default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
