@@ -37,7 +37,7 @@ use crate::works::queue::WorkQueue;
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address
 /// vectors: `fi_domain(3)`.
 ///
-/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive;
+/// A handle may be cloned and used from any thread. Objects that were opened from a domain keep it alive;
 /// completion queues and address vectors serve endpoints of their own domain only.
 ///
 /// ```
@@ -143,15 +143,15 @@ impl Domain {
         self.shared.resource_mgmt
     }
 
-    /// Opens a completion queue: `fi_cq_open(3)`. If the attributes leave its size open, it is what
-    /// [`CQ_SIZE`](crate::params::CQ_SIZE) says. Whether it can be overrun is up to the
+    /// Opens a completion queue: `fi_cq_open(3)`. If the attributes leave its size open, it is that of
+    /// [`CQ_SIZE`](crate::params::CQ_SIZE). Whether it can be overrun depends on the
     /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info that the domain was opened with.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
     /// a wait set and for a size beyond [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES);
-    /// what the system says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
+    /// the system's error if a wait object gets no descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
             0 => self.shared.params.cq_size_entries,
@@ -166,7 +166,7 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
-    /// a wait set; what the system says where a wait object needs descriptors: EMFILE, ENFILE,
+    /// a wait set; the system's error if a wait object gets no descriptor: EMFILE, ENFILE,
     /// ENOMEM.
     pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
         Counter::open(attr, self.shared.id)
@@ -228,8 +228,8 @@ impl Domain {
     }
 
     /// Opens an endpoint that is to [accept](Endpoint::accept) a request, with the request's
-    /// [`info`](ConnectionRequest::info) or what was made of it: `fi_endpoint(3)` with its
-    /// `handle`. If it is closed without having accepted the request, another one may.
+    /// [`info`](ConnectionRequest::info), possibly changed: `fi_endpoint(3)` with its `handle`. If the
+    /// endpoint is closed before it accepts the request, another one may accept it.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Domain {
         }
         let wanted = hints_with_params(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
-        // The queues and what drives them are the domain's, whatever the info says.
+        // Queues and progress follow the domain's attributes, not the info's.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
@@ -425,7 +425,7 @@ impl WorkDomain for DomainShared {
             self.start_works();
         }
         counter.enlist_in_domain(&self.domain_counters)?;
-        // A thread that waits for the end of a work, too, carries out what other threads have left.
+        // A thread that waits for the end of a work carries out the works that other threads have left.
         counter.shared().register_queue(&self.works);
         Ok(())
     }

@@ -6,14 +6,14 @@ use homespun_engine::transport::Armed;
 
 use crate::cq::Reader;
 
-/// The pump of an endpoint, whatever its transport, as what drives it sees it.
+/// The pump of an endpoint of any transport, as the objects that drive it see it.
 pub(crate) trait Drive: Send + Sync {
     /// Moves everything on as far as it goes, on behalf of a reader of a completion queue.
     fn progress(&self, reader: &mut Reader<'_>);
     /// As [`progress`](Self::progress), on behalf of a reader of a counter or an event queue.
     fn progress_without_reader(&self);
     /// Arms the transport. Returns whether the descriptor of [`with_wake_fd`](Self::with_wake_fd)
-    /// wakes for what happens next. A reader calls it after a pass, when it has armed the doorbell
+    /// wakes for the next event. A reader calls it after a pass, when it has armed the doorbell
     /// of its queue and is about to sleep. A thread that then uses the endpoint keeps the transport
     /// armed, or rings. With a progress thread the doorbell is enough, since that thread takes over
     /// at once.
@@ -39,6 +39,6 @@ pub(crate) enum WatchResult {
     Polled,
     /// Something has happened, so that more may follow.
     Moving,
-    /// There was nothing to do, and this is what arming the transport has answered.
+    /// There was no work, and the transport has answered this when it was armed.
     Resting(Armed),
 }

@@ -47,12 +47,12 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
     /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
     fn leave_receiver(&self);
-    /// Does what other endpoints that share its receive context have left to it. The caller then
-    /// [fires](Drive::fire_due_works) what is due by that.
+    /// Carries out the effects that other endpoints of its receive context have left to it. The caller then
+    /// [fires](Drive::fire_due_works) the works that are due by that.
     fn process_mail(&self);
     /// Carries out the works of its domain that it makes due, from now on.
     fn attach_work_queue(&self, works: &Arc<WorkQueue>);
-    /// Ends the endpoint. Waits up to `linger` for what it still has to send.
+    /// Ends the endpoint. Waits up to `linger` until its messages were sent.
     fn close(&self, linger: Duration);
 }
 
@@ -62,7 +62,7 @@ pub(crate) trait Connect {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
     /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
-    /// Ends the connection. What is cancelled was reported when it returns.
+    /// Ends the connection. Cancelled operations were reported when it returns.
     fn shut_down(&self) -> Result<(), Error>;
     /// Listens, with up to so many requests waiting.
     fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
@@ -99,7 +99,7 @@ pub(crate) struct Bindings {
     pub(crate) works: Arc<WorkQueue>,
 }
 
-/// A pump as what drives it sees it.
+/// Returns a pump as the objects that drive it see it.
 pub(crate) fn as_drive(pump: &Arc<dyn EndpointPump>) -> Arc<dyn Drive> {
     pump.clone()
 }

@@ -43,10 +43,10 @@ pub struct EqAttr {
     pub size_entries: usize,
     /// The uses that the application makes of the queue.
     pub flags: EqFlags,
-    /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
+    /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
-    /// what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
@@ -115,7 +115,7 @@ pub enum EqReadError {
     /// An error has to be read first, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
-    /// The oldest event is not what [`EventQueue::read_if`] was asked for, and stays in the queue.
+    /// The oldest event is not the one that [`EventQueue::read_if`] accepts, and stays in the queue.
     #[error("the oldest event is not the one that was asked for")]
     Unwanted,
     /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
@@ -199,7 +199,7 @@ struct EventOrigin(u64);
 
 struct Entry<T> {
     what: T,
-    /// `None` for what the application has written.
+    /// `None` for events that the application has written.
     origin: Option<EventOrigin>,
     /// The accept to settle when the application has read this entry.
     pending_accept: Option<PendingAccept>,
@@ -302,9 +302,9 @@ impl EventQueue {
         self.read_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`read_error`](Self::read_error), with what is found at the object that the error is
-    /// about: closing an endpoint, which takes its errors along, comes to no end while `look` runs.
-    /// The queue is locked then, so `look` must not use it.
+    /// As [`read_error`](Self::read_error), with the result of `look`, which is called with the error's
+    /// object. An endpoint takes its errors along when it closes, and its close waits while `look` runs.
+    /// The queue is locked meanwhile, so `look` must not use it.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
@@ -321,7 +321,7 @@ impl EventQueue {
         self.peek_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`peek_error`](Self::peek_error), with what is found at the object that the error is about, as by
+    /// As [`peek_error`](Self::peek_error), with the result of `look` as in
     /// [`read_error_with`](Self::read_error_with).
     pub fn peek_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let queues = self.shared.queues.lock();
@@ -341,7 +341,7 @@ impl EventQueue {
         Errno::new(prov_errno).description()
     }
 
-    /// Closes the queue: `fi_close`. What is in it is lost when the last clone of the handle is gone.
+    /// Closes the queue: `fi_close`. Its entries are lost when the last clone of the handle is gone.
     ///
     /// # Errors
     ///

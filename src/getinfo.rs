@@ -1,7 +1,7 @@
 //! `fi_getinfo(3)`: finds the domains, endpoint types and addresses that satisfy the hints.
 //!
-//! Two independent steps make the result. [`negotiate`] compares what a provider has with what the
-//! hints ask for, and [`resolve`](crate::resolve) finds the addresses; each pair of source and
+//! Two independent steps make the result. [`negotiate`] compares the capabilities and limits of a
+//! provider with the hints, and [`resolve`](crate::resolve) finds the addresses; each pair of source and
 //! destination address, in a format that the provider supports, yields one [`Info`].
 
 mod negotiate;
@@ -56,11 +56,11 @@ pub(crate) fn getinfo_from_providers(
 ///
 /// # Errors
 ///
-/// [`Misuse::Invalid`] if it asks for what the provider does not have.
+/// [`Misuse::Invalid`] if it asks for more than the provider has.
 pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // The capabilities of the endpoint say it all; its sides may still have what the application
-    // took away there.
+    // The capabilities of the endpoint decide; its sides may still have those that the application
+    // has taken away there.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -80,11 +80,11 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     })
 }
 
-/// The attributes granted to a transmit context that asks for these.
+/// Returns the attributes granted to a transmit context that asks for these.
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] if they ask for what the provider does not have.
+/// [`Misuse::NoData`] if they ask for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
     let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
     Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)

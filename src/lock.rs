@@ -1,10 +1,10 @@
-//! The lock of what every post and every poll needs.
+//! The lock of an endpoint's state, which every post and every poll takes.
 //!
 //! It is held for some hundred nanoseconds, so that a lock which can put waiting threads to
 //! sleep would cost as much as the work: it has to look for them whenever it is released. This one
 //! is released by a store, and waiting threads yield the processor. A process with one thread, such
-//! as most ranks of an MPI job, does without atomic read-modify-write operations at all; and so do
-//! the objects of a domain whose application uses one at a time.
+//! as most ranks of an MPI job, needs no atomic read-modify-write operations at all, nor do the objects of a
+//! domain whose application serialises its calls.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -22,7 +22,7 @@ pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 /// go back and forth.
 const SPINS_MAX: u32 = 64;
 
-/// Whether the objects of a domain lock what they protect: what their locks are made with.
+/// Whether the locks of a domain's objects are taken. Locks are made with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
     /// They do.
@@ -31,8 +31,8 @@ pub(crate) enum Locking {
     LeftOut(Serialised),
 }
 
-/// A promise that the application serialises its threads: no two use at once what the locks made
-/// with it protect, and each sees all that the threads before it have done to it.
+/// A promise that the application serialises its threads: no two use the data of a lock made with it at once,
+/// and each sees all changes by the threads before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 

@@ -13,7 +13,7 @@ use crate::hints::Hints;
 use crate::info::{EndpointType, Info};
 use crate::wait::WaitObject;
 
-/// An enabled endpoint and what belongs to it: what [`EndpointBuilder::open`] gives.
+/// An enabled endpoint and its objects: the result of [`EndpointBuilder::open`].
 #[derive(Debug, Clone)]
 pub struct OpenEndpoint {
     /// The endpoint, enabled.
@@ -28,11 +28,11 @@ pub struct OpenEndpoint {
 
 /// Opens an endpoint without connections, binds what it needs, and enables it. The steps are those
 /// of [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and [`Endpoint::enable`],
-/// for applications with other wishes.
+/// for applications that need other choices.
 ///
 /// Objects that are not given are opened with defaults: one completion queue for both directions that can be
-/// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] say
-/// what they cost.
+/// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] have
+/// their costs.
 ///
 /// Two endpoints of one domain that share a queue:
 ///
@@ -121,19 +121,19 @@ impl EndpointBuilder {
         self
     }
 
-    /// Counts these events, besides what other calls of this have asked for.
+    /// Counts these events, besides those of earlier calls.
     pub fn counter(mut self, counter: &Counter, events: CounterEvents) -> EndpointBuilder {
         self.counters.push((counter.clone(), events));
         self
     }
 
-    /// Opens what is not given, binds all of it to a new endpoint, and enables that.
+    /// Opens the objects that were not given, binds all objects to a new endpoint, and enables the endpoint.
     ///
     /// # Errors
     ///
     /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which need
-    /// an event queue and a peer first; otherwise as the single steps. What was opened is closed
-    /// again then.
+    /// an event queue and a peer first; otherwise as the single steps. Objects that were opened
+    /// are closed again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, cq_attr, av, av_attr, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {

@@ -36,15 +36,14 @@ pub struct MrAttr {
     /// The key that the region is to have. Not looked at in a domain that picks keys itself
     /// ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]); such a key is 64 random bits.
     pub requested_key: u64,
-    /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain
-    /// whose provider has such memory, which is shared memory. After its first access a peer
-    /// accesses the region by plain copies, without the owner's help and without a system call.
+    /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
+    /// supports it, as `"shm"` does. After its first access a peer accesses the region by plain copies,
+    /// without the owner's help and without a system call.
     /// Accesses with remote data or a fence still go through the owner, and so do
     /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers:
-    /// a malicious process of the same user writes what it has mapped. The memory takes whole
-    /// pages, as they are touched, and one more, and a descriptor; it is given back when no peer
-    /// has it mapped any more. It is ignored where there is no such memory: see
-    /// [`MemoryRegion::is_shareable`].
+    /// a malicious process of the same user can write to mapped memory. The memory takes whole pages,
+    /// as they are touched, one more page, and a descriptor; it is freed when the last peer unmaps it.
+    /// Elsewhere the flag is ignored: see [`MemoryRegion::is_shareable`].
     pub shareable: bool,
     /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
@@ -68,23 +67,23 @@ impl MrAttr {
     }
 }
 
-/// Memory that peers may read and write without a receive being posted: a registered region, `fi_mr(3)`.
+/// Memory that peers may read and write without a posted receive: a registered region, `fi_mr(3)`.
 ///
-/// Peers name it by its [`key`](Self::key), and a place in it by an address: that of its first byte is
+/// Peers name it by its [`key`](Self::key), and a byte in it by an address: that of its first byte is
 /// [`address`](Self::address). They reach it through any endpoint of its domain that has the capabilities
 /// [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
 /// A region that [`Domain::register`] makes owns its memory. [`read_at`](Self::read_at) and
-/// [`write_at`](Self::write_at) copy from and to it while peers access it too; there is no `&[u8]`
-/// of it, since what it would show could change. It costs its length rounded up to 8 bytes. One of
+/// [`write_at`](Self::write_at) copy from and to it while peers access it too; it offers no `&[u8]`,
+/// since peers could change the bytes. It costs its length rounded up to 8 bytes. One of
 /// [`Domain::register_raw`] is the caller's memory, and one of [`Domain::register_file`] is a file.
 ///
 /// Accesses by peers can be counted: see [`bind_counter`](Self::bind_counter). With
 /// [`MrFlags::RMA_EVENT`], which applications made for [`MrMode::RMA_EVENT`] pass, peers can access the
 /// region only after [`enable`](Self::enable), so that its counters are bound by then.
 ///
-/// Dropping it closes it: `fi_close`. Accesses that are under way fail then at their initiators,
-/// and once the drop returns nothing touches the memory.
+/// Dropping it closes it: `fi_close`. Accesses that are under way fail at their initiators, and once the
+/// drop returns no access touches the memory.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, InfoFlags, MrAccess};
@@ -126,8 +125,8 @@ impl Domain {
     ///
     /// [`Misuse::Memory`] for a length of 0 or more memory than there is, for an offset, or for
     /// memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if
-    /// another region of the domain has the key; what the system says of memory that is to be
-    /// [shareable](MrAttr::shareable): ENOMEM, EMFILE.
+    /// another region of the domain has the key; the system's error for
+    /// [shareable](MrAttr::shareable) memory: ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Memory(BadMemory::NotPersistent).into());
@@ -142,31 +141,30 @@ impl Domain {
 
     /// Registers the caller's memory, in up to
     /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow each other as
-    /// if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. One at the null address that
-    /// is the only one is the address space from its beginning on, where most addresses are
-    /// unmapped.
+    /// if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. A single segment at the
+    /// null address is the address space from its beginning on, where most addresses are unmapped.
     ///
     /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers
-    /// may wait until what they write is durable
-    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). Where a file is
-    /// mapped with `MAP_SYNC`, or is a device that is memory, the processor's caches are flushed
-    /// then; elsewhere by `msync(2)`, for whose length the endpoint does nothing else. The system
-    /// is asked once, here, how the memory is mapped.
+    /// may wait until their writes are durable
+    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). For a file that is
+    /// mapped with `MAP_SYNC`, or a device that is memory, the processor's caches are flushed; for others
+    /// `msync(2)` is called, and the endpoint makes no progress meanwhile. This call asks the system once
+    /// how the memory is mapped.
     ///
     /// # Errors
     ///
     /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`],
     /// and [`Misuse::Memory`] for no segment, for a null address with a length among others, for
-    /// memory that is to be [shareable](MrAttr::shareable), and for other memory than files' as
-    /// persistent; what the system says when it is asked how persistent memory is mapped.
+    /// memory that is to be [shareable](MrAttr::shareable), and for persistent memory that is not a
+    /// file's; the system's error when it is asked how persistent memory is mapped.
     ///
     /// # Safety
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write,
-    /// from any thread, until the region was dropped. Until then nothing holds a Rust reference to
-    /// it, other than to atomics or cells; what a peer and another thread access at the same time
-    /// has no particular value. Persistent memory stays mapped as it is. Of the address space that
-    /// must hold, of all that peers access while they do.
+    /// from any thread, until the region was dropped. Until then no Rust reference to it exists, other
+    /// than to atomics or cells; bytes that a peer and another thread access at the same time have no
+    /// particular value. Persistent memory stays mapped as it is. For the address space as a region, this
+    /// holds for all memory that peers access, during the access.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
@@ -189,12 +187,11 @@ impl Domain {
     }
 
     /// Registers a part of a file, which is mapped for it: persistent memory, as with
-    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], without a promise of the
-    /// caller's. `offset_bytes` is where it begins in the file, at a multiple of the size of a
-    /// page. What other processes write to the file is there for peers to read, and the other way
-    /// round.
+    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], without a promise by the
+    /// caller. It begins at `offset_bytes` in the file, a multiple of the size of a page. Peers read what
+    /// other processes write to the file, and the other way round.
     ///
-    /// It takes no memory but for the file's pages, and no descriptor once the file is closed.
+    /// It takes no memory besides the file's pages, and no descriptor once the file is closed.
     /// Truncating the file while peers access it ends this process: the system sends it SIGBUS.
     ///
     /// ```
@@ -219,7 +216,7 @@ impl Domain {
     ///     ..MrAttr::default()
     /// })?;
     ///
-    /// // Here the endpoint writes to itself. When that completes, the bytes are in the file for good.
+    /// // Here the endpoint writes to itself. When the write completes, the bytes are durable.
     /// endpoint.writemsg(WriteMsg {
     ///     buffers: vec![Bytes::from_static(b"for good")],
     ///     to,
@@ -236,8 +233,8 @@ impl Domain {
     /// # Errors
     ///
     /// As [`register`](Self::register); besides [`Misuse::Memory`] for another offset, for more
-    /// than the file has, and for memory that is to be [shareable](MrAttr::shareable); what the
-    /// system says when the file is mapped, such as EACCES for a file that is not open for reading
+    /// than the file has, and for memory that is to be [shareable](MrAttr::shareable); the system's
+    /// error when the file is mapped, such as EACCES for a file that is not open for reading
     /// and writing.
     pub fn register_file(
         &self,
@@ -337,7 +334,7 @@ impl MemoryRegion {
         self.region.is_shareable()
     }
 
-    /// Whether what is written to it can be made durable: [`MrFlags::RMA_PMEM`], [`Domain::register_file`].
+    /// Whether writes to it can be made durable: [`MrFlags::RMA_PMEM`], [`Domain::register_file`].
     pub fn is_persistent(&self) -> bool {
         self.region.is_persistent()
     }
@@ -347,13 +344,13 @@ impl MemoryRegion {
         self.region.access()
     }
 
-    /// Copies from the region into all of `into`, `offset_bytes` from its start. Of what a peer
-    /// writes at the same moment a part may be there.
+    /// Copies from the region into all of `into`, `offset_bytes` from its start. A write by a peer
+    /// at the same moment may be copied in part.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space; nothing is
-    /// copied then.
+    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space; no byte is
+    /// copied.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
@@ -364,19 +361,19 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// [`Misuse::Memory`] if the region does not reach so far, is the address space, or is the
-    /// caller's memory that peers may not write, and that need not be writable; nothing is copied
-    /// then.
+    /// caller's memory that peers may not write, and that need not be writable; no byte is copied.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
     }
 }
 
 impl MemoryRegion {
-    /// Has a counter count what peers do with the region, through endpoints that have [`Caps::RMA_EVENT`]:
-    /// `fi_mr_bind`. Of accesses that change the region ([`CounterEvents::REMOTE_WRITE`]) and of those that
-    /// read it ([`CounterEvents::REMOTE_READ`]) one counter each may be bound. An atomic operation that
-    /// fetches and changes does both, and one counter that is bound for both counts it once; a
-    /// compare-and-swap counts as a change also where it compares unequal. A refused access is not counted:
+    /// Has a counter count accesses of peers to the region, through endpoints that have [`Caps::RMA_EVENT`]:
+    /// `fi_mr_bind`. One counter may be bound for accesses that change the region
+    /// ([`CounterEvents::REMOTE_WRITE`]), and one for accesses that read it
+    /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both, and a counter
+    /// that is bound for both counts it once; a compare-and-swap counts as a change even if it compares
+    /// unequal. A refused access is not counted:
     /// its initiator gets the error.
     ///
     /// Reading the counter and waiting for it drive all these endpoints of the domain.
@@ -412,8 +409,8 @@ impl MemoryRegion {
     ///
     /// [`Misuse::Flags`] for other events, or none; [`Misuse::Busy`] if an event has a counter
     /// already; [`Misuse::OtherDomain`] for a counter of another domain; [`Misuse::State`] if the
-    /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled. The system's error where
-    /// an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled; the system's error if an
+    /// endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     ///
     /// [`Caps::RMA_EVENT`]: homespun_engine::flags::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
@@ -436,8 +433,8 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Names an endpoint through which peers access the region, as applications do that are made for
-    /// [`MrMode::ENDPOINT`]: `fi_mr_bind`. Regions belong to their domain here, so it changes nothing.
+    /// Names an endpoint through which peers access the region, for applications made for
+    /// [`MrMode::ENDPOINT`]: `fi_mr_bind`. Regions belong to their domain here, so the call has no effect.
     ///
     /// # Errors
     ///

@@ -15,15 +15,14 @@ use crate::info::TxAttr;
 /// An endpoint whose info says [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) for its
 /// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is
 /// [bound](crate::Endpoint::bind_shared_transmit_context) to one before it is enabled. The
-/// application posts to its endpoints as ever, and their own queues and counters report what they
-/// have sent.
+/// application posts to its endpoints as usual, and their own queues and counters report the operations.
 ///
-/// There is nothing that endpoints would have to share here: each keeps its own queue of
-/// operations, with the depth and the default flags of its own info, so one that is full holds up
-/// no other. A context says what its endpoints can do.
+/// Endpoints share no resources here: each keeps its own queue of operations, with the depth and the default
+/// flags of its own info, so a full queue holds up no other endpoint. A context limits the capabilities of its
+/// endpoints.
 ///
-/// A handle may be cloned and used from any thread; the context takes some 200 bytes. What is bound
-/// keeps it alive.
+/// A handle may be cloned and used from any thread; the context takes some 200 bytes. Bound
+/// endpoints keep it alive.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;

@@ -22,17 +22,17 @@ impl Fabric {
     ///
     /// No two threads are at the same time inside calls on endpoints, completion queues and
     /// counters of this domain, for as long as any of these objects lives, whichever handles and
-    /// clones the calls use; and each call *happens before* the next, as a mutex that is held
-    /// during each of them would have it. Dropping the last handle of an endpoint counts as a call
+    /// clones the calls use; and each call *happens before* the next, as if a mutex were held
+    /// during each of them. Dropping the last handle of an endpoint counts as a call
     /// on it, dropping a memory region of the domain and binding it to a counter as one on each of
     /// them, formatting a completion queue by `Debug` as one on the queue. So does binding a queue
     /// or a counter to an endpoint that is enabled already.
     ///
-    /// Excepted are calls that always synchronise: everything on the domain itself, on address
+    /// Calls that always synchronise are excepted: all calls on the domain itself, on address
     /// vectors and on event queues; [`Endpoint::info`](crate::Endpoint::info),
-    /// [`name`](crate::Endpoint::name), [`set_name`](crate::Endpoint::set_name), the enabling of an
-    /// endpoint and what is bound to it before;
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and what changes a counter:
+    /// [`name`](crate::Endpoint::name), [`set_name`](crate::Endpoint::set_name), binding objects to
+    /// an endpoint before it is enabled, and enabling it;
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a counter:
     /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
     /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a
     /// call that finds another one inside panics.
@@ -165,7 +165,7 @@ mod tests {
         for (one, other) in [(&left, &right), (&right, &left)] {
             one.av.insert(&[other.endpoint.name().expect("it has a name")]).remove(0).expect("an address");
         }
-        // From now on the endpoints know by heart what their address vectors say.
+        // From now on the endpoints have the entries of their address vectors in their caches.
         send_messages(&left, &right, 10);
         send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Reading a queue is what one thread does; enabling an endpoint may be done by another all the same.
+    /// While one thread reads a queue, another may enable an endpoint.
     #[test]
     fn endpoints_are_enabled_while_their_queue_is_read() {
         let fabric = Fabric::new();

@@ -15,7 +15,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{
     ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError, WaitObject,
 };
-use homespun_engine::limits::UNANSWERED_MAX_MS;
+use homespun_engine::limits::REQUESTER_WAIT_MAX_MS;
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport as _};
 use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
@@ -521,7 +521,7 @@ fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Pro
         let used = posix::processor_time(libc::RUSAGE_SELF) - before;
         assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&error.errno), "{error:?}");
         assert!(
-            begin.elapsed() > Duration::from_millis(UNANSWERED_MAX_MS / 2),
+            begin.elapsed() > Duration::from_millis(REQUESTER_WAIT_MAX_MS / 2),
             "the stranger may have answered"
         );
         assert!(used < USED_MAX, "{transport:?} {wait:?}: {used:?} of processor time");

@@ -31,7 +31,7 @@ use self::passive::Passive;
 use crate::address::Address;
 use crate::connection::{ConnectionReport, EndpointRole};
 use crate::error::{Argument, Error, Misuse};
-use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES};
+use crate::limits::{CONNECTION_DATA_MAX_BYTES, REQUESTER_MAX_LINKS};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkError, LinkId, Sent};
@@ -126,7 +126,7 @@ impl Connection {
             RoleState::Unconnected => false,
             RoleState::Passive(_) => true,
             RoleState::Connected(connected) => {
-                connected.is_asking() && self.handshakes.len() < ASKING_MAX_LINKS
+                connected.is_asking() && self.handshakes.len() < REQUESTER_MAX_LINKS
             }
         };
         if !is_welcome && !self.handshakes.contains(id) {

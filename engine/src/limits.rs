@@ -113,7 +113,7 @@ pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 /// How long a requester waits for an answer, in milliseconds, after its link to the passive
 /// endpoint has ended, if an accepting endpoint has reached the requester. The answer is then on
 /// its way; this is time for TCP to send it again after 0.2 and 0.6 s.
-pub const UNANSWERED_MAX_MS: u64 = 1_000;
+pub const REQUESTER_WAIT_MAX_MS: u64 = 1_000;
 
 /// How long silence may last, in milliseconds, after the engine first finds a deadline exceeded:
 /// time for a late application to receive the frames that arrived meanwhile.
@@ -121,7 +121,7 @@ pub const TIMEOUT_GRACE_MS: u64 = 100;
 
 /// How many links an endpoint with a pending connection request keeps until one of them brings the
 /// answer. It ends further links.
-pub const ASKING_MAX_LINKS: usize = 64;
+pub const REQUESTER_MAX_LINKS: usize = 64;
 
 /// How often the engine repeats an interrupted connection attempt before the operations that wait
 /// for it fail.

@@ -6,7 +6,7 @@ mod transmit;
 
 use std::mem;
 
-pub(crate) use self::id::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
+pub(crate) use self::id::{FetchId, PeerWriteId, ReceiveId, SendId, UnexpectedId};
 pub use self::level::{Level, Signalled};
 pub use self::transmit::{TransmitOp, TransmitOptions, TransmitRequest};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};

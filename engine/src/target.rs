@@ -46,11 +46,11 @@ use self::durability::Unpersisted;
 pub(crate) use self::effects::TargetEffects;
 use self::events::HeldEvent;
 use self::links::TargetLinks;
-use self::writes::Inbound;
+use self::writes::PeerWrite;
 use crate::fetches::Fetches;
 use crate::flags::{CounterEvents, MrAccess, Order};
 use crate::limits::RMA_LINK_MAX_OPS;
-use crate::operation::InboundId;
+use crate::operation::PeerWriteId;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::region::{Regions, Window};
@@ -73,9 +73,9 @@ pub(crate) struct Target {
     forbids_mapping: bool,
     links: TargetLinks,
     // Boxed: a table never shrinks, and it may once have held very many writes.
-    inbounds: SlotMap<InboundId, Box<Inbound>>,
+    inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
     /// The writes that peers have offered.
-    fetches: Fetches<InboundId>,
+    fetches: Fetches<PeerWriteId>,
     /// Writes of peers to persistent memory that did not wait to be durable.
     unpersisted: HashMap<PeerId, Unpersisted>,
     /// Completions of writes with remote data that the queue had no room for, in order.

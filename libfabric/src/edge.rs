@@ -77,7 +77,7 @@ impl Edge {
     #[inline]
     fn run_entry_point<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
         // Relaxed: the flag guards no data. Another thread may get in while the first panic unwinds, as it
-        // might have done a moment earlier; what it finds is memory-safe, and locks are released by
+        // might have done a moment earlier; the state that it finds is memory-safe, and locks are released by
         // unwinding.
         if self.broken.load(Ordering::Relaxed) {
             return R::failure(Errno::EOTHER);
@@ -100,7 +100,7 @@ impl Edge {
 /// Logs to the host. The default panic hook has printed the message and the place already.
 #[cold]
 fn log_panic() {
-    // The subscriber may be what panicked.
+    // The subscriber itself may have panicked.
     let _ = panic::catch_unwind(|| {
         tracing::error!("internal error: homespun panicked, all further calls fail");
     });
@@ -108,7 +108,7 @@ fn log_panic() {
 
 static EDGE: Edge = Edge::new();
 
-/// Runs the body of an entry point and turns its result into what C expects.
+/// Runs the body of an entry point and turns its result into C's return value.
 #[inline]
 pub(crate) fn run_entry_point<R: Status>(call: impl FnOnce() -> Result<R, Failure>) -> R {
     EDGE.run_entry_point(call)

@@ -1,9 +1,9 @@
-//! Which fabrics and domains are open, as far as `fi_getinfo` has to do with it.
+//! The open fabrics and domains, for `fi_getinfo`.
 //!
-//! An application may name an open object in its hints, and is then answered only what belongs to
-//! it. An answer names the object that is open already, the first one if there are several:
-//! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". Objects are compared by where they are
-//! and never looked into: a hint may be older than the object's end.
+//! An application may name an open object in its hints, and then gets only answers that belong
+//! to it. An answer names the object that is open already, the first one if there are several:
+//! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". Objects are compared by address
+//! and never dereferenced: the object of a hint may be closed.
 
 use std::ptr;
 
@@ -102,7 +102,7 @@ impl NamedObjects {
         }
     }
 
-    /// Has hints ask for what belongs to the named objects.
+    /// Restricts hints to the named objects.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl NamedObjects {
     }
 }
 
-/// Has hints ask for what an endpoint can be opened with that takes over from a passive endpoint.
+/// Restricts hints to an endpoint that takes over from a passive endpoint.
 ///
 /// # Errors
 ///

@@ -15,13 +15,13 @@ use crate::wait::Waiter;
 pub(crate) struct DomainCounters {
     /// Whether a progress thread drives the endpoints.
     has_progress_thread: bool,
-    members: Mutex<Members>,
+    members: Mutex<CountersAndEndpoints>,
     /// The same counters, for callers that have endpoints locked. This is an innermost lock.
     sleeper_counters: Mutex<Vec<Arc<CounterShared>>>,
 }
 
 #[derive(Default)]
-struct Members {
+struct CountersAndEndpoints {
     counters: Vec<Member>,
     endpoints: Vec<Arc<dyn Drive>>,
 }
@@ -43,7 +43,7 @@ impl DomainCounters {
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn add(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
-        let Members { counters, endpoints } = &mut *self.members.lock();
+        let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
             known.reasons += 1;
             return Ok(());
@@ -63,7 +63,7 @@ impl DomainCounters {
 
     /// Undoes [`add`](Self::add).
     pub(crate) fn remove(&self, counter: &Arc<CounterShared>) {
-        let Members { counters, endpoints } = &mut *self.members.lock();
+        let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
         let Some(place) = place else { return };
         counters[place].reasons -= 1;
@@ -85,7 +85,7 @@ impl DomainCounters {
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         // Locked throughout, so that no counter is missed.
-        let Members { counters, endpoints } = &mut *self.members.lock();
+        let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         })?;
@@ -97,7 +97,7 @@ impl DomainCounters {
 
     /// Stops driving an endpoint.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
-        let Members { counters, endpoints } = &mut *self.members.lock();
+        let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }

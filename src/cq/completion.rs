@@ -22,7 +22,7 @@ use crate::av::FabricAddress;
 pub enum CqFormat {
     /// The operation's context alone.
     Context,
-    /// Also its flags and the length of what was received.
+    /// Also its flags and the length of a received message.
     Msg,
     /// Also remote data, and where in a multi-receive buffer a message lies.
     Data,
@@ -80,7 +80,7 @@ pub enum OperationKind {
     Read,
     /// An atomic access of a peer's memory that fetches nothing.
     Atomic,
-    /// An atomic access of a peer's memory that fetches what was there.
+    /// An atomic access to a peer's memory that fetches the previous elements.
     FetchAtomic,
     /// A peer has written to this endpoint's memory, with data for the queue or an event.
     RemoteWrite,
@@ -93,10 +93,10 @@ pub enum OperationKind {
 /// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, with the address
 /// of a sender that the address vector does not hold: see [`unknown_source`](Self::unknown_source).
 ///
-/// With a failed operation comes as much of its completion as there is; and it comes also where its
-/// success would not have been reported.
+/// A failed operation has the part of its completion that is known; it is reported even if its success would
+/// not have been.
 ///
-/// The text names the peer, and so does what `main` prints that returns this error:
+/// Its text names the peer, also when `main` returns this error:
 ///
 /// ```
 /// # use homespun::transport::LinkError;
@@ -254,7 +254,7 @@ impl From<completion::EndedOperation> for Completion {
 }
 
 impl CqFormat {
-    /// Leaves in an entry what this format includes.
+    /// Clears the fields of an entry that this format excludes.
     #[inline(always)]
     pub(crate) fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {

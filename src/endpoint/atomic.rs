@@ -1,8 +1,8 @@
 //! Atomic operations on the memory of peers, in both tiers: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its level: until then it may still be
-//! refused, for its key, its range, or the rights of the region. It ends with an error then, and nothing else
-//! happens.
+//! An operation completes when its target has answered, whatever its level: until then the target may refuse
+//! it, for its key, its range, or the rights of the region. A refused operation ends with an error and changes
+//! nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -36,7 +36,7 @@ pub struct AtomicTarget {
     pub op: AtomicOp,
 }
 
-/// An atomic operation with every choice: what `fi_atomicmsg` takes.
+/// An atomic operation with all options: the arguments of `fi_atomicmsg`.
 ///
 /// `S` is the memory: `Vec<Bytes>` for [`atomicmsg`](Endpoint::atomicmsg), `&[Segment]` for
 /// [`post_atomic`](Endpoint::post_atomic).
@@ -49,14 +49,14 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those that
-    /// [`Endpoint::atomic_op_flags`] says. Remote data has no meaning for atomic operations.
-    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes durable what they have changed.
-    /// As a default flag of the endpoint it concerns writes alone.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
+    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations.
+    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes the changed elements durable.
+    /// As a default flag of the endpoint it concerns only writes.
     pub flags: OpFlags,
 }
 
-/// An atomic operation that fetches, with every choice: what `fi_fetch_atomicmsg` takes.
+/// A fetching atomic operation with all options: the arguments of `fi_fetch_atomicmsg`.
 ///
 /// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>` for
 /// [`fetch_atomicmsg`](Endpoint::fetch_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
@@ -71,12 +71,11 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
-    /// As [`AtomicMsg::flags`]. Injection concerns what is read of the buffers; the results come later all
-    /// the same.
+    /// As [`AtomicMsg::flags`]. Injection concerns only the buffers that are read; the results arrive later.
     pub flags: OpFlags,
 }
 
-/// An atomic operation that compares, with every choice: what `fi_compare_atomicmsg` takes.
+/// A comparing atomic operation with all options: the arguments of `fi_compare_atomicmsg`.
 ///
 /// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>` for
 /// [`compare_atomicmsg`](Endpoint::compare_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
@@ -98,13 +97,12 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 }
 
 /// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand back then what was handed over; also with
-/// [`Misuse::NoAtomic`] for what the elements or the call do not have, [`Misuse::TooLong`] for too many
-/// elements, and [`Misuse::Memory`] for a part of one, or buffers of different lengths.
+/// [`post_send`](Self::post_send) does, and hand the memory back; also with [`Misuse::NoAtomic`] for an operation
+/// that the elements or the call do not have, [`Misuse::TooLong`] for too many elements, and [`Misuse::Memory`]
+/// for a part of an element, or buffers of different lengths.
 ///
-/// An operation on no elements changes nothing and may name any key and any address. It completes and takes
-/// its place in the order as others do; the counter of a region counts it if it names a range that the peer
-/// may access.
+/// An operation on no elements changes nothing and may name any key and any address. It completes, in
+/// order, as others do; the counter of a region counts it if it names a range that the peer may access.
 ///
 /// The memory of an operation comes back in its completion: [`Buffer::Sent`] for an operation that fetches
 /// nothing, else [`Buffer::Fetched`]. A fetching operation that is refused hands back a [`Fetched`], too.
@@ -124,7 +122,7 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # endpoint.bind_av(&av)?;
 /// # endpoint.enable()?;
 /// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
-/// // A counter that any number of peers may count up; here the endpoint does so itself.
+/// // A number that any number of peers may increment; here the endpoint itself does so.
 /// let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
 /// let region = domain.register(8, &MrAttr { access, ..MrAttr::default() })?;
 /// region.write_at(0, &40_u64.to_ne_bytes())?;
@@ -171,8 +169,8 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|operands| AtomicMsg { operands, target, context, flags }))
     }
 
-    /// Updates elements of a region of a peer with operands that may be reused at once, and reports nothing
-    /// if it succeeds: `fi_inject_atomic`.
+    /// Updates elements of a region of a peer with operands that may be reused at once, and reports no
+    /// success: `fi_inject_atomic`.
     ///
     /// # Errors
     ///
@@ -187,8 +185,8 @@ impl Endpoint {
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 
-    /// Updates elements of a region of a peer and fetches what they were before: `fi_fetch_atomic`.
-    /// [`AtomicOp::Read`] only fetches them, and does not look at the operand.
+    /// Updates elements of a region of a peer and fetches their previous values: `fi_fetch_atomic`.
+    /// [`AtomicOp::Read`] only fetches them, and ignores the operand.
     pub fn fetch_atomic(
         &self,
         operand: Bytes,
@@ -222,8 +220,8 @@ impl Endpoint {
         })
     }
 
-    /// Compares elements of a region of a peer with something, updates them accordingly, and fetches what
-    /// they were before: `fi_compare_atomic`.
+    /// Compares elements of a region of a peer with comparands, updates them by the result, and fetches their
+    /// previous values: `fi_compare_atomic`.
     pub fn compare_atomic(
         &self,
         operand: Bytes,
@@ -366,7 +364,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`post_fetch_atomic`](Self::post_fetch_atomic); what is compared with is as the operands.
+    /// As [`post_fetch_atomic`](Self::post_fetch_atomic); the comparands are as the operands.
     pub unsafe fn post_compare_atomic(
         &self,
         atomic: &CompareAtomicMsg<&[Segment], &[SegmentMut]>,

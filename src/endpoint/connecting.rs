@@ -29,7 +29,7 @@ impl Endpoint {
     /// need be. Its event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)).
     /// An endpoint can ask only once.
     ///
-    /// Receives may be posted before; what is to be sent only when the endpoint is connected.
+    /// Receives may be posted before; sends only when the endpoint is connected.
     ///
     /// # Errors
     ///
@@ -75,10 +75,10 @@ impl Endpoint {
         self.shared.begin_connection(request.from().address, |pump| pump.accept(request.from(), data))
     }
 
-    /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then
-    /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); what has not ended
-    /// here is cancelled, and has completed so when this returns. This side gets the same event
-    /// when the peer knows, or has ended the connection too. Does nothing if it has ended already.
+    /// Ends the connection: `fi_shutdown`. Completed messages still reach the peer, which then gets
+    /// [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); operations that have not ended are
+    /// cancelled, and are reported when this returns. This side gets the same event when the peer knows, or
+    /// has ended the connection too. Has no effect if the connection has ended already.
     ///
     /// # Errors
     ///

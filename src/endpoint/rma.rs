@@ -1,8 +1,8 @@
 //! Access to the memory of peers, in both tiers: `fi_rma(3)`.
 //!
-//! A write or a read completes when its target has answered, whatever its level: until then it may still be
-//! refused, for its key, its range, or the rights of the region. It ends with an error then, and nothing else
-//! happens.
+//! A write or a read completes when its target has answered, whatever its level: until then the target may
+//! refuse it, for its key, its range, or the rights of the region. A refused access ends with an error and
+//! changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -19,7 +19,7 @@ use crate::av::FabricAddress;
 use crate::owned::Owned;
 use crate::post::Post;
 
-/// A write with every choice: what `fi_writemsg` takes.
+/// A write with all options: the arguments of `fi_writemsg`.
 ///
 /// `B` is the memory: `Vec<Bytes>` for [`writemsg`](Endpoint::writemsg), `&[Segment]` for
 /// [`post_write`](Endpoint::post_write).
@@ -45,7 +45,7 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub flags: OpFlags,
 }
 
-/// A read with every choice: what `fi_readmsg` takes.
+/// A read with all options: the arguments of `fi_readmsg`.
 ///
 /// `B` is the memory: `Vec<BytesMut>` for [`readmsg`](Endpoint::readmsg), `&[SegmentMut]` for
 /// [`post_read`](Endpoint::post_read).
@@ -66,11 +66,11 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 }
 
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand back then what was handed over.
+/// [`post_send`](Self::post_send) does, and hand the memory back.
 ///
-/// An access of no bytes may name any key and any address, but for a write with `COMMIT_COMPLETE`. It
-/// completes and takes its place in the order as others do; the counter of a region counts it if it names a
-/// range that the peer may access.
+/// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It
+/// completes, in order, as others do; the counter of a region counts it if it names a range that the peer may
+/// access.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(
@@ -143,7 +143,7 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| ReadMsg { buffers, from, memory, context, flags }))
     }
 
-    /// Writes a few bytes that may be reused at once, and reports nothing if it succeeds: `fi_inject_write`,
+    /// Writes a few bytes that may be reused at once, and reports no success: `fi_inject_write`,
     /// `fi_inject_writedata`.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(to, write_op(source, data, memory), context), flags)
     }
 
-    /// Posts a read into the caller's memory: `fi_readmsg` and all that it includes.
+    /// Posts a read into the caller's memory: `fi_readmsg`, which includes the other reads.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Sends, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
 //!
-//! The calls have the names of their C counterparts. All of them fail as [`Endpoint::post_send`] does; what
-//! was to be sent comes back with the error, in a [`Rejected`].
+//! The calls have the names of their C counterparts. All of them fail as [`Endpoint::post_send`] does;
+//! the message comes back with the error, in a [`Rejected`].
 
 use std::mem::ManuallyDrop;
 
@@ -18,7 +18,7 @@ use crate::owned::Owned;
 use crate::post::Post;
 use crate::tag::Tag;
 
-/// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
+/// A send with all options: the arguments of `fi_sendmsg` and `fi_tsendmsg`.
 ///
 /// `B` is the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
 /// [`post_send`](Endpoint::post_send).
@@ -142,8 +142,8 @@ impl Endpoint {
     /// Every segment must be readable, from any thread, and unchanged, until the operation's completion was
     /// read or the endpoint was closed; with [`OpFlags::INJECT`] until this call returns. An operation
     /// without a completion of its own (selective completion) has ended when a later one to the same peer
-    /// with [`OpFlags::FENCE`] has completed. That any other has completed says nothing: operations complete
-    /// in any order.
+    /// with [`OpFlags::FENCE`] has completed. The completion of another operation does not show it:
+    /// operations complete in any order.
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
         // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
@@ -153,7 +153,7 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(to, TransmitOp::Send { source, tag, data }, context), flags)
     }
 
-    /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
+    /// Sends a small message that may be reused at once, and reports no success: `fi_inject`, `fi_injectdata`,
     /// `fi_tinject`, `fi_tinjectdata`.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub(super) struct Setup {
     counters: BoundCounters,
     pub(super) av: Option<AddressVector>,
     transmit_context: Option<SharedTransmitContext>,
-    /// With what it calls the endpoint.
+    /// And the number by which it names the endpoint.
     eq: Option<(EventQueue, u64)>,
     pub(super) receive_context: Option<BoundReceiveContext>,
 }
@@ -91,14 +91,14 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction that has none may get
-    /// one at any time; what completed before is not reported to it. Without a direction nothing is bound.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may get
+    /// one at any time; earlier completions are not reported to it. Without a direction the call has no effect.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that are not known; [`Misuse::Busy`] if the direction has a queue already;
-    /// [`Misuse::OtherDomain`] for a queue of another domain. [`Error::System`] for an enabled endpoint where
-    /// the queue cannot be woken, for want of descriptors or memory.
+    /// [`Misuse::Flags`] for unknown flags; [`Misuse::Busy`] if the direction has a queue already;
+    /// [`Misuse::OtherDomain`] for a queue of another domain; [`Error::System`] for an enabled endpoint that
+    /// cannot wake the queue's sleepers, for want of descriptors or memory.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if cq.shared().domain() != self.shared.domain.id() {
@@ -143,20 +143,19 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Of each kind of
-    /// event one counter may be bound, which may be the same for several. A counter that is bound
-    /// for no event drives the endpoint like any other.
+    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Each kind of event
+    /// may have one counter, and several kinds the same. A counter that is bound for no event drives the
+    /// endpoint like any other.
     ///
-    /// Once a counter of what peers do to memory is bound, peers access all regions through the endpoint by
-    /// messages. So a region that they have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is not
-    /// shareable any more.
+    /// Once a counter for accesses by peers is bound, all accesses through the endpoint travel in frames. So a
+    /// region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no longer shareable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for events that are not known; [`Misuse::NoCapability`] for what peers do, without
+    /// [`Misuse::Flags`] for unknown events; [`Misuse::NoCapability`] for accesses by peers without
     /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`] for a
-    /// counter of another domain. [`Error::System`] for an enabled endpoint where the counter cannot be
-    /// woken, for want of descriptors or memory.
+    /// counter of another domain; [`Error::System`] for an enabled endpoint that cannot wake the counter's
+    /// sleepers, for want of descriptors or memory.
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if counter.shared().domain() != self.shared.domain.id() {
@@ -231,9 +230,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call
-    /// the endpoint. Endpoints without connections have nothing to report. Binding the same queue again does
-    /// nothing.
+    /// Binds the event queue for events of its connection: `fi_ep_bind`. Events name the endpoint by `object`.
+    /// Endpoints without connections report no events. Binding the same queue again has no effect.
     ///
     /// # Errors
     ///
@@ -434,7 +432,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Has an enabled endpoint report to what is bound now.
+    /// Has an enabled endpoint report to the queues and counters that are bound now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(

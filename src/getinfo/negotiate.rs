@@ -1,8 +1,8 @@
-//! Compares what is asked for with what a provider has.
+//! Compares hints with the capabilities and limits of a provider.
 //!
 //! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left
-//! out. Every refusal says what could not be met. Where a field only describes a provider, a hint in it asks
-//! for nothing.
+//! out. Every refusal names the unmet hint. A hint in a field that only describes a provider is
+//! ignored.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Misuse, Unmet};
@@ -21,7 +21,7 @@ use crate::info::{
 };
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
 
-/// The capabilities of messages: what every provider has, since the engine makes them.
+/// The capabilities of messages, which every provider has, since the engine implements them.
 const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::TAGGED)
     .union(Caps::SEND)
@@ -37,7 +37,7 @@ const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 /// endpoints that may have such operations.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
-/// The capabilities of access to memory: what every provider has, since the engine makes them.
+/// The capabilities of access to memory, which every provider has, since the engine implements them.
 const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 
 /// The two kinds of access to memory.
@@ -133,7 +133,7 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
 ///
 /// # Errors
 ///
-/// Always [`Misuse::NoData`], naming what could not be met.
+/// Always [`Misuse::NoData`], naming the unmet hint.
 pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
     let caps = negotiate_caps(provider, ep_type, hints.caps)?;
     let [tx_order, rx_order] = negotiate_message_orders(hints)?;
@@ -161,8 +161,8 @@ fn reach_caps(provider: &ProviderAttr) -> Caps {
     reach
 }
 
-/// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
-/// secondary capabilities that cost nothing.
+/// Returns all capabilities if none is requested; else the requested ones, with the modifiers that they imply,
+/// and the secondary capabilities that cost nothing.
 fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
     let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);
@@ -208,8 +208,8 @@ fn with_primary_caps(asked: Caps) -> Caps {
     caps
 }
 
-/// Messages without a direction go in all directions that are possible, and so does access to
-/// memory; what is asked of them beside may concern one only.
+/// Messages without a requested direction get all possible directions, and so does access to memory; other
+/// requested modifiers may concern one direction only.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -283,9 +283,9 @@ pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     Ok(granted)
 }
 
-/// The message orders of both sides: what the hints ask for, with what follows from it, and what
-/// costs nothing. Hints with a size up to which accesses keep their order, and without such an
-/// order, mean all of these orders.
+/// Returns the message orders of both sides: the requested ones, those that they imply, and those that
+/// cost nothing. Hints that name a size up to which accesses keep their order, but no such order, mean all
+/// of these orders.
 fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
@@ -446,8 +446,8 @@ fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
     usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
 }
 
-/// The room for unexpected messages: what is asked for, as far as that makes sense.
-/// `fi_endpoint(3)` calls it a hint, which is never a reason to refuse.
+/// Returns the room for unexpected messages: the requested size, within the limits. `fi_endpoint(3)` calls it
+/// a hint, so it is never a reason to refuse.
 fn unexpected_budget_bytes(asked: usize) -> usize {
     or_default(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES)
         .clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)

@@ -1,10 +1,9 @@
-//! Persistent memory: what makes it durable, `FI_RMA_PMEM` of `fi_mr(3)`.
+//! Makes persistent memory durable: `FI_RMA_PMEM` of `fi_mr(3)`.
 //!
-//! Memory is persistent if it is a shared mapping of a file. Where the file's device is memory too,
-//! and was mapped so that what leaves the processor's caches is durable (`MAP_SYNC`), cache lines
-//! are flushed. Anywhere else the system is asked (`msync(2)`), which takes as long as the device
-//! does. On a file system in ordinary memory, such as tmpfs, `msync(2)` succeeds and nothing
-//! becomes durable.
+//! Memory is persistent if it is a shared mapping of a file. If the file's device is memory,
+//! mapped so that bytes are durable once they have left the processor's caches (`MAP_SYNC`), cache lines
+//! are flushed. Otherwise `msync(2)` is called, which takes as long as the device does. On a file system in
+//! ordinary memory, such as tmpfs, `msync(2)` succeeds and makes nothing durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
@@ -36,8 +35,8 @@ impl Persistent {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for memory that is not all that of shared mappings of files; what the
-    /// system says when it is asked.
+    /// [`Misuse::Memory`] unless all of the memory is that of shared mappings of files; the system's
+    /// error when it is asked.
     ///
     /// # Safety
     ///
@@ -92,8 +91,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);
-    // SAFETY: the caller says that it is mapped, so its first page is, too. What is in memory does
-    // not change.
+    // SAFETY: the caller says that it is mapped, so its first page is, too. The call changes no bytes.
     unsafe { msync(page.cast(), within_page_bytes + len_bytes, MsyncFlags::SYNC) }
         .map_err(|errno| Errno::new(errno.raw_os_error()))
 }

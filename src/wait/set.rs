@@ -16,14 +16,14 @@ use std::time::Duration;
 use homespun_engine::error::{Error, InUse, Misuse};
 use homespun_engine::rejected::Rejected;
 
-use self::members::{AnyMember, Members};
+use self::members::{AnyMember, SetMembers};
 use super::sleepers::Sleepers;
 use super::{Awaited, MutexCond, WaitObject, Waiter};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
-/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
+/// SetMembers are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
 /// they are closed. A member that is closed while a thread waits for the set is freed when that
 /// thread wakes. They may belong to different domains. They are not waited for one by one any more,
 /// except counters.
@@ -67,7 +67,7 @@ pub struct WaitSet {
 
 struct WaitSetShared {
     waiter: Waiter,
-    members: Mutex<Members>,
+    members: Mutex<SetMembers>,
     /// How often a member was reported to a thread. That ends the waits of all others, which may
     /// find nothing any more.
     reports: AtomicU64,
@@ -75,7 +75,7 @@ struct WaitSetShared {
 
 /// An object that can be a member of a set.
 pub(crate) trait Member: Send + Sync {
-    /// Shows how the application waits for it, and what for.
+    /// Shows the wait object and the members.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
@@ -96,16 +96,16 @@ impl WaitSet {
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
-    /// Waits until a member has something to report, for ever if there is no timeout: `fi_wait`. Whether one
-    /// may have; if not, the time is over.
+    /// Waits until a member has an event, without limit if there is no timeout: `fi_wait`. Returns `false` after
+    /// the timeout.
     ///
-    /// A queue has something to report for as long as it is not empty, a counter once after it has changed.
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. What one
-    /// thread gets as a report ends the waits of all that wait at that moment, and is not reported
-    /// to a wait that begins later; threads that wait for different counters have sets of their
-    /// own, or know what value they wait for ([`Counter::wait`](crate::Counter::wait)).
+    /// A queue has an event as long as it is not empty, a counter once after each change.
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A
+    /// counter's event ends the waits of all threads that wait at that moment, and no wait that begins
+    /// later; threads that wait for different counters use sets of their own, or wait for a value
+    /// ([`Counter::wait`](crate::Counter::wait)).
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint of a member; it yields
+    /// The thread sleeps, and makes progress at every event of a member's endpoints; it yields
     /// the processor between polls with [`WaitObject::Yield`], and for transports that have to be polled.
     /// Threads that wait at once take turns at it: while the first one sleeps, the others sleep until it
     /// wakes. A signal of the system does not end the wait.

@@ -32,15 +32,15 @@ pub(super) enum Side {
 /// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
-    /// Wakes those inside calls. A wait set has none of its own: calls sleep on what the application sleeps
-    /// on, in turns.
+    /// Wakes threads inside calls. A wait set has no doorbell of its own for them: calls sleep in turns on the
+    /// object that the application sleeps on.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps by itself.
     application: Option<Wakeup>,
-    /// For what announces itself to no descriptor, and is to be looked at after a while.
+    /// The time after which a sleeper checks for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Held while a call sleeps on what the application sleeps on: another one would silence the doorbells of
+    /// Held while a call sleeps on the application's object: a second call would silence the doorbells of
     /// members.
     turn: Turn<()>,
     /// The process that the descriptors belong to. A forked child has copies, and would turn them off for its
@@ -139,7 +139,7 @@ impl Sleepers {
         self.process == process::id()
     }
 
-    /// Wakes sleepers for what happens at this endpoint.
+    /// Has events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///
@@ -180,8 +180,7 @@ impl Sleepers {
         }
     }
 
-    /// Waits until no other call sleeps on what the application sleeps on. `None` if the time
-    /// passes before.
+    /// Waits until no other call sleeps on the application's object. `None` if the time passes before.
     fn take_turn(&self, deadline: Deadline) -> Option<TurnGuard<'_, ()>> {
         match deadline.instant() {
             Some(end) => self.turn.try_lock_until(end),
@@ -226,8 +225,8 @@ impl Sleepers {
         }
     }
 
-    /// No thread is going to sleep on this side, or not any more: endpoints that find a doorbell armed would
-    /// go on doing what a sleeper needs.
+    /// Disarms the doorbell, since no thread sleeps on this side: endpoints that find it armed would go on
+    /// working for a sleeper.
     pub(super) fn disarm(&self, side: Side) {
         if self.is_own_process()
             && let Some(wakeup) = self.wakeup_for(side)

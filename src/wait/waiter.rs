@@ -1,4 +1,4 @@
-//! The one way in which threads wait, whatever they wait for.
+//! The loop in which threads wait, for any kind of event.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{OnceLock, Weak};
@@ -43,13 +43,13 @@ static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
 impl Waiter {
-    /// The waiter of a queue or a counter; `None` where the application does not wait. A [`WaitObject::Set`]
-    /// has a set to be a member of; with other objects that is ignored.
+    /// Returns the waiter of a queue or a counter; `None` if the application does not wait. [`WaitObject::Set`]
+    /// needs the set to be a member of; other objects ignore it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object that is not there, [`Misuse::Invalid`] for a member
-    /// without a set; what the system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// [`Misuse::NotSupported`] for an unsupported wait object, [`Misuse::Invalid`] for a member without a
+    /// set; the system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(crate) fn new(object: WaitObject, set: Option<&WaitSet>) -> Result<Option<Waiter>, Error> {
         let set = set.filter(|_| object == WaitObject::Set);
         let sleepers = match object {
@@ -68,12 +68,12 @@ impl Waiter {
         Ok(Some(Waiter { object, sleepers, watcher: OnceLock::new(), membership }))
     }
 
-    /// The waiter of a wait set.
+    /// Returns the waiter of a wait set.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a set does not have; what the
-    /// system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a set does not have; the
+    /// system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn for_wait_set(object: WaitObject) -> Result<Waiter, Error> {
         let sleepers = match object {
             WaitObject::Yield => None,
@@ -191,7 +191,7 @@ impl Waiter {
         }
     }
 
-    /// Wakes sleepers for what happens at this endpoint.
+    /// Has events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ use crate::address::Address;
 use crate::connection::{ConnectionError, ConnectionReport, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, ObjectState, OperationError};
-use crate::limits::UNANSWERED_MAX_MS;
+use crate::limits::REQUESTER_WAIT_MAX_MS;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
@@ -371,7 +371,7 @@ impl Connection {
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
-        if let Some(error) = lost.take_if(|_| patience.check_expired(now, UNANSWERED_MAX_MS)) {
+        if let Some(error) = lost.take_if(|_| patience.check_expired(now, REQUESTER_WAIT_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
 use crate::error::OperationError;
-use crate::limits::{TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS};
+use crate::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use crate::moment::Moment;
 
 const ASKED: LinkId = LinkId(1);
@@ -152,10 +152,10 @@ fn requester_awaits_accept_for_a_while_after_its_link_ended() {
     assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
     assert!(asked.awaits_timeout && connection.awaits_timeout() && asked.events.is_empty());
     connection.advance_time(Moment::from_ms(0), &mut asked);
-    assert_eq!(connection.deadline(), Some(Moment::from_ms(UNANSWERED_MAX_MS)));
-    connection.advance_time(Moment::from_ms(UNANSWERED_MAX_MS), &mut asked);
+    assert_eq!(connection.deadline(), Some(Moment::from_ms(REQUESTER_WAIT_MAX_MS)));
+    connection.advance_time(Moment::from_ms(REQUESTER_WAIT_MAX_MS), &mut asked);
     assert!(asked.events.is_empty(), "it was not looked at meanwhile");
-    connection.advance_time(Moment::from_ms(UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
+    connection.advance_time(Moment::from_ms(REQUESTER_WAIT_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
     assert_eq!(asked.events, [ConnectionReport::Failed(ConnectionError::NotListening)]);
     assert!(!connection.awaits_timeout());
 }

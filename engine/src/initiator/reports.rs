@@ -58,8 +58,8 @@ impl Reports {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
                 Signalled::Yes => Ending::Completed(send.into_completion()),
-                Signalled::No => Ending::Silently(send.counter_event()),
-                Signalled::Deferred => Ending::OfWork(Box::new(send.into_completion())),
+                Signalled::No => Ending::Unreported(send.counter_event()),
+                Signalled::Deferred => Ending::DeferredWork(Box::new(send.into_completion())),
             };
             return self.ended_in_order(turn, ending, effects);
         }
@@ -85,8 +85,8 @@ impl Reports {
         if let Some(turn) = self.take_turn(to) {
             let ending = match signalled {
                 Signalled::Yes => Ending::Completed(completion),
-                Signalled::No => Ending::Silently(event),
-                Signalled::Deferred => Ending::OfWork(Box::new(completion)),
+                Signalled::No => Ending::Unreported(event),
+                Signalled::Deferred => Ending::DeferredWork(Box::new(completion)),
             };
             return self.ended_in_order(turn, ending, effects);
         }
@@ -181,12 +181,12 @@ impl Reports {
         let peer = turns.ended(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.next(peer)) {
             match ending {
-                Ending::Silently(event) => self.count(event, effects),
+                Ending::Unreported(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
                     self.count(CounterEvents::of_completion(completion.flags), effects);
                     self.report(completion, effects);
                 }
-                Ending::OfWork(completion) => self.deferred_work_completed(*completion, effects),
+                Ending::DeferredWork(completion) => self.deferred_work_completed(*completion, effects),
                 Ending::Failed(failure, signalled) => self.failed(*failure, signalled, effects),
             }
         }

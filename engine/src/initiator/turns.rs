@@ -22,10 +22,10 @@ pub(crate) struct Turn(NonZeroU32);
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Success that is counted but not reported.
-    Silently(CounterEvents),
+    Unreported(CounterEvents),
     Completed(EndedOperation),
     /// Success of deferred work.
-    OfWork(Box<EndedOperation>),
+    DeferredWork(Box<EndedOperation>),
     Failed(Box<FailedOperation>, Signalled),
 }
 
@@ -116,11 +116,11 @@ mod tests {
     fn end_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
-        assert_eq!(turns.ended(third, Ending::Silently(CounterEvents::SEND)), PEERS[0]);
+        assert_eq!(turns.ended(third, Ending::Unreported(CounterEvents::SEND)), PEERS[0]);
         assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
-        assert_eq!(turns.ended(second, Ending::Silently(CounterEvents::SEND)), PEERS[1]);
+        assert_eq!(turns.ended(second, Ending::Unreported(CounterEvents::SEND)), PEERS[1]);
         assert_eq!((count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
-        turns.ended(first, Ending::Silently(CounterEvents::SEND));
+        turns.ended(first, Ending::Unreported(CounterEvents::SEND));
         assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
         assert!(turns.by_peer.is_empty());
     }
@@ -131,7 +131,7 @@ mod tests {
         for _ in 0..3 {
             let two = [turns.take(PEERS[0]), turns.take(PEERS[1])];
             for turn in two {
-                let peer = turns.ended(turn, Ending::Silently(CounterEvents::SEND));
+                let peer = turns.ended(turn, Ending::Unreported(CounterEvents::SEND));
                 assert_eq!(count_due(&mut turns, peer), 1);
             }
         }

@@ -1,15 +1,15 @@
 //! The frame that is written to a link, and the operations that the peer has not answered.
 
+mod awaited_sends;
 mod fence;
-mod levels;
 mod mapped_regions;
 mod message_mark;
 mod order;
 mod requests;
 mod send_credit;
 
+use self::awaited_sends::AwaitedSends;
 use self::fence::Fence;
-use self::levels::Levels;
 pub(crate) use self::mapped_regions::MappedRegion;
 use self::mapped_regions::MappedRegions;
 pub(crate) use self::message_mark::MessageMark;
@@ -33,7 +33,7 @@ pub(crate) struct LinkTx {
     /// The credit for sending.
     credit: SendCredit,
     /// Eager messages, and how far the peer has come with them.
-    levels: Levels,
+    awaited_sends: AwaitedSends,
     /// How many requested payloads the link has taken that the peer does not answer.
     unanswered_payloads: u64,
     /// The messages that the peer is known to have, since it has answered later accesses.
@@ -155,7 +155,7 @@ impl LinkTx {
     /// Records that the link has begun to take an eager message.
     #[inline(always)]
     pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
-        self.levels.message_begun();
+        self.awaited_sends.message_begun();
         self.taken_frames += 1;
         self.credit.spend(cost_bytes);
     }
@@ -204,14 +204,14 @@ impl LinkTx {
     /// Whether the peer is known to have all of every message that the link has taken. If not, an
     /// access without a frame would overtake some.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
-        let have_eager =
-            self.arrived.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
+        let have_eager = self.arrived.messages.max(self.awaited_sends.acked_messages())
+            == self.awaited_sends.sent_messages();
         have_eager && self.arrived.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 
     /// Returns the mark of the messages that the link has taken. It is not in the middle of one.
     fn message_mark(&self) -> MessageMark {
-        MessageMark { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
+        MessageMark { messages: self.awaited_sends.sent_messages(), payloads: self.unanswered_payloads }
     }
 
     #[cfg(test)]
@@ -235,7 +235,7 @@ impl LinkTx {
         // Names every field, so that none with operations is forgotten: they would never end.
         let LinkTx {
             writing,
-            levels,
+            awaited_sends,
             requests,
             taken_frames: _,
             credit: _,
@@ -248,7 +248,7 @@ impl LinkTx {
             mapped: _,
             debts: _,
         } = self;
-        let mut sends = levels.into_sends();
+        let mut sends = awaited_sends.into_sends();
         // Payload that the peer has asked for belongs to a request.
         let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         sends.extend(mid_message.map(|writing| writing.send));

@@ -27,7 +27,7 @@ pub(super) struct EndKey {
     pub(super) side: Side,
 }
 
-pub(super) struct Connection {
+pub(super) struct LoopbackConnection {
     pub(super) connector: End,
     pub(super) acceptor: End,
     /// Whether the connector may write.
@@ -42,7 +42,7 @@ pub(super) struct End {
     pub(super) owner: EndpointKey,
     /// The owner's number for the link; none until the owner accepts it.
     pub(super) link: Option<LinkId>,
-    pub(super) presence: EndState,
+    pub(super) state: EndState,
     /// The bytes that the other end has written.
     pub(super) inbound: Pipe,
     /// The payload that the owner has exposed to the other end.
@@ -118,7 +118,7 @@ impl EndKey {
     }
 }
 
-impl Connection {
+impl LoopbackConnection {
     pub(super) fn end(&self, side: Side) -> &End {
         match side {
             Side::Connector => &self.connector,
@@ -143,7 +143,7 @@ impl End {
         End {
             owner,
             link,
-            presence: EndState::Open,
+            state: EndState::Open,
             inbound: Pipe::new(capacity_bytes),
             exposed: Exposed::default(),
             cannot_pull: false,
@@ -154,8 +154,8 @@ impl End {
 
     /// Detaches the owner: it reads nothing more here, and its peer can no longer read its exposed
     /// payload.
-    pub(super) fn leave(&mut self, presence: EndState) {
-        self.presence = presence;
+    pub(super) fn leave(&mut self, state: EndState) {
+        self.state = state;
         self.link = None;
         self.exposed = Exposed::default();
         self.inbound.abandon();

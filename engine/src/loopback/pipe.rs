@@ -18,7 +18,7 @@ pub(super) struct Pipe {
     /// Why the pipe ended, once no bytes follow those in the queue.
     end: Option<LinkError>,
     /// Whether the reader has left. Then written bytes vanish.
-    unread: bool,
+    reader_has_left: bool,
 }
 
 impl Pipe {
@@ -30,7 +30,7 @@ impl Pipe {
             under_way: VecDeque::new(),
             written_bytes: 0,
             end: None,
-            unread: false,
+            reader_has_left: false,
         }
     }
 
@@ -48,7 +48,7 @@ impl Pipe {
     }
 
     /// Whether bytes, or the end, are on their way to the reader or have arrived there.
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_input(&self) -> bool {
         self.bytes.len() > self.written_bytes || self.end.is_some()
     }
 
@@ -59,7 +59,7 @@ impl Pipe {
 
     /// Appends bytes. The caller has checked [`room_bytes`](Self::room_bytes) where that matters.
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        if !self.unread {
+        if !self.reader_has_left {
             self.bytes.extend(bytes);
             self.written_bytes += bytes.len();
         }
@@ -133,7 +133,7 @@ impl Pipe {
     /// Drops all bytes in the pipe, and all that are written later: the reader has left.
     pub(super) fn abandon(&mut self) {
         self.truncate(0);
-        self.unread = true;
+        self.reader_has_left = true;
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     fn bytes_arrive_in_order_after_their_flush() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"abc");
-        assert_eq!((pipe.advance(9), pipe.is_unflushed(), pipe.has_news()), (0, true, false));
+        assert_eq!((pipe.advance(9), pipe.is_unflushed(), pipe.has_input()), (0, true, false));
         pipe.flush(3);
         pipe.write(b"de");
         pipe.flush(1);

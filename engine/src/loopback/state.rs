@@ -13,7 +13,7 @@ use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::connection::{
-    Connection, ConnectionKey, End, EndKey, EndState, EndpointKey, Exposed, Side,
+    ConnectionKey, End, EndKey, EndState, EndpointKey, Exposed, LoopbackConnection, Side,
 };
 use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults, RandomSource};
 use crate::loopback::pipe::Pipe;
@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) faults: Faults,
     endpoints: SlotMap<EndpointKey, Endpoint>,
     by_address: BTreeMap<Address, EndpointKey>,
-    connections: SlotMap<ConnectionKey, Connection>,
+    connections: SlotMap<ConnectionKey, LoopbackConnection>,
     next_port: u16,
     /// How many payloads were exposed: each has a number of its own on this network.
     exposures: u64,
@@ -122,7 +122,7 @@ impl State {
         let refused = self.dice.draw_chance(self.faults.refuse_per_mille);
         let listener = self.endpoint_at(to).filter(|_| !refused);
         let capacity_bytes = self.faults.capacity_bytes.max(CAPACITY_MIN_BYTES) as usize;
-        let connection = self.connections.insert(Connection {
+        let connection = self.connections.insert(LoopbackConnection {
             connector: End::new(from, Some(link), capacity_bytes),
             acceptor: End::new(listener.unwrap_or_default(), None, capacity_bytes),
             made: false,
@@ -323,7 +323,7 @@ impl State {
     ) -> Pull {
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
-        let is_there = connection.end(end.peer().side).presence == EndState::Open;
+        let is_there = connection.end(end.peer().side).state == EndState::Open;
         if connection.severed || !is_there {
             return Pull::Gone;
         }
@@ -374,9 +374,9 @@ impl State {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
             if let Some(connection) = self.connections.get_mut(end.connection)
-                && connection.end(end.side).presence == EndState::Draining
+                && connection.end(end.side).state == EndState::Draining
             {
-                connection.end_mut(end.side).presence = EndState::Delivered;
+                connection.end_mut(end.side).state = EndState::Delivered;
             }
         }
     }
@@ -430,16 +430,16 @@ impl State {
 
     /// Queues an end to be served, if it has news and is not queued yet.
     pub(super) fn schedule(&mut self, end: EndKey) {
-        let state = self.end_mut(end);
-        if state.presence != EndState::Open
-            || state.link.is_none()
-            || state.is_ready
-            || !state.inbound.has_news()
+        let local = self.end_mut(end);
+        if local.state != EndState::Open
+            || local.link.is_none()
+            || local.is_ready
+            || !local.inbound.has_input()
         {
             return;
         }
-        state.is_ready = true;
-        let owner = state.owner;
+        local.is_ready = true;
+        let owner = local.owner;
         if let Some(endpoint) = self.endpoints.get_mut(owner) {
             endpoint.ready.push_back(end);
         }
@@ -490,7 +490,7 @@ impl State {
         for side in [Side::Connector, Side::Acceptor] {
             let loses = self.dice.draw_chance(self.faults.lose_per_mille);
             let end = state.end_mut(side);
-            if end.presence != EndState::Open {
+            if end.state != EndState::Open {
                 end.leave(EndState::Gone);
                 continue;
             }
@@ -509,7 +509,7 @@ impl State {
     /// Forgets a connection that neither end uses any more.
     fn remove_if_unused(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
-        if state.connector.presence != EndState::Open && state.acceptor.presence != EndState::Open {
+        if state.connector.state != EndState::Open && state.acceptor.state != EndState::Open {
             self.connections.remove(connection);
         }
     }
@@ -522,7 +522,7 @@ impl State {
             let state = &mut self.connections[connection];
             let mut loses = false;
             for end in [&mut state.connector, &mut state.acceptor] {
-                if end.owner == key && end.presence != EndState::Delivered {
+                if end.owner == key && end.state != EndState::Delivered {
                     end.leave(EndState::Gone);
                     loses = true;
                 }
@@ -558,20 +558,20 @@ impl State {
         self.connections
             .values()
             .flat_map(|connection| [&connection.connector, &connection.acceptor])
-            .filter(|end| end.owner == key && end.presence == EndState::Draining)
+            .filter(|end| end.owner == key && end.state == EndState::Draining)
             .count()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
         self.connections.values().all(|connection| {
             (connection.made || connection.severed)
-                && [&connection.connector, &connection.acceptor].into_iter().all(|end| {
-                    end.presence != EndState::Open || (end.link.is_some() && end.inbound.is_empty())
-                })
+                && [&connection.connector, &connection.acceptor]
+                    .into_iter()
+                    .all(|end| end.state != EndState::Open || (end.link.is_some() && end.inbound.is_empty()))
         })
     }
 
-    fn connections_where(&self, belongs: impl Fn(&Connection) -> bool) -> Vec<ConnectionKey> {
+    fn connections_where(&self, belongs: impl Fn(&LoopbackConnection) -> bool) -> Vec<ConnectionKey> {
         self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
     }
 

@@ -12,5 +12,5 @@ new_key_type! {
     /// Names a payload that a peer has offered for fetching, until all of it has arrived.
     pub(crate) struct FetchId;
     /// Names a peer's write to a region, until all of it has arrived.
-    pub(crate) struct InboundId;
+    pub(crate) struct PeerWriteId;
 }

@@ -8,7 +8,7 @@ use super::{Target, TargetEffects, owe_answer};
 use crate::fetches::{FetchStep, Memory};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
-use crate::operation::{FetchId, InboundId};
+use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::region::Window;
@@ -17,7 +17,7 @@ use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 
 /// A peer's write to a region.
 #[derive(Debug)]
-pub(super) struct Inbound {
+pub(super) struct PeerWrite {
     op: u64,
     data: Option<u64>,
     durable: Durable,
@@ -31,7 +31,7 @@ pub(super) struct Inbound {
 #[derive(Debug)]
 pub(super) enum IncomingWrite {
     /// The payload follows the header.
-    Sent(Reassembly<InboundId>),
+    Sent(Reassembly<PeerWriteId>),
     /// The payload was requested from the peer.
     Requested(FetchId),
 }
@@ -50,7 +50,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
-        let mut inbound = self.make_inbound(id, rma, effects);
+        let mut inbound = self.make_peer_write(id, rma, effects);
         copy_into_window(&mut inbound.window, 0, payload);
         self.complete_write(id, inbound, rma.len_bytes, effects);
         Ok(())
@@ -68,7 +68,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
-        let inbound = self.make_inbound(id, rma, effects);
+        let inbound = self.make_peer_write(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
         if let Some(link) = self.links.get_mut(id) {
             link.writing = Some(IncomingWrite::Sent(Reassembly::new(rma.len_bytes, inbound)));
@@ -77,9 +77,9 @@ impl Target {
     }
 
     /// Creates the state of a peer's write.
-    fn make_inbound(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> Inbound {
+    fn make_peer_write(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> PeerWrite {
         let window = self.window_to_write(id, rma, effects);
-        Inbound { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
+        PeerWrite { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
 
     /// Returns the part of a region that a peer writes to, if it may be written now.
@@ -118,7 +118,7 @@ impl Target {
         let remote = RemotePayload::new(remote)
             .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
         self.admit_access(id)?;
-        let inbound = self.make_inbound(id, rma, effects);
+        let inbound = self.make_peer_write(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
         let fetch = self.fetches.add_offer(id, rma.op, Reassembly::new(rma.len_bytes, inbound), remote);
         self.fetches.begin_fetch(fetch);
@@ -224,7 +224,7 @@ impl Target {
         }
     }
 
-    fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<InboundId>> {
+    fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<PeerWriteId>> {
         match self.links.get_mut(id)?.writing.as_mut()? {
             IncomingWrite::Sent(filling) => Some(filling),
             IncomingWrite::Requested(fetch) => self.fetches.reassembly_mut(*fetch),
@@ -235,7 +235,7 @@ impl Target {
     fn finish_arrived_write(
         &mut self,
         id: LinkId,
-        filling: &Reassembly<InboundId>,
+        filling: &Reassembly<PeerWriteId>,
         effects: &mut impl TargetEffects,
     ) {
         if let Some(inbound) = self.inbounds.remove(filling.place) {
@@ -246,11 +246,11 @@ impl Target {
     fn complete_write(
         &mut self,
         id: LinkId,
-        inbound: Inbound,
+        inbound: PeerWrite,
         len_bytes: u64,
         effects: &mut impl TargetEffects,
     ) {
-        let Inbound { op, data, durable, window, .. } = inbound;
+        let PeerWrite { op, data, durable, window, .. } = inbound;
         if let Ok(window) = &window
             && !self.persist_write(id, window, durable, len_bytes)
         {
@@ -274,15 +274,15 @@ impl Target {
     }
 }
 
-impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
-    fn wanted_bytes(&mut self, filling: &Reassembly<InboundId>) -> u64 {
+impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
+    fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
         let check_region = self.get_mut(filling.place).is_some_and(|inbound| inbound.check_region_open());
         if check_region { filling.len_bytes } else { 0 }
     }
 
     fn pull(
         &mut self,
-        filling: &Reassembly<InboundId>,
+        filling: &Reassembly<PeerWriteId>,
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
@@ -292,10 +292,10 @@ impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
     }
 
     // The region keeps the pulled bytes, and the requested payload overwrites them.
-    fn forget_pulled(&mut self, _: &InboundId) {}
+    fn forget_pulled(&mut self, _: &PeerWriteId) {}
 }
 
-impl Inbound {
+impl PeerWrite {
     /// Checks that the region is still open, and refuses the write otherwise. Returns whether it
     /// is.
     fn check_region_open(&mut self) -> bool {

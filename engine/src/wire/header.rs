@@ -39,8 +39,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
 /// ```
 ///
-/// A region that the initiator can map is shown to it once it has accessed it. From then on there may be no
-/// frames at all.
+/// The target offers an initiator a region that it can map after the first access. From then on accesses may
+/// need no frames.
 ///
 /// ```text
 ///  initiator                                target
@@ -64,20 +64,20 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 /// ```
 ///
 /// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver
-/// gives by [`Credit`](Header::Credit), and so does what writes and brings data for a completion. Nothing
-/// else does, so nothing else ever waits for a receive to be posted.
+/// gives by [`Credit`](Header::Credit), and so do writes that bring data for a completion. Other frames cost
+/// none, so they never wait for a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
     /// "This many eager messages have arrived in whole on this link": the acknowledgement travels against the
-    /// messages that it counts, on the same link, so a count never outlives what it counts. Has no payload.
+    /// messages that it counts, on the same link, so a count never outlives its messages. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
     },
-    /// A message whose payload the receiver is to fetch. What follows as payload is a
-    /// [`Remote`](crate::transport::RemotePayload), empty if there is nothing to pull and the receiver can only ask.
+    /// A message whose payload the receiver is to fetch. Its own payload is a
+    /// [`Remote`](crate::transport::RemotePayload), empty if the receiver cannot pull and has to ask.
     Request {
         /// The message.
         message: Message,
@@ -128,7 +128,7 @@ pub enum Header {
         /// Whether they are to be matched or thrown away too.
         matched: bool,
     },
-    /// "What was asked for by [`Fence`](Header::Fence) is so." Has no payload.
+    /// The answer to [`Fence`](Header::Fence): its condition holds. Has no payload.
     Fenced,
     /// Access to a region of the receiver. No more than [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS)
     /// of a link are unanswered at a time.
@@ -137,8 +137,7 @@ pub enum Header {
     /// results are under way bring no more than
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES) together.
     Atomic(Atomic),
-    /// The next piece of what is read from a region; or all that an atomic operation has fetched, which is
-    /// answered by it.
+    /// The next piece of a read; or all results of an atomic operation, which this also answers.
     ReadData {
         /// The number in the request.
         op: u64,
@@ -158,8 +157,8 @@ pub enum Header {
     Connection(Handshake),
 }
 
-/// The table of headers. A row says in which file a header is described, what that file gets of it, and how
-/// it is made from what the file gives back.
+/// The table of headers. A row names the file that describes a header, the fields that this file gets, and how
+/// the header is made from the fields that the file returns.
 macro_rules! headers {
     ($($file:ident: $header:pat => $parts:expr, $made:expr;)*) => {
         /// The rules of each kind.

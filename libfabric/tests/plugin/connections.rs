@@ -548,12 +548,12 @@ fn event_queue_with_bound_endpoints_is_busy() {
 }
 
 /// Objects that another thread may use too.
-struct Shared<'a>(&'a ConnectionFixture);
+struct SharedFixture<'a>(&'a ConnectionFixture);
 
 // SAFETY: the plugin's functions may be called from any thread.
-unsafe impl Sync for Shared<'_> {}
+unsafe impl Sync for SharedFixture<'_> {}
 
-impl Shared<'_> {
+impl SharedFixture<'_> {
     /// `fi_eq_sread` of a connection event. Returns its number, or the error.
     fn sread(&self, timeout_ms: c_int) -> Result<u32, isize> {
         let (eq, mut number, mut room) = (self.0.eq.as_ptr(), 0, [0_u8; 1000]);
@@ -574,7 +574,7 @@ impl Shared<'_> {
 fn blocking_reads_wake_for_events() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
         let desk = ConnectionFixture::open_waiting_by(wait_obj);
-        let shared = Shared(&desk);
+        let shared = SharedFixture(&desk);
         assert_eq!(shared.sread(1), Err(EAGAIN));
         let (requester, _acceptor) = desk.open_pair();
         thread::scope(|scope| {
@@ -584,7 +584,11 @@ fn blocking_reads_wake_for_events() {
         });
         assert_eq!(shared.sread(-1), Ok(FI_SHUTDOWN));
     }
-    assert_eq!(Shared(&ConnectionFixture::open()).sread(0), Err(EINVAL as isize), "it has no wait object");
+    assert_eq!(
+        SharedFixture(&ConnectionFixture::open()).sread(0),
+        Err(EINVAL as isize),
+        "it has no wait object"
+    );
 }
 
 /// `fi_trywait` of the event queue.

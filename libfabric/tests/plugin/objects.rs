@@ -127,6 +127,7 @@ fn unsupported_attributes_are_refused() {
     assert_eq!(refused_cq(|attr| attr.wait_obj = 99), Some(EINVAL));
     assert_eq!(refused_cq(|attr| attr.format = 99), Some(EINVAL));
     assert_eq!(refused_cq(|attr| attr.flags = 1 << 42), Some(EBADFLAGS));
+    assert_eq!(refused_cq(|attr| attr.flags = FI_PEER), Some(EINVAL), "fi_peer(3)");
     assert_eq!(refused_cq(|attr| attr.flags = FI_PEER | FI_AFFINITY), Some(EINVAL), "fi_peer(3)");
 
     let refused_av = |change: fn(&mut homespun_fi::abi::domain::FiAvAttr)| {

@@ -113,12 +113,12 @@ fn close_all(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: 
 }
 
 /// A wait set that any thread may use.
-struct Shared<'a>(&'a Object<FidWait>);
+struct SharedSet<'a>(&'a Object<FidWait>);
 
 // SAFETY: the plugin's functions may be called from any thread.
-unsafe impl Send for Shared<'_> {}
+unsafe impl Send for SharedSet<'_> {}
 
-impl Shared<'_> {
+impl SharedSet<'_> {
     fn wait(&self, timeout_ms: c_int) -> c_int {
         call!(self.0, wait, timeout_ms)
     }
@@ -134,7 +134,7 @@ fn wait_ends_for_an_event_of_any_member() {
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
         thread::scope(|scope| {
-            let shared = Shared(&set);
+            let shared = SharedSet(&set);
             let waits = scope.spawn(move || shared.wait(PATIENCE_MS));
             assert_eq!(call!(cntr, add, 1), 0);
             assert_eq!(waits.join().expect("no panic"), 0);

@@ -36,12 +36,12 @@ fn open_pair(wait_obj: u32, wait_cond: u32) -> Pair {
 }
 
 /// Objects that another thread may use too.
-struct Shared<'a>(&'a Node);
+struct SharedNode<'a>(&'a Node);
 
 // SAFETY: the plugin's functions may be called from any thread.
-unsafe impl Sync for Shared<'_> {}
+unsafe impl Sync for SharedNode<'_> {}
 
-impl Shared<'_> {
+impl SharedNode<'_> {
     /// `fi_cq_sread`. Returns its result and the contexts.
     fn sread(&self, count: usize, threshold: usize, timeout_ms: c_int) -> (isize, Vec<usize>) {
         let mut entries = [FiCqTaggedEntry::EMPTY; 8];
@@ -118,17 +118,17 @@ fn cancel(node: &Node, number: usize) {
 fn blocking_reads_wake_for_messages_and_errors() {
     for wait_obj in OBJECTS {
         let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
-        let right = Shared(&pair.right);
+        let right = SharedNode(&pair.right);
         (1..=3).for_each(|number| post_empty_recv(&pair.right, number));
         thread::scope(|scope| {
             // The queue has no condition, so the argument is ignored.
             let read = scope.spawn(|| right.sread(8, 99, -1));
             send_empty(&pair, 7);
-            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
+            assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(read.join().expect("no panic"), (1, vec![1]));
             let read = scope.spawn(|| right.sread_one_from());
             send_empty(&pair, 8);
-            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![8]));
+            assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![8]));
             assert_eq!(read.join().expect("no panic"), (2, pair.to_left));
             // Every negative timeout waits without limit.
             let read = scope.spawn(|| right.sread(8, 99, c_int::MIN));
@@ -147,7 +147,7 @@ fn blocking_reads_wake_for_messages_and_errors() {
 fn blocking_reads_end_at_the_timeout_or_a_signal() {
     for wait_obj in OBJECTS {
         let node = Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, FI_CQ_COND_NONE));
-        let node = Shared(&node);
+        let node = SharedNode(&node);
         for timeout_ms in [0, 1, 20] {
             let begin = Instant::now();
             assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
@@ -189,7 +189,7 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
     handle_signals();
     for wait_obj in OBJECTS {
         let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
-        let right = Shared(&pair.right);
+        let right = SharedNode(&pair.right);
         post_empty_recv(&pair.right, 1);
         let reader = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -209,7 +209,7 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
                 assert!(!reads.is_finished(), "there is nothing to be read");
             }
             send_empty(&pair, 7);
-            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
+            assert_eq!(SharedNode(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(reads.join().expect("no panic"), (1, vec![1]));
         });
     }
@@ -219,7 +219,7 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
 fn sread_takes_its_threshold_from_the_condition_argument() {
     for wait_obj in OBJECTS {
         let pair = open_pair(wait_obj, FI_CQ_COND_THRESHOLD);
-        let right = Shared(&pair.right);
+        let right = SharedNode(&pair.right);
         (1..=4).for_each(|number| post_empty_recv(&pair.right, number));
         thread::scope(|scope| {
             let read = scope.spawn(|| right.sread(8, 3, PATIENCE_MS));
@@ -249,7 +249,7 @@ fn sread_takes_its_threshold_from_the_condition_argument() {
 #[test]
 fn queue_without_a_wait_object_refuses_waits() {
     let node = Node::open();
-    let shared = Shared(&node);
+    let shared = SharedNode(&node);
     assert_eq!((shared.sread(1, 0, -1).0, shared.sread(1, 0, 1).0), (EINVAL, EINVAL));
     assert_eq!(shared.sread(1, 0, 0).0, EAGAIN, "it need not wait");
     assert_eq!((shared.signal(), shared.trywait()), (-22, -22));
@@ -300,10 +300,10 @@ fn descriptor_wakes_a_polling_thread() {
     for number in 1..20 {
         let is_readable = |millis| calls[number % 3](fd, millis);
         post_empty_recv(&pair.right, number);
-        wait_until(|| Shared(&pair.right).trywait() == 0);
+        wait_until(|| SharedNode(&pair.right).trywait() == 0);
         assert!(!is_readable(0), "nothing has happened");
         send_empty(&pair, number);
-        let left = Shared(&pair.left);
+        let left = SharedNode(&pair.left);
         thread::scope(|scope| {
             scope.spawn({
                 let left = &left;
@@ -314,7 +314,7 @@ fn descriptor_wakes_a_polling_thread() {
             let mut read = pair.right.try_read::<FiCqTaggedEntry>();
             while let Err(error) = read {
                 assert_eq!(error, EAGAIN);
-                if Shared(&pair.right).trywait() == 0 {
+                if SharedNode(&pair.right).trywait() == 0 {
                     assert!(is_readable(PATIENCE_MS), "it was not woken");
                 }
                 read = pair.right.try_read();
@@ -333,11 +333,11 @@ fn mutex_and_condition_wake_a_waiting_thread() {
     let FiMutexCond { mutex, cond } = unsafe { of.assume_init() };
     for number in 1..20 {
         post_empty_recv(&pair.right, number);
-        let left = Shared(&pair.left);
+        let left = SharedNode(&pair.left);
         // SAFETY: the queue is open, and so its mutex and condition are valid.
         unsafe {
             assert_eq!(libc::pthread_mutex_lock(mutex), 0);
-            wait_until(|| Shared(&pair.right).trywait() == 0);
+            wait_until(|| SharedNode(&pair.right).trywait() == 0);
         }
         // The mutex is held from before the message until the wait, so the wait is always entered.
         send_empty(&pair, number);

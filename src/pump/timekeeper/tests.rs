@@ -8,7 +8,7 @@ use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
 use homespun_engine::engine::Config;
 use homespun_engine::flags::InfoFlags;
-use homespun_engine::limits::{TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS};
+use homespun_engine::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport};
 use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
@@ -30,7 +30,7 @@ use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
 /// The time after which a wait of a test fails. No test depends on how soon an event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const LIMIT: Duration = Duration::from_millis(UNANSWERED_MAX_MS);
+const LIMIT: Duration = Duration::from_millis(REQUESTER_WAIT_MAX_MS);
 const GRACE: Duration = Duration::from_millis(TIMEOUT_GRACE_MS);
 const TICK: Duration = Duration::from_millis(1);
 

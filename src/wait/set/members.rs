@@ -11,7 +11,7 @@ use crate::wait::{Awaited, Waiter};
 
 /// Which objects are members.
 #[derive(Default)]
-pub(super) struct Members {
+pub(super) struct SetMembers {
     next: u64,
     /// Each with its number. `None` while it is being opened.
     all: Vec<(u64, Option<Weak<dyn Member>>)>,
@@ -35,7 +35,7 @@ struct Present {
     is_incomplete: bool,
 }
 
-impl Members {
+impl SetMembers {
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

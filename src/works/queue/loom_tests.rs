@@ -28,16 +28,16 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
 
 /// A queue, a counter that triggers, and one that works add to.
 #[derive(Clone)]
-struct Stage {
+struct WorkFixture {
     works: Arc<WorkQueue>,
     trigger: Counter,
     changed: Counter,
 }
 
-impl Stage {
-    fn new() -> Stage {
+impl WorkFixture {
+    fn new() -> WorkFixture {
         let counter = || Counter::open(&CounterAttr::default(), DomainId::allocate()).expect("a counter");
-        Stage { works: Arc::default(), trigger: counter(), changed: counter() }
+        WorkFixture { works: Arc::default(), trigger: counter(), changed: counter() }
     }
 
     fn queue_add_one(&self, threshold: u64) {
@@ -49,9 +49,9 @@ impl Stage {
     }
 
     /// Has another thread call a function meanwhile.
-    fn spawn_meanwhile(&self, act: impl FnOnce(&Stage) + 'static) -> thread::JoinHandle<()> {
-        let stage = self.clone();
-        thread::spawn(move || act(&stage))
+    fn spawn_meanwhile(&self, act: impl FnOnce(&WorkFixture) + 'static) -> thread::JoinHandle<()> {
+        let fixture = self.clone();
+        thread::spawn(move || act(&fixture))
     }
 
     fn count_done(&self) -> u64 {
@@ -62,47 +62,47 @@ impl Stage {
 #[test]
 fn work_that_two_threads_make_due_is_done_once() {
     explore(|| {
-        let stage = Stage::new();
-        stage.queue_add_one(2);
-        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
-        stage.trigger.add(1);
+        let fixture = WorkFixture::new();
+        fixture.queue_add_one(2);
+        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
+        fixture.trigger.add(1);
         other.join().unwrap();
-        assert_eq!(stage.count_done(), 1);
+        assert_eq!(fixture.count_done(), 1);
     });
 }
 
 #[test]
 fn work_that_is_queued_while_its_counter_changes_is_done() {
     explore(|| {
-        let stage = Stage::new();
-        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
-        stage.queue_add_one(1);
+        let fixture = WorkFixture::new();
+        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
+        fixture.queue_add_one(1);
         other.join().unwrap();
-        assert_eq!(stage.count_done(), 1);
+        assert_eq!(fixture.count_done(), 1);
     });
 }
 
 #[test]
 fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
     explore(|| {
-        let stage = Stage::new();
-        stage.queue_add_one(1);
-        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
-        stage.works.while_nothing_fires(|| {});
+        let fixture = WorkFixture::new();
+        fixture.queue_add_one(1);
+        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
+        fixture.works.while_nothing_fires(|| {});
         other.join().unwrap();
-        assert_eq!(stage.count_done(), 1);
+        assert_eq!(fixture.count_done(), 1);
     });
 }
 
 #[test]
 fn cancelled_work_is_not_done_and_other_work_is_done() {
     explore(|| {
-        let stage = Stage::new();
-        stage.queue_add_one(1);
-        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
-        let was_cancelled = stage.works.cancel(1).is_ok();
+        let fixture = WorkFixture::new();
+        fixture.queue_add_one(1);
+        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
+        let was_cancelled = fixture.works.cancel(1).is_ok();
         other.join().unwrap();
-        assert_eq!(stage.count_done(), u64::from(!was_cancelled));
+        assert_eq!(fixture.count_done(), u64::from(!was_cancelled));
     });
 }
 
@@ -142,21 +142,21 @@ impl Poster for Room {
 #[test]
 fn work_is_posted_when_another_thread_makes_room_meanwhile() {
     explore(|| {
-        let stage = Stage::new();
+        let fixture = WorkFixture::new();
         let endpoint = Arc::new(Room::default());
         let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };
         let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
-        let trigger = CounterUse::new(stage.trigger.shared());
+        let trigger = CounterUse::new(fixture.trigger.shared());
         let action = Action::Post { poster: endpoint.clone(), post };
-        stage.works.add_and_fire(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
-        let other = stage.spawn_meanwhile({
+        fixture.works.add_and_fire(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
+        let other = fixture.spawn_meanwhile({
             let endpoint = endpoint.clone();
-            move |stage| {
+            move |fixture| {
                 *endpoint.has_room.lock() = true;
-                stage.works.fire_due_works();
+                fixture.works.fire_due_works();
             }
         });
-        stage.trigger.add(1);
+        fixture.trigger.add(1);
         other.join().unwrap();
         assert_eq!(*endpoint.posted.lock(), 1);
     });

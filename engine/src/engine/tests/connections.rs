@@ -9,7 +9,7 @@ use std::mem;
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
 use crate::limits::{
-    ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS,
+    CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS,
 };
 use crate::wire::{Handshake, HandshakeStep};
 
@@ -505,7 +505,8 @@ fn connect_times_out_if_no_acceptor_answers() {
         bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
         assert!(!engine.awaits_timeout(), "the passive endpoint may answer");
         engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(LinkError::Closed));
-        let (first_ms, last_ms) = (90_000 + UNANSWERED_MAX_MS, 90_000 + UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS);
+        let (first_ms, last_ms) =
+            (90_000 + REQUESTER_WAIT_MAX_MS, 90_000 + REQUESTER_WAIT_MAX_MS + TIMEOUT_GRACE_MS);
         let looks =
             [(90_000, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
         for (now_ms, deadline_ms) in looks {
@@ -541,16 +542,16 @@ fn connect_times_out_if_no_acceptor_answers() {
 #[test]
 fn requester_limits_its_links() {
     let (mut engine, mut transport, mut sink) = asking_engine();
-    let links: Vec<LinkId> = (20..).map(LinkId).take(ASKING_MAX_LINKS + 3).collect();
+    let links: Vec<LinkId> = (20..).map(LinkId).take(REQUESTER_MAX_LINKS + 3).collect();
     for id in &links {
         bring_link_up(&mut engine, &mut sink, *id, id.0 as u16, 1);
     }
     engine.transmit(&mut transport, &mut sink);
     // One of them is its own.
     let beyond: Vec<(LinkId, Close)> =
-        links[ASKING_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
+        links[REQUESTER_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
     assert_eq!(transport.closed, beyond);
-    let last = links[ASKING_MAX_LINKS - 2];
+    let last = links[REQUESTER_MAX_LINKS - 2];
     receive_frame(&mut engine, &mut sink, last, handshake_header(HandshakeStep::Accept, NUMBER, b""), b"");
     assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
 }

@@ -19,7 +19,7 @@ pub(super) enum Fence {
 impl LinkTx {
     /// Whether everything that the link has taken has completed.
     pub(crate) fn has_all_completed(&self) -> bool {
-        self.writing.is_none() && self.requests.is_empty() && self.levels.has_no_waiting_sends()
+        self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
     }
 
     /// Whether everything that the link has taken has reached the level of a fenced send, as far as

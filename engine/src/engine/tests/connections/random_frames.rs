@@ -77,7 +77,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (level, 0..20_usize).prop_map(|(level, len_bytes)| Step::Send(level, len_bytes)),
         3 => (0..20_usize).prop_map(Step::Receive),
         5 => prop::collection::vec(answer, 0..6).prop_map(Step::Pass),
-        3 => prop_oneof![Just(1), Just(UNANSWERED_MAX_MS)].prop_map(Step::Time),
+        3 => prop_oneof![Just(1), Just(REQUESTER_WAIT_MAX_MS)].prop_map(Step::Time),
     ]
 }
 

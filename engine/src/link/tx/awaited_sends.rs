@@ -9,7 +9,7 @@ use crate::wire::AwaitedReply;
 
 /// Eager messages, by their numbers on the link, which begin with 1.
 #[derive(Debug, Default)]
-pub(super) struct Levels {
+pub(super) struct AwaitedSends {
     /// How many were begun.
     sent_messages: u64,
     /// The largest count that the peer has acknowledged.
@@ -20,7 +20,7 @@ pub(super) struct Levels {
     awaiting_match: BTreeMap<u64, SendId>,
 }
 
-impl Levels {
+impl AwaitedSends {
     #[inline(always)]
     pub(super) fn message_begun(&mut self) {
         self.sent_messages += 1;
@@ -51,12 +51,12 @@ impl LinkTx {
     /// Keeps the send of the message that the link took last, until the peer acknowledges or
     /// matches it.
     pub(crate) fn await_peer(&mut self, send: SendId, awaits: AwaitedReply) {
-        let levels = &mut self.levels;
-        let number = levels.sent_messages;
+        let awaited_sends = &mut self.awaited_sends;
+        let number = awaited_sends.sent_messages;
         if awaits.wants_match() {
-            levels.awaiting_match.insert(number, send);
+            awaited_sends.awaiting_match.insert(number, send);
         } else {
-            levels.awaiting_ack.push_back((number, send));
+            awaited_sends.awaiting_ack.push_back((number, send));
         }
     }
 
@@ -69,23 +69,23 @@ impl LinkTx {
     pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
-        let taken_messages = self.levels.sent_messages - u64::from(is_mid_message);
-        if received > taken_messages || received < self.levels.acked_messages {
+        let taken_messages = self.awaited_sends.sent_messages - u64::from(is_mid_message);
+        if received > taken_messages || received < self.awaited_sends.acked_messages {
             return Err(ProtocolViolation("acknowledges what was not sent"));
         }
-        self.levels.acked_messages = received;
+        self.awaited_sends.acked_messages = received;
         Ok(())
     }
 
     /// Takes the next send that ends with the acknowledged count.
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
-        let levels = &mut self.levels;
-        let &(count, send) = levels.awaiting_ack.front()?;
-        if count > levels.acked_messages {
+        let awaited_sends = &mut self.awaited_sends;
+        let &(count, send) = awaited_sends.awaiting_ack.front()?;
+        if count > awaited_sends.acked_messages {
             return None;
         }
-        levels.awaiting_ack.pop_front();
+        awaited_sends.awaiting_ack.pop_front();
         Some(send)
     }
 
@@ -98,7 +98,7 @@ impl LinkTx {
     pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
         // A message that is still being written cannot have been matched, and is not in the map
         // yet.
-        self.levels
+        self.awaited_sends
             .awaiting_match
             .remove(&number)
             .ok_or(ProtocolViolation("has matched what does not wait for it"))
