@@ -16,27 +16,28 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-/// How long a test waits for what a flaw prevents. It decides only how long these tests take.
+/// How long a test waits for an event that a flaw prevents. It decides only how long these tests
+/// take.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How many passes [`Flaw::DrainsUnseen`] needs.
 const DRAIN_PASSES: usize = 10;
 
-/// What a transport does wrong.
+/// The flaw of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
     /// It falls asleep although it has something to report, or has room again.
     Sleepy,
-    /// The same, but only between a connect and the next `receive`.
+    /// It falls asleep like that, but only between a connect and the next `receive`.
     SleepyAfterConnect,
-    /// It never asks to be looked at again.
+    /// It never asks for another pass after some time.
     NeverLooksAgain,
-    /// It says at once that nothing drains.
+    /// It reports at once that no link drains.
     DrainsNothing,
     /// It counts a drained link until the endpoint ends.
     DrainsForEver,
-    /// It needs further passes for a drain, and does not ask to be looked at again for them.
+    /// It needs further passes for a drain, and does not ask for them.
     DrainsUnseen,
 }
 
@@ -217,7 +218,7 @@ caught! {
         "assertion `left == right` failed";
 }
 
-/// The refusal is known to `connect` itself there.
+/// Over shared memory, `connect` itself finds the refusal.
 #[test]
 #[should_panic(expected = "waited in vain for the refusal to wake the connector")]
 fn shm_transport_that_forgets_a_refused_connect_fails() {

@@ -12,7 +12,7 @@ use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
 use homespun_suite::{Net, Setup, Transport, Turns};
 
-/// Connects endpoints in both directions, to themselves and to an address without a listener; some
+/// Connects endpoints in both directions, to themselves and to an address without a listener. Some
 /// messages arrive, some wait, some are never received.
 fn use_an_endpoint_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
@@ -52,10 +52,10 @@ fn use_an_endpoint_briefly(transport: &Transport) {
     }
 }
 
-/// How many connections there are at a time.
+/// The number of connections at a time.
 const CONNECTIONS: u64 = 20;
 
-/// Uses connections and ends them from either side; some requests are rejected, some never decided.
+/// Uses connections and ends them from either side. Some requests are rejected, some get no answer.
 fn use_connections_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
     let (client, server) = (Side::new(&net), Side::new(&net));

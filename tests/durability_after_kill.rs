@@ -1,5 +1,5 @@
-//! Targets of persistent memory that are killed as soon as a write to them completes as committed: the
-//! bytes are in the file, and on the device as far as the system tells.
+//! Targets of persistent memory that are killed as soon as a write to them completes as committed.
+//! The file has the bytes, and the system reports them as written to the device.
 
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
@@ -14,7 +14,7 @@ const REGION_BYTES: usize = 1 << 20;
 
 const TRANSPORTS: [Transport; 4] = [Transport::Shm4, Transport::Tcp4, Transport::Shm6, Transport::Tcp6];
 
-/// Writes to a process, kills it when the write has completed, and looks for the bytes.
+/// Writes to a process, kills it when the write has completed, and checks the bytes in the file.
 fn check_write_survives_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.open_pair();
@@ -46,7 +46,7 @@ fn check_write_survives_kill(transport: &Transport, is_raw: bool, len_bytes: usi
     bob.kill();
     let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
     assert!(file.read_content() == expected, "{len_bytes} bytes over {transport:?}");
-    // A write without a response may have taken effect or not, but did not succeed.
+    // A write without a response may have taken effect, but must not succeed.
     alice.endpoint.rma(call(3, OpFlags::COMMIT_COMPLETE, 0, payload(9, 8))).unwrap();
     let failed = alice.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");

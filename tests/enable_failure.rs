@@ -25,7 +25,7 @@ fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
         assert!(info.caps.contains(Caps::RMA_EVENT), "counters of regions drive its endpoints");
         let context =
             domain.shared_receive_context(&RxAttr { caps: info.rx.caps, ..RxAttr::default() }).unwrap();
-        // A counter with waiters, to which every endpoint of the domain may report.
+        // A counter with waiters, to which each endpoint of the domain may report.
         let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
         let counter = domain.open_counter(&attr).unwrap();
         let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
@@ -38,7 +38,7 @@ fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.bind_av(&av).unwrap();
         endpoint.bind_shared_receive_context(&context).unwrap();
-        // Its transport exists before memory is short.
+        // Creates its transport before memory is short.
         endpoint.name().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! A small message allocates no memory, and over shared memory makes no system call. Domains without locks
-//! are tested beside the locks (`src/unsynchronised.rs`).
+//! A small message allocates no memory, and over shared memory makes no system call.
+//! `src/unsynchronised.rs` tests domains without locks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -30,10 +30,10 @@ use homespun_suite::process::{Channel, Process};
 
 const LEN_BYTES: usize = 8;
 
-/// How many messages warm up: after them no table or buffer grows.
+/// How many messages warm up. After them no table or buffer grows.
 const WARM_UP_MESSAGES: u64 = 5000;
 
-/// How many messages are counted, in each direction.
+/// How many messages the tests measure, in each direction.
 const MESSAGES: u64 = 5000;
 
 /// The system's allocator, with a count of the allocations of each thread.
@@ -47,7 +47,7 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 fn count_allocation() {
-    // A thread that ends has no counter any more.
+    // A thread that ends has already dropped its counter.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
@@ -91,7 +91,7 @@ impl Party {
         Party::open_with_counter(domain, None)
     }
 
-    /// Opens one with counters of all events.
+    /// Opens a party with a counter of all events.
     fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
@@ -124,7 +124,7 @@ impl Party {
         assert_eq!(inserted, PEER);
     }
 
-    /// Every second message is tagged.
+    /// Returns the tag of a message: every second one is tagged.
     fn tag_of_message(number: u64) -> Option<u64> {
         number.is_multiple_of(2).then_some(number)
     }
@@ -227,14 +227,15 @@ fn allocations_are_counted() {
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }
 
-/// How many messages one side sends before it is the other's turn.
+/// How many messages one side sends before the other side's turn.
 const TURN_MESSAGES: u64 = 20;
 
-/// How many turns each side has for warming up, and then without a system call. A turn takes one progress
-/// pass per message, which is less than the interval between polls of the kernel.
+/// How many turns each side takes to warm up, and then again without a system call. A turn takes
+/// one progress pass per message, which is less than the interval between polls of the kernel.
 const TURNS: u64 = 40;
 
-/// After this many passes without a message the kernel has just been polled, and is not polled soon.
+/// The number of passes without a message after which the engine has just polled the kernel, and
+/// does not poll it again soon.
 const IDLE_PASSES: u32 = 96;
 
 /// The task of one of the two processes.
@@ -244,7 +245,7 @@ struct Task {
     /// The file of the shared memory that counts the turns.
     turns: String,
     goes_first: bool,
-    /// Whether it makes a forbidden system call on purpose.
+    /// Whether this process makes a forbidden system call on purpose.
     calls: bool,
 }
 
@@ -263,8 +264,8 @@ impl Turns {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it is mapped for ever, on a page's border, and every process that maps it uses it
-        // as this type.
+        // SAFETY: the mapping stays for ever, begins on a page's border, and every process that
+        // maps it uses it as this type.
         Ok(Turns(unsafe { &*memory.cast::<AtomicU32>() }))
     }
 
@@ -280,8 +281,8 @@ impl Turns {
     }
 }
 
-/// One side of a game in turns: each player reads what the other has sent, and sends as much. So
-/// neither polls for a message that has not arrived, however slow the other is.
+/// One side that takes turns with the other: it reads the messages of the other's turn, and sends
+/// as many. So neither polls for a message that has not arrived, however slow the other is.
 struct Player {
     party: Party,
     turns: Turns,
@@ -325,7 +326,7 @@ fn player_process_entry() {
     let Some(task) = channel.receive_message::<Task>().expect("a test that asks") else { return };
     party.insert_peer(task.peer.0);
     let turns = Turns::map_file(&task.turns).expect("memory that the test has made");
-    // The first messages wait for a connection to be made.
+    // The first messages wait for the link to come up.
     if task.goes_first {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
     }
@@ -355,7 +356,7 @@ fn player_process_entry() {
     unsafe { libc::_exit(0) };
 }
 
-/// Has every other system call of this thread kill the process at once.
+/// Makes every other system call of this thread kill the process at once.
 fn kill_at_other_system_calls(system_calls: &[i64]) {
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");

@@ -32,7 +32,7 @@ fn read_file(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the tables of statements.
+/// Returns the rows of the tables of statements.
 fn parse_rows() -> Vec<Row> {
     let document = read_file("docs/fi_cq.md");
     let mut rows = Vec::new();
@@ -61,7 +61,7 @@ fn parse_rows() -> Vec<Row> {
     rows
 }
 
-/// Where a test runs, in the document's words.
+/// Returns where a test runs, in the document's words.
 fn classify_test_place(file: &str, function: &str, suite: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"

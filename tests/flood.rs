@@ -22,17 +22,17 @@ const SENDERS: usize = 8;
 /// The receiver's budget for unexpected messages.
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// How many receives are posted at a time, once there are any.
+/// How many receives are posted at a time, once the receiver receives.
 const POSTED: usize = 16;
 
-/// How many polls in a row without a change, at which intervals, show that the flood has stopped.
+/// The flood has stopped after this many polls in a row without a change, at this interval.
 const STILL_LOOKS: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The lengths of the messages.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Kind {
-    /// Small messages, of which the bookkeeping costs more than the bytes.
+    /// Small messages, whose bookkeeping costs more than their bytes.
     Small,
     /// All lengths of eager messages.
     Medium,
@@ -72,8 +72,8 @@ impl Kind {
         }
     }
 
-    /// The least memory in use when the flood has stopped: other messages wait at their senders, and small
-    /// ones take less than the credit they cost.
+    /// Returns the least memory in use when the flood has stopped: other messages wait at their
+    /// senders, and small ones take less than the credit they cost.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             Kind::Small => BUDGET_BYTES / 20,
@@ -104,7 +104,7 @@ fn flood_process_entry() {
     let party = net.open_party();
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
-    // The first message makes the link, whose memory is then in use before the flood.
+    // The first message brings up the link, whose memory is then in use before the flood.
     party.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(0, 0)],
         to,
@@ -194,7 +194,7 @@ fn run_flood(transport: &Transport, kind: Kind) {
         thread::sleep(LOOK_EVERY);
     }
 
-    // Now it receives.
+    // The receiver begins to receive.
     let posted_bytes = (POSTED * (kind.len_max_bytes() + 4096)) as u64;
     let total = kind.messages_per_sender() * SENDERS as u64;
     let post = |context| {
@@ -203,7 +203,8 @@ fn run_flood(transport: &Transport, kind: Kind) {
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
-    // The message of each receive, by context. Receives match in posting order, but may complete in another.
+    // The message of each receive, by context. Receives match in posting order, but may complete in
+    // any order.
     let mut taken = vec![None; total as usize];
     for count in 0..total {
         let (completion, source) = receiver.next_completion_with_source();
@@ -230,8 +231,8 @@ fn run_flood(transport: &Transport, kind: Kind) {
     }
     assert_eq!(next, [kind.messages_per_sender(); SENDERS]);
     for sender in &mut senders {
-        // Its sends have completed too. For that it needs no reads by the receiver any more, but its
-        // endpoint may.
+        // The sender's sends complete too. They need no further reads by the receiver, but perhaps
+        // progress.
         let deadline = Deadline::new();
         while !sender.is_channel_readable() {
             assert!(receiver.poll_completion().is_none());

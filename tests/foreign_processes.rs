@@ -1,5 +1,5 @@
-//! Processes that may not use an endpoint over shared memory: those of another user, and forked children
-//! of its own process.
+//! Processes that may not use an endpoint over shared memory: processes of another user, and forked
+//! children of the endpoint's own process.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
@@ -55,12 +55,12 @@ fn process_of_another_user_is_refused_by_either_side() {
             party.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
         }
         stranger.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
-        // Before any other peer has connected, and afterwards.
+        // Attempts before any other peer has connected, and afterwards.
         expect_sends_refused(&stranger, &alice);
         expect_sends_refused(&alice, &stranger);
         expect_sends_refused(&stranger, &bob);
         expect_sends_refused(&bob, &stranger);
-        // No message of it has arrived, and every party still works.
+        // No message of the stranger has arrived, and every party still works.
         for party in [&alice, &bob, &stranger] {
             party.assert_no_completion();
             party.endpoint.cancel(100).expect("the receive is posted as it was");

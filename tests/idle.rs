@@ -1,4 +1,4 @@
-//! A blocked thread uses no processor time while nothing happens, however much happened before, and
+//! A blocked thread uses no processor time while nothing happens, whatever happened before, and
 //! wakes at the next event.
 //!
 //! The bounds are far above what a sleeping thread needs and far below what a polling one uses. They
@@ -34,7 +34,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const IDLE: Duration = Duration::from_millis(1000);
 
 /// How much of that time the process may use: a twentieth. A loop that polls uses all of it, one
-/// that naps for a hundred microseconds a fifth.
+/// that sleeps for a hundred microseconds at a time a fifth.
 const USED_MAX: Duration = Duration::from_millis(50);
 
 /// The processor time of the whole process is measured, so the tests run one at a time.
@@ -44,10 +44,10 @@ fn lock_alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// IPv6 adds nothing to these tests, each of which takes its time.
+/// The tests skip IPv6: it adds nothing to them, and each takes its time.
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
 
-/// Two parties that make progress only in the calls of their blocked threads.
+/// Opens two parties that make progress only in the calls of their blocked threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
     net.open_pair_with(setup(), setup())
@@ -79,7 +79,8 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
     });
 }
 
-/// The processor time that the process uses while its threads are blocked and nothing happens.
+/// Measures the processor time that the process uses while its threads are blocked and nothing
+/// happens.
 fn measure_idle_processor_time() -> Duration {
     // The threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
@@ -88,8 +89,8 @@ fn measure_idle_processor_time() -> Duration {
     posix::processor_time(libc::RUSAGE_SELF) - before
 }
 
-/// Cases of a test that run side by side, each in a thread, and are measured at the same times: what all of
-/// them use together is within the bound of one.
+/// Cases of a test that run side by side, each in a thread, and are measured at the same times. The
+/// bound of one case holds for all of them together.
 struct Cases {
     count: usize,
     state: Mutex<Arrivals>,
@@ -98,11 +99,11 @@ struct Cases {
 
 #[derive(Default)]
 struct Arrivals {
-    /// How many cases have come to the next meeting.
+    /// How many cases wait at the next meeting.
     arrived: usize,
     /// How many meetings have taken place.
     meetings: usize,
-    /// The processor time that the last measurement has found.
+    /// The processor time of the last measurement.
     used: Duration,
 }
 
@@ -121,7 +122,7 @@ impl Cases {
         });
     }
 
-    /// Waits until all cases have come here. The last one acts before all of them go on.
+    /// Waits until all cases have called this. The last one calls `act` before all of them go on.
     #[track_caller]
     fn wait_for_all_cases(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +141,8 @@ impl Cases {
         state.used
     }
 
-    /// The processor time that the process uses while the threads of all cases sleep and nothing happens.
+    /// Measures the processor time that the process uses while the threads of all cases sleep and
+    /// nothing happens.
     #[track_caller]
     fn measure_idle_together(&self) -> Duration {
         self.wait_for_all_cases(|state| state.used = measure_idle_processor_time())
@@ -167,7 +169,7 @@ fn check_idle_readers(transports: &[Transport], turns: Turns) {
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let (alice, bob) = open_sleepers(&net, wait);
-        // Before any link is up, and after.
+        // Once before any link is up, and once after.
         for round in 0..2 {
             if round == 1 {
                 exchange_while_blocking(&alice, &bob);
@@ -195,7 +197,7 @@ fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
     check_idle_counter_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
-/// Two threads wait for counters, of an endpoint and of a region, by each kind of wait object.
+/// Blocks two threads on counters, of an endpoint and of a region, with each kind of wait object.
 fn check_idle_counter_waiters(transports: &[Transport], turns: Turns) {
     let _alone = lock_alone();
     Cases::run_all(transports, |cases, transport, wait| {
@@ -241,7 +243,7 @@ fn wait_set_waiter_uses_no_processor_time() {
         let sleeper = |wait| Setup { wait, ..setup.clone() };
         let (alice, bob) =
             net.open_pair_with(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
-        // Before any link is up, and after.
+        // Once before any link is up, and once after.
         for number in 1..=2 {
             bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
             let received = bob.counter_here(CounterEvents::RECV);
@@ -266,7 +268,7 @@ fn wait_set_waiter_uses_no_processor_time() {
     });
 }
 
-/// The child inherits copies of the descriptors, and of a lock that stays taken.
+/// The forked child inherits copies of the descriptors, and of a lock that stays taken.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
     let _alone = lock_alone();
@@ -335,8 +337,8 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
     });
 }
 
-/// The link to a stopped peer is full, and a receiver waits for the rest of a message that its stopped
-/// peer does not send.
+/// The link to a stopped peer is full, and a receiver waits for the rest of a message from its
+/// stopped peer.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
     let _alone = lock_alone();
@@ -351,7 +353,8 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         post_send(&alice, 1, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
         bob.stop();
-        // Small messages until credit runs out, long ones that fill the link, and ones to be fetched.
+        // Small messages until credit runs out, long messages that fill the link, and messages to
+        // be fetched.
         for context in 0..300 {
             post_send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
@@ -397,7 +400,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     }
 }
 
-/// An application that leaves a signalled event unread is signalled again, but ever less often.
+/// While an event stays unread, the library signals the condition again, but at growing intervals.
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
     let _alone = lock_alone();
@@ -411,13 +414,13 @@ fn condition_without_a_waiter_uses_no_processor_time() {
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     assert_eq!(next(alice.cq_here()).unwrap().0.context, 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
-    // A waiter that comes late is signalled again.
+    // The event is signalled again for a late waiter.
     assert!(posix::wait_for_condition(of, PATIENCE, || true));
     assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
 }
 
-/// The process has no descriptors left: connections wait at its listener, which it retries at
-/// intervals.
+/// The process has no descriptors left: connections wait at its listener, which retries to accept
+/// them at intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
     let _alone = lock_alone();
@@ -427,7 +430,7 @@ fn listener_without_descriptors_retries_rarely() {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let mut held: Vec<OwnedFd> = Vec::new();
         thread::scope(|scope| {
-            // Alice has connected before there are none left.
+            // Alice has connected before the descriptors run out.
             post_send(&alice, 2, 8);
             alice.poll_completion();
             while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
@@ -436,7 +439,7 @@ fn listener_without_descriptors_retries_rarely() {
             let waits = scope.spawn(|| next(bob.cq_here()));
             let used = measure_idle_processor_time();
             held.clear();
-            // It retries every other millisecond, which costs little.
+            // The listener retries every other millisecond, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
             let sent = scope.spawn(|| next(alice.cq_here()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
@@ -490,8 +493,8 @@ impl FrameHandler for SilentHandler {
     }
 }
 
-/// The passive endpoint closes while another endpoint, which might be about to accept, has reached the
-/// requester and stays silent. Only the timeout wakes the requester.
+/// The passive endpoint closes while another endpoint, which might be about to accept, has reached
+/// the requester and stays silent. Only the timeout wakes the requester.
 fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
     let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -536,7 +539,7 @@ fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
     }
 }
 
-/// Listeners, requesters and connected endpoints block on their event queues.
+/// Blocks listeners, requesters and connected endpoints on their event queues.
 fn check_idle_event_waiters(transports: &[Transport], turns: Turns) {
     let _alone = lock_alone();
     Cases::run_all(transports, |cases, transport, wait| {

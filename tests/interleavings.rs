@@ -1,9 +1,9 @@
-//! Threads sleep, poll, read, post and signal in any order: a sleeping thread wakes if there is
-//! something to read.
+//! Threads sleep, poll, read, post and signal in any order: a sleeping thread wakes if an entry
+//! waits for it.
 //!
-//! Two endpoints, each with threads that sleep on its queue by every wait object, and threads that post,
-//! poll, signal and drive it, all after seeded random delays. A wait that outlasts its time-out although a
-//! message was sent is a failure.
+//! Each of two endpoints has threads that sleep on its queue by every wait object, and threads that
+//! post, poll, signal and drive it, all after seeded random delays. A wait that times out although
+//! a message was sent is a failure.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// Posts all of a party's operations, and learns of completions from the tally alone.
+/// Posts all of a party's operations. Only the tally tells it of completions.
 fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
     let mut last = (tally.total(), Instant::now());
@@ -112,7 +112,7 @@ fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random
         match read {
             Ok(Some(completion)) => tally.count_completion(completion.flags),
             Ok(None) if tally.total() == before => {
-                // Signalled, or woken for an entry that another thread has read.
+                // The thread was signalled, or woken for an entry that another thread has read.
                 assert!(Instant::now() < deadline, "it was not woken");
                 continue;
             }
@@ -123,7 +123,7 @@ fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random
     }
 }
 
-/// Polls, signals and reads to get in the way of the sleeping threads.
+/// Disturbs the sleeping threads: polls, signals and reads.
 fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
     let cq = party.cq_here();
     while !is_over.load(Ordering::SeqCst) {
@@ -192,8 +192,8 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // A thread that does not wait yet would miss one signal, and a thread that polls the descriptor
-        // itself may clear it.
+        // A thread that does not wait yet would miss a single signal, and a thread that polls the
+        // descriptor itself may clear it.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.cq_here().signal().expect("a wait object");
@@ -249,7 +249,7 @@ fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     sleeping::wait_for_threshold(sent, rounds);
 }
 
-/// Reads and signals to get in the way of the threads that wait for counters.
+/// Disturbs the threads that wait for counters: reads and signals.
 fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
     let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.counter_here(event));
     while !is_over.load(Ordering::SeqCst) {
@@ -295,7 +295,7 @@ fn interleave_counters_over(transport: &Transport) {
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Several threads wait for each of these by blocking calls alone: one that
+                    // Several threads wait for each counter, all by blocking calls: a thread that
                     // polls the descriptor itself need not be signalled for an event that another
                     // has read.
                     for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! The parameters of the environment, which set what the application leaves unspecified.
+//! The parameters of the environment, which replace defaults that the application leaves
+//! unspecified.
 
 use std::collections::BTreeSet;
 use std::process;
@@ -17,10 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many polls without an event count as silence.
 const SILENT_LOOKS: usize = 500;
 
-/// How many ports each test has.
+/// The number of ports of each test.
 const PORTS: u16 = 4;
 
-/// The first port of a test: below the ephemeral ports of the system, and different for each process.
+/// Returns the first port of a test: below the ephemeral ports of the system, and different for
+/// each process.
 fn first_port(test: u16) -> u16 {
     20_000 + (process::id() % 750) as u16 * 16 + 5 * test
 }
@@ -41,7 +43,7 @@ fn open_endpoint(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQu
     Ok((endpoint, cq, own))
 }
 
-/// Takes all ports of the range at an address, which this test alone uses.
+/// Takes all ports of the range at an address that only this test uses.
 fn take_all_ports(test: u16, domain: &str, node: &str) {
     let fabric = make_fabric_with_ports(test);
     let info = fabric.info(&Hints::new().domain(domain).node(node).source()).unwrap();
@@ -51,7 +53,7 @@ fn take_all_ports(test: u16, domain: &str, node: &str) {
     let ports: BTreeSet<u16> = endpoints.iter().map(|endpoint| name(endpoint).port()).collect();
     assert_eq!(ports, (first_port(test)..first_port(test) + PORTS).collect());
     assert_eq!(open(&info).unwrap_err().errno(), Errno::EADDRINUSE, "all are taken");
-    // The range does not limit ports that the application asks for.
+    // The range does not limit ports that the application requests.
     let port = first_port(test) + PORTS;
     let elsewhere = Info { src_addr: info.src_addr.map(|address| address.with_port(port)), ..info.clone() };
     assert_eq!(name(&open(&elsewhere).unwrap()).port(), port);

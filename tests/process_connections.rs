@@ -1,4 +1,4 @@
-//! Connections between processes, which leave in good order or are killed at any moment.
+//! Connections between processes that exit in order or are killed at any moment.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ enum Command {
     Connect(SocketAddr, Vec<u8>),
     /// Waits for the next event of its queue.
     Hear,
-    /// Accepts the request that it read last.
+    /// Accepts the request that the process read last.
     Accept(Vec<u8>),
     Reject(Vec<u8>),
     /// Sends a message of this identity and length, and waits until it is delivered.
@@ -56,7 +56,7 @@ enum Outcome {
     Message(Vec<u8>),
 }
 
-/// The other process's end of a connection.
+/// The state of the other process: its end of a connection.
 #[derive(Default)]
 struct RemoteSide {
     net: Option<(Net, Side)>,
@@ -195,7 +195,7 @@ impl SideProcess {
         self.0.send_message(command);
     }
 
-    /// Waits for its answer while this side makes progress.
+    /// Waits for the outcome of a command while this side makes progress.
     #[track_caller]
     fn wait_for_outcome(&mut self, side: &Side) -> Outcome {
         let deadline = Deadline::new();
@@ -279,7 +279,7 @@ fn rejecting_and_closing_listener_refuse_requests() {
         waiting.connect(name.into(), b"").unwrap();
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // The next request that it reads drops, and so rejects, this one.
+        // When the process reads the next request, it drops this one, which rejects it.
         let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
         other.send_command(&Command::Hear);
@@ -330,7 +330,7 @@ fn death_before_accept_fails_the_request() {
         asked.connect(name.into(), b"").unwrap();
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // Another request arrives, and is not read.
+        // Another request arrives that the process does not read.
         let unheard = side.open_endpoint(SERVER);
         unheard.connect(name.into(), b"").unwrap();
         other.0.kill();
@@ -368,7 +368,8 @@ fn death_at_any_moment_ends_every_wait() {
             side.progress();
         }
         other.0.kill();
-        // It may be told that it is connected, and is always told that the connection has ended.
+        // The requester may read that it is connected, and always reads that the connection has
+        // ended.
         let mut heard = event_outcome(next_event(&[&side]));
         if heard == Outcome::Connected(b"welcome".into()) {
             heard = event_outcome(next_event(&[&side]));
@@ -392,7 +393,7 @@ fn closing_process_delivers_everything_it_sent() {
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         other.ask(&Command::Accept(b"welcome".into()));
-        // The other side reads its event at the latest before it sends.
+        // The other side reads its event before it sends.
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
         other.send_command(&Command::Send(7, 100));

@@ -1,5 +1,6 @@
-//! Processes that close in order, are killed after their messages were transmitted, or are stopped for a
-//! while: none of their messages is lost, and no operation fails that can still complete.
+//! Processes that close in order, are killed after their messages were transmitted, or are stopped
+//! for a while. None of their messages is lost, and an operation fails only if it can no longer
+//! complete.
 
 use std::thread;
 
@@ -39,7 +40,7 @@ fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
     }
 }
 
-/// Receives these messages in order, and no others.
+/// Receives these messages in order, and checks that no others arrive.
 #[track_caller]
 fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
@@ -54,7 +55,8 @@ fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     party.next_failure();
 }
 
-/// A receiver that makes no progress until it is woken, a sender that will leave, and one that stays.
+/// Opens a receiver that makes no progress until it is woken, a sender that will leave, and one
+/// that stays.
 fn receiver_and_two_senders(net: &Net) -> [Party; 3] {
     let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.open_party(), net.open_party());
@@ -127,7 +129,7 @@ fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.open_pair();
-        // These sends complete before they arrive; the fenced one does not.
+        // These sends complete before their messages arrive; the fenced one does not.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
@@ -227,7 +229,7 @@ fn stopped_process_is_not_taken_for_dead() {
             let ended = alice.poll_completion();
             assert!(ended.is_none(), "no message was received, but {ended:?}");
         }
-        // Other peers do not wait.
+        // Other peers need not wait.
         alice.exchange_long_messages(&carol);
         bob.resume();
         receive_exactly(&bob, &lens_bytes);

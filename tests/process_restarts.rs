@@ -123,7 +123,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
         receive_and_check(&bob, delivered, 64);
         bob.endpoint.recv(marked_buffer(64), ANY, 1).expect("room for a receive");
         bob.assert_no_completion();
-        // A receive from any source waits for the next process there.
+        // A receive from any source stays posted for the next process at that address.
         post_send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
         let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));

@@ -1,5 +1,5 @@
-//! Automatic progress: posted operations proceed without calls of the application, by a thread that
-//! lives as long as it is needed and sleeps while there is nothing to do.
+//! Automatic progress: posted operations proceed without calls of the application. A progress
+//! thread drives them; it lives as long as it is needed, and sleeps while it has no work.
 //!
 //! The threads of the whole process are counted, so these tests take turns.
 
@@ -90,7 +90,7 @@ impl Party {
         self.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(number), number).expect("room for a receive");
     }
 
-    /// The next completion.
+    /// Waits for the next completion.
     #[track_caller]
     fn next(&self) -> Completion {
         match self.cq.sread(Some(PATIENCE)) {
@@ -100,7 +100,7 @@ impl Party {
         }
     }
 
-    /// Polls the descriptor, without calling the library, until an entry can be read. `try_wait`
+    /// Polls the descriptor, without calling the library, until the queue has an entry. `try_wait`
     /// must have returned `true` before.
     #[track_caller]
     fn wait_for_descriptor(&self) {
@@ -114,7 +114,7 @@ impl Party {
 /// How long a test waits for an event. No test depends on how soon it comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The progress threads of this process, with their counts of context switches.
+/// Returns the context switches of each progress thread of this process.
 fn list_progress_thread_switches() -> Vec<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux lists them");
     let status = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
@@ -129,7 +129,8 @@ fn list_progress_thread_switches() -> Vec<u64> {
     .collect()
 }
 
-/// Waits until there are so many threads. A joined thread stays listed for a moment.
+/// Waits until the process has this many progress threads. A joined thread stays listed for a
+/// moment.
 #[track_caller]
 fn wait_for_thread_count(count: usize) {
     let deadline = Deadline::new();
@@ -217,7 +218,7 @@ fn injected_messages_arrive_after_their_sender_closes() {
         }
         alice.post_send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
         bob.post_receive(100, 1 << 20);
-        // Only bob's progress thread drives him, and closing alice waits for it.
+        // Closing alice waits for bob, whom only his progress thread drives.
         drop(alice);
         let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
         numbers.sort_unstable();
@@ -232,7 +233,7 @@ fn reader_that_blocks_after_polling_is_woken() {
         let (alice, bob) = Party::open_pair(domain);
         for number in 0..50 {
             bob.post_receive(number, 8);
-            // Long enough for the progress thread to give way to the polling application.
+            // Long enough that the progress thread leaves progress to the polling application.
             for _ in 0..200 {
                 assert!(matches!(bob.cq.read(), Ok(None)));
             }
@@ -267,7 +268,7 @@ fn idle_progress_thread_sleeps() {
         bob.post_receive(1, 8);
         alice.post_send(1, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!((alice.next().context, bob.next().context), (1, 1));
-        // The last acknowledgements are soon exchanged; then the threads are idle.
+        // The last acknowledgements travel soon; then the threads are idle.
         let deadline = Deadline::new();
         let mut before = list_progress_thread_switches();
         loop {
@@ -300,7 +301,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
         drop(domain);
         wait_for_thread_count(1);
         drop((cq, av));
-        // Handles dropped in another order, the last one inside a call.
+        // The handles drop in another order, the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
         let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
         endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");

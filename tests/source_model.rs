@@ -1,9 +1,9 @@
 //! Random programs of insertions, removals, messages, restarts and reads, compared with the expected
 //! source of each message.
 //!
-//! A source is looked up when its completion entry is written: it is the lowest fabric address of the sender
-//! at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an error with the address.
-//! `PROPTEST_CASES` sets how many programs each test runs.
+//! The library looks up a source when it writes the completion entry: it is the lowest fabric
+//! address of the sender at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an
+//! error with the address. `PROPTEST_CASES` sets how many programs each test runs.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../examples/backend.rs"]
@@ -33,13 +33,13 @@ const EXAMPLE: Transport = Transport::Backend(Backend {
 /// How many endpoints send to the receiver.
 const SENDERS: usize = 3;
 
-/// The longest message, which is transferred in several steps.
+/// The length of the longest message, which is transferred in several steps.
 const LEN_MAX_BYTES: usize = 40_000;
 
 /// A step of a program. Senders are numbered from 0.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The receiver inserts a sender's address, once more if it has before.
+    /// The receiver inserts a sender's address, perhaps again.
     Insert(usize),
     /// The receiver removes one of the addresses that it has inserted.
     Remove(prop::sample::Index),
@@ -64,7 +64,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The unread entries, in order.
+/// An unread entry.
 #[derive(Debug)]
 struct Entry {
     context: u64,

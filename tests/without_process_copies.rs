@@ -1,4 +1,4 @@
-//! Processes whose system forbids copies between processes: shared memory works without them.
+//! Processes whose system forbids copies between processes. Shared memory works without them.
 
 use homespun::FabricAddress;
 use homespun::endpoint::SendMsg;
@@ -14,10 +14,11 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The error number of the refusal: by a container's filter, and by a kernel without the call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
 
-/// Lengths on both sides of every limit between protocols; the longest are copied in several steps.
+/// Lengths on both sides of every limit between protocols. The longest are copied in several steps.
 const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, (5 << 20) + 1];
 
-/// Exchanges messages of all lengths in both directions at once: received early, late, and truncated.
+/// Exchanges messages of all lengths in both directions at once, with receives posted early, late,
+/// and too short.
 #[track_caller]
 fn exchange_all_lengths(alice: &Party, bob: &Party) {
     let count = LENS_BYTES.len() as u64;
@@ -46,8 +47,8 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     }
 }
 
-/// Checks the end of one operation of [`exchange`]: receives with odd numbers had room for half of
-/// the message.
+/// Checks the end of one operation of [`exchange_all_lengths`]. Receives with odd numbers had room
+/// for half of the message.
 #[track_caller]
 fn check_end(ended: &Ended) {
     match ended {

@@ -14,8 +14,8 @@
 //! homespun-conformance = "0.1"
 //! ```
 //!
-//! One line in a file below `tests/` turns each function into a test. In the place of the loopback network it
-//! has an expression that creates your provider:
+//! One line in a file below `tests/` turns each function into a test. Replace the loopback network
+//! with an expression that creates your provider:
 //!
 //! ```
 //! use homespun_engine::loopback::{Faults, Network};
@@ -33,12 +33,12 @@
 //! test declared_features_match_the_backend ... ok
 //! ```
 //!
-//! To begin, declare no feature: `declared_features_match_the_backend` prints those that the backend has. The
-//! documentation of [`transport_contract`] has the other arguments of the macro.
+//! To begin, declare no feature: `declared_features_match_the_backend` prints the features that the
+//! backend has. [`transport_contract`] documents the other arguments of the macro.
 //!
 //! # One promise at a time
 //!
-//! The functions can also be called, such as from a test of a backend in a special situation:
+//! A test may also call a single function, for example for a backend in a special situation:
 //!
 //! ```
 //! use std::time::Duration;

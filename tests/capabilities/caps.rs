@@ -58,7 +58,7 @@ fn check_tagged_messages(info: &Info) {
     assert_eq!(alice.endpoint.send(payload(1, 8), alice.peer, 3).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-/// A pair with minimal capabilities: alice has those of an initiator, bob those of a target.
+/// Opens a pair with minimal capabilities: alice has those of an initiator, bob those of a target.
 fn initiator_and_target(info: &Info, alice: Caps, bob: Caps) -> EndpointPair {
     EndpointPair::open_with_infos(&with_caps(info, alice), &with_caps(info, bob), &OpenAttr::default())
 }
@@ -211,13 +211,13 @@ fn check_durable_writes(info: &Info) {
     }
 }
 
-/// The file has changed, and not all of it is on the device, as far as the system tells.
+/// Asserts that, as the system reports, some changed pages of the file are not on the device.
 #[track_caller]
 fn assert_dirty(file: &NamedFile) {
     file.assert_dirty(process::id());
 }
 
-/// All of the file is on the device, as far as the system tells.
+/// Asserts that, as the system reports, all pages of the file are on the device.
 #[track_caller]
 pub(crate) fn assert_clean(file: &NamedFile) {
     file.assert_clean(process::id());
@@ -265,7 +265,7 @@ fn check_fence(info: &Info) {
 fn check_sources(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE);
     let EndpointPair { alice, bob, .. } = &stage;
-    // A second entry for the same sender.
+    // The second sender is bob himself.
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     for (from, name) in [(alice, bob.peer), (bob, own)] {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -307,7 +307,7 @@ fn check_peers_on_this_host(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
 }
 
-/// The test has no other host; a request for peers there is granted, or refused where no transport
+/// The test has no other host. A request for peers there is granted, or refused where no transport
 /// reaches them.
 fn check_peers_on_other_hosts(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();

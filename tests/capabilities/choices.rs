@@ -14,7 +14,7 @@ use crate::getinfo_after_change;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, sleeping};
 
-/// Threading: exercises all the concurrency that the chosen model allows.
+/// Exercises all the concurrency that each threading model allows.
 pub(crate) fn check_threading_models(info: &Info) {
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
         let granted = getinfo_after_change(info, |hints| hints.domain.threading = Some(asked));
@@ -86,7 +86,7 @@ fn use_separate_objects_in_two_threads(info: &Info) {
     });
 }
 
-/// Progress of control operations and of data.
+/// Checks the progress models of control operations and of data.
 pub(crate) fn check_progress_models(info: &Info) {
     let models = || (0..u32::from(u8::MAX)).filter_map(|raw| Progress::from_raw(raw).ok().flatten());
     for asked in models() {
@@ -123,7 +123,7 @@ fn check_message_without_calls(info: &Info) {
     assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(1, 400_000));
 }
 
-/// Whether a queue can be overrun.
+/// Checks whether a queue can be overrun.
 pub(crate) fn check_resource_management(info: &Info) {
     const COUNT: u64 = 10;
     let depth = OpenAttr { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..OpenAttr::default() };
@@ -155,7 +155,7 @@ pub(crate) fn check_resource_management(info: &Info) {
     }
 }
 
-/// The kinds of address vectors.
+/// Checks the kinds of address vectors.
 pub(crate) fn check_address_vector_kinds(info: &Info) {
     if info.ep.ep_type == Some(EndpointType::Msg) {
         // A connection needs no addresses.
@@ -181,7 +181,7 @@ pub(crate) fn check_address_vector_kinds(info: &Info) {
     }
 }
 
-/// The fields of completion entries.
+/// Checks the fields of completion entries.
 pub(crate) fn check_completion_formats(info: &Info) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let has_message = match format {
@@ -206,7 +206,7 @@ pub(crate) fn check_completion_formats(info: &Info) {
     }
 }
 
-/// The wait objects of an application.
+/// Checks the wait objects of an application.
 pub(crate) fn check_wait_objects(info: &Info) {
     use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
 

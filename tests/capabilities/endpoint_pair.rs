@@ -57,7 +57,7 @@ impl EndpointPair {
         EndpointPair::open_with_attr(info, &OpenAttr::default())
     }
 
-    /// Opens both with these capabilities alone.
+    /// Opens both with only these capabilities.
     pub(crate) fn with_caps(info: &Info, caps: Caps) -> EndpointPair {
         EndpointPair::open_with_infos(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
@@ -66,7 +66,7 @@ impl EndpointPair {
         EndpointPair::open_with_infos(info, info, role)
     }
 
-    /// Alice is opened with the first info, bob with the second; the domain is what the first one says.
+    /// Opens alice with the first info and bob with the second, both in the first's domain.
     pub(crate) fn open_with_infos(alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
         let domain = Fabric::new().domain(alice).expect("the domain was answered");
         EndpointPair::open_in_domain(domain, alice, bob, role)
@@ -103,7 +103,7 @@ impl EndpointPair {
         self.bob.cq.progress();
     }
 
-    /// The next operation of an endpoint to end.
+    /// Waits for the end of an endpoint's next operation.
     #[track_caller]
     pub(crate) fn next_operation_end(&self, actor: &TestEndpoint) -> Ended {
         let deadline = Deadline::new();
@@ -116,13 +116,13 @@ impl EndpointPair {
         }
     }
 
-    /// The next operation of an endpoint to end, which succeeds.
+    /// Waits for the end of an endpoint's next operation, which must succeed.
     #[track_caller]
     pub(crate) fn next_completion(&self, actor: &TestEndpoint) -> Completion {
         self.next_operation_end(actor).expect("success").0
     }
 
-    /// Checks that no operation of an endpoint ends while both are driven.
+    /// Checks that no operation of an endpoint ends while both make progress.
     #[track_caller]
     pub(crate) fn assert_no_completion(&self, actor: &TestEndpoint) {
         for _ in 0..SILENT_ROUNDS {
@@ -151,8 +151,7 @@ impl EndpointPair {
         completion
     }
 
-    /// Exchanges a message without disturbing posted receives, with the capabilities to send or
-    /// receive alone.
+    /// Exchanges messages of several lengths in both directions.
     #[track_caller]
     pub(crate) fn exchange(&self) {
         for (from, to) in [(&self.alice, &self.bob), (&self.bob, &self.alice)] {
@@ -168,7 +167,8 @@ impl EndpointPair {
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
-    /// The same with a file whose pages are all on the device. Alice has the capability to commit.
+    /// Registers a region of a file whose pages are all on the device. Alice needs the capability
+    /// to commit.
     #[track_caller]
     pub(crate) fn register_persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
         let named = NamedFile::with_unused_name();
@@ -210,7 +210,7 @@ impl EndpointPair {
     }
 }
 
-/// Alice requests a connection, which bob accepts.
+/// Requests a connection for alice, which bob accepts.
 fn open_connected_pair(
     domain: &Domain,
     alice: &Info,
@@ -228,7 +228,8 @@ fn open_connected_pair(
     (alice, bob)
 }
 
-/// Alice requests a connection from a passive endpoint with bob's info; both report to this event queue.
+/// Requests a connection for alice from a passive endpoint with bob's info; both report to one
+/// event queue.
 pub(crate) fn request_connection(
     domain: &Domain,
     alice: &Info,
@@ -249,7 +250,7 @@ pub(crate) fn request_connection(
     }
 }
 
-/// The next connection event.
+/// Waits for the next connection event.
 pub(crate) fn next_event(eq: &EventQueue) -> Result<ConnectionEvent, EventError> {
     let deadline = Deadline::new();
     loop {
@@ -272,7 +273,7 @@ impl TestEndpoint {
         TestEndpoint { endpoint, cq, peer: ANY, av }
     }
 
-    /// The same for an endpoint that reports connection events to this queue.
+    /// Binds an endpoint to a queue of its own, and to this event queue for connection events.
     fn new_with_event_queue(
         domain: &Domain,
         endpoint: Endpoint,
@@ -283,7 +284,7 @@ impl TestEndpoint {
         TestEndpoint::new(domain, endpoint, None, role)
     }
 
-    /// The address vector of an unconnected endpoint.
+    /// Returns the address vector of an unconnected endpoint.
     pub(crate) fn av(&self) -> &AddressVector {
         self.av.as_ref().expect("an unconnected endpoint has a vector")
     }
@@ -293,7 +294,7 @@ impl TestEndpoint {
         self.peer = self.av().insert_one(name).expect("a name can be inserted");
     }
 
-    /// The next completed operation, if there is one.
+    /// Returns the end of the next operation, if one has ended.
     #[track_caller]
     pub(crate) fn poll_completion(&self) -> Option<Ended> {
         match self.cq.read_from() {
@@ -304,12 +305,12 @@ impl TestEndpoint {
     }
 }
 
-/// The same info with these capabilities alone.
+/// Returns the same info with only these capabilities.
 pub(crate) fn with_caps(info: &Info, caps: Caps) -> Info {
     Info { caps, ..info.clone() }
 }
 
-/// The first bytes of a region.
+/// Reads the first bytes of a region.
 pub(crate) fn read_content(region: &MemoryRegion, len_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
     region.read_at(0, &mut bytes).expect("it is that long");

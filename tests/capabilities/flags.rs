@@ -9,7 +9,7 @@ use crate::caps::assert_clean;
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
-/// The check of each flag of transmit operations. The info has it as the default.
+/// The check of each flag of transmit operations. The flag is a default of the info.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_reported_transmits),
     (OpFlags::INJECT, check_injection),
@@ -21,7 +21,7 @@ pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
     (OpFlags::COMMIT_COMPLETE, check_commit_complete_writes),
 ];
 
-/// The check of each flag of receives. The info has it as the default.
+/// The check of each flag of receives. The flag is a default of the info.
 pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_reported_receives),
     (OpFlags::MORE, check_all_receives),
@@ -32,7 +32,7 @@ pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
     (OpFlags::DELIVERY_COMPLETE, check_all_receives),
 ];
 
-/// A pair with selective completion.
+/// Opens a pair with selective completion.
 fn selective_pair(info: &Info) -> EndpointPair {
     EndpointPair::open_with_attr(info, &OpenAttr { is_selective: true, ..OpenAttr::default() })
 }
@@ -68,7 +68,7 @@ fn check_more_flag(info: &Info) {
 fn check_inject_complete_sends(info: &Info) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    // A message before it, so that there is a link.
+    // A first message brings up the link.
     stage.send_and_receive(alice, bob, 1, 8);
     alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
     assert_eq!(alice.poll_completion().expect("at once").expect("success").0.context, 2);
@@ -138,7 +138,7 @@ fn check_multi_receive_default(info: &Info) {
     for identity in 1..=3 {
         alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
     }
-    // The third leaves less than the default minimum.
+    // The third message leaves less free space than the default minimum.
     for identity in 1..=3 {
         let completion = stage.next_completion(bob);
         assert_eq!(

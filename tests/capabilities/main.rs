@@ -1,8 +1,8 @@
-//! Exercises what `getinfo` answers or grants: every capability, default flag, order, mode, choice and
-//! number, of every domain and endpoint type.
+//! Exercises the answers and grants of `getinfo`: every capability, default flag, order, mode,
+//! choice and number, of every domain and endpoint type.
 //!
-//! Each is an entry of a table that names what exercises it. A bit that is answered or granted and is in
-//! no table fails the test; a new field of an answer does not compile until a table has it.
+//! Tables name the check of each. A bit that is answered or granted without an entry fails the
+//! test; a new field of an answer does not compile until a table has it.
 
 mod caps;
 mod choices;
@@ -21,7 +21,8 @@ use homespun::{AddressFormat, Fabric, Hints};
 /// A check of a feature with endpoints of this info. Panics if the feature does not work.
 pub(crate) type Check = fn(&Info);
 
-/// An info for each domain, endpoint type and address format, with addresses of the loopback interface.
+/// Returns an info for each domain, endpoint type and address format, with addresses of the
+/// loopback interface.
 fn offered_infos() -> Vec<Info> {
     let kinds = [EndpointType::Msg, EndpointType::Dgram, EndpointType::Rdm];
     let of_kind = |kind| Fabric::new().infos(&Hints::new().ep_type(kind)).unwrap_or_default();
@@ -38,8 +39,8 @@ fn offered_infos() -> Vec<Info> {
     infos
 }
 
-/// The answer to hints that equal this info after a change, or `None` if they are refused. The source
-/// address stays that of the info.
+/// Returns the answer to hints that equal this info after a change, or `None` if they are refused.
+/// The source address stays that of the info.
 pub(crate) fn getinfo_after_change(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
@@ -47,7 +48,7 @@ pub(crate) fn getinfo_after_change(info: &Info, change: impl FnOnce(&mut Info)) 
     Some(Info { src_addr: info.src_addr, ..answer })
 }
 
-/// Each flag of a word.
+/// Returns each flag of a word.
 pub(crate) fn single_bit_flags<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
     (0..u64::BITS).map(|place| F::from_bits_retain(1 << place))
 }
@@ -82,7 +83,7 @@ fn every_capability_works() {
         let sides = info.tx.caps | info.rx.caps | info.domain.caps;
         assert!(info.caps.contains(sides), "{:?} are no capabilities of the endpoint", sides - info.caps);
         for bit in single_bit_flags() {
-            // Some are granted only on request.
+            // Some capabilities are granted only on request.
             let granted = getinfo_after_change(&info, |hints| hints.caps |= bit);
             assert!(granted.is_some() || !info.caps.contains(bit), "{bit:?} is answered and not granted");
             if granted.is_some_and(|granted| granted.caps.contains(bit)) {

@@ -14,7 +14,8 @@ use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_b
 /// How many objects are opened at most: a test has descriptors for no more.
 const OBJECTS_MAX: usize = 50;
 
-/// Exercises every number of an answer. The patterns name all fields, so a new field does not compile.
+/// Exercises every number of an answer. The patterns name all fields, so a new field does not
+/// compile.
 pub(crate) fn exercise_limits(info: &Info) {
     let Info {
         caps: _,
@@ -42,7 +43,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 op_flags: _,
                 msg_order: _,
                 comp_order: _,
-                // Messages beyond it wait at the sender: `tests/flood.rs`.
+                // Messages beyond this number wait at the sender: `tests/flood.rs`.
                 total_buffered_recv_bytes: _,
                 size_ops: rx_size_ops,
                 iov_limit: rx_iov_limit,
@@ -52,7 +53,8 @@ pub(crate) fn exercise_limits(info: &Info) {
                 ep_type: _,
                 protocol: PROTOCOL,
                 protocol_version: PROTOCOL_VERSION,
-                // The plugin's tests check the refusal beyond it: no memory is that long.
+                // The plugin's tests check that longer messages are refused: no memory is that
+                // long.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
                 // The checks of the orders exercise them: `orders.rs`.
@@ -118,7 +120,7 @@ pub(crate) fn exercise_limits(info: &Info) {
     }
 }
 
-/// The longest message that can be injected, and one that is longer.
+/// Injects a message of the maximal length, and one that is longer.
 fn check_inject_size(info: &Info, max_bytes: usize) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
@@ -130,7 +132,7 @@ fn check_inject_size(info: &Info, max_bytes: usize) {
     stage.assert_no_completion(bob);
 }
 
-/// The maximum of outstanding operations, and one more.
+/// Posts the maximum of outstanding operations, and one more.
 fn check_outstanding_operations(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     const FULL: Error = Error::Again(Again::QueueFull);
     let stage = EndpointPair::open(info);
@@ -171,7 +173,7 @@ fn check_outstanding_operations(info: &Info, tx_size_ops: usize, rx_size_ops: us
     assert_eq!(bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap_err().error, FULL);
 }
 
-/// Messages with the maximum of segments, and with one more.
+/// Sends messages with the maximum of segments, and with one more.
 fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
@@ -223,12 +225,12 @@ fn check_long_message(info: &Info, max_bytes: usize) {
     stage.send_and_receive(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
 }
 
-/// Each bit of a tag takes part in matching, and is reported.
+/// Checks that each bit of a tag takes part in matching, and is reported.
 fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    // A format without a bit promises nothing about it. The generic one has fields of one bit each,
-    // up to the highest.
+    // The format promises nothing about bits that it lacks. The generic one has fields of one bit
+    // each, up to the highest.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
     for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), 1).unwrap();
@@ -243,7 +245,7 @@ fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     }
 }
 
-/// Keys that use all of their bytes.
+/// Uses keys that need all of their bytes.
 fn check_key_bytes(info: &Info, key_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
     let stage = EndpointPair::open(info);
@@ -253,7 +255,7 @@ fn check_key_bytes(info: &Info, key_bytes: usize) {
     }
 }
 
-/// Remote data that uses all of its bytes.
+/// Uses remote data that needs all of its bytes.
 fn check_remote_data_bytes(info: &Info, data_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * data_bytes as u32);
     let stage = EndpointPair::open(info);
@@ -265,7 +267,7 @@ fn check_remote_data_bytes(info: &Info, data_bytes: usize) {
     }
 }
 
-/// A rejection carries as much data as an error entry can report.
+/// Rejects a request with as much data as an error entry can report.
 fn check_rejection_data(info: &Info, max_bytes: usize) {
     let domain = Fabric::new().domain(info).unwrap();
     let (_alice, eq, request) = request_connection(&domain, info, info, &OpenAttr::default());
@@ -276,7 +278,7 @@ fn check_rejection_data(info: &Info, max_bytes: usize) {
     assert_eq!((rejected.errno, &rejected.err_data[..]), (Errno::ECONNREFUSED, &payload(1, max_bytes)[..]));
 }
 
-/// Many queues, counters and endpoints at once.
+/// Opens many queues, counters and endpoints at once.
 fn check_many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
     let stage = EndpointPair::open(info);
     let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_cq(&CqAttr::default()).unwrap());
@@ -290,7 +292,7 @@ fn check_many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize
     stage.exchange();
 }
 
-/// Many endpoints that share a transmit context.
+/// Opens many endpoints that share a transmit context.
 fn check_many_transmit_sharers(info: &Info, max_ep_stx_ctx: usize) {
     let mut info = info.clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;

@@ -61,7 +61,7 @@ const LENS_BYTES: [usize; 5] = [300_000, 0, 20_000, 8, 3000];
 /// The length of an access that takes longer than the operation after it.
 const LONG_BYTES: usize = 300_000;
 
-/// How often a check is repeated that could pass by accident.
+/// How often to repeat a check that could pass by accident.
 const TURNS: u64 = 10;
 
 fn check_accesses_and_atomics(info: &Info, accesses: Check, atomics: Check) {
@@ -92,14 +92,14 @@ fn check_sends_after_sends(info: &Info) {
     }
 }
 
-/// A pair, and a region of bob's.
+/// Opens a pair, and a region of bob's.
 fn open_pair_with_region(info: &Info) -> (EndpointPair, MemoryRegion) {
     let stage = EndpointPair::open(info);
     let region = stage.register_region(LONG_BYTES, 7);
     (stage, region)
 }
 
-/// Alice posts a write to the region.
+/// Posts a write of alice's to the region.
 fn post_write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) {
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     endpoint.write(message, *peer, region.remote(), 1).unwrap();
@@ -110,7 +110,8 @@ fn post_read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, cont
     endpoint.read(marked_buffer(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
-/// Waits for all of alice's operations, and returns the results of her reads by context.
+/// Waits for all of alice's operations, and returns the results of her reads in the order of their
+/// contexts.
 fn await_read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
     let completions = (0..count).map(|_| stage.next_completion(&stage.alice));
     let mut reads: Vec<_> =
@@ -125,7 +126,7 @@ enum Before {
     Write,
 }
 
-/// When a message has arrived, the accesses before it have taken effect.
+/// Checks that the accesses before a message have taken effect when it arrives.
 fn check_sends_after(info: &Info, before: Before) {
     let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
@@ -149,7 +150,7 @@ fn check_sends_after(info: &Info, before: Before) {
     }
 }
 
-/// Eager messages that were sent before an access have arrived when the access ends.
+/// Checks that eager messages sent before an access have arrived when the access ends.
 fn check_accesses_after_sends(info: &Info, order: Order) {
     const EACH: u64 = 5;
     let (stage, region) = open_pair_with_region(info);
@@ -177,7 +178,7 @@ fn check_accesses_after_sends(info: &Info, order: Order) {
     }
 }
 
-/// A later read sees at least the writes that an earlier one saw.
+/// Checks that a later read sees at least the writes that an earlier one saw.
 fn check_reads_after_reads(info: &Info) {
     let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
@@ -296,7 +297,7 @@ fn check_updates_after_updates(info: &Info) {
     }
 }
 
-/// Long and short operations complete in posting order.
+/// Checks that long and short operations complete in posting order.
 fn check_completion_order(info: &Info) {
     let (stage, region) = open_pair_with_region(info);
     let (alice, bob) = (&stage.alice, &stage.bob);

@@ -1,8 +1,9 @@
 //! Processes that are killed at every step, and a peer that must survive them.
 //!
-//! The test process is the survivor. Its one endpoint serves all victims, one after the other. Each victim
-//! is a process that exchanges messages of all kinds with it until it is killed: by itself after so many
-//! calls of the library, by the system at a certain system call, or by the test at a random moment.
+//! The test process is the survivor. Its one endpoint serves all victims, one after the other. Each
+//! victim is a process that exchanges messages of all kinds with it until it is killed: by itself
+//! after a number of library calls, by the system at a certain system call, or by the test at a
+//! random moment.
 //!
 //! `HOMESPUN_DEATHS` sets how many peers die in each test.
 
@@ -23,7 +24,7 @@ use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 /// The resources of the process are counted, so its tests run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How many peers die unless `HOMESPUN_DEATHS` says otherwise.
+/// Returns how many peers die: `HOMESPUN_DEATHS`, or the default if that is not set.
 fn death_count(default: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
@@ -31,7 +32,7 @@ fn death_count(default: u64) -> u64 {
     }
 }
 
-/// Runs so many victims until they die, and checks that no resource stays in use.
+/// Runs `count` victims until they die, and checks that no resource stays in use.
 fn outlive_victims(transport: &Transport, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
     outlive_victims_of_kind(transport, count, false, end);
 }

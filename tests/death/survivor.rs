@@ -1,4 +1,4 @@
-//! The party that survives its killed peers.
+//! The endpoint that survives its killed peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,33 @@ use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns}
 /// How many sends are outstanding at most.
 const SENDS_MAX: usize = 12;
 
-/// For how many rounds the survivor lets a victim live that dies of its hand.
+/// The survivor kills a victim after fewer rounds than this, if it is to kill it.
 const ROUNDS_MAX: u64 = 80;
 
 /// How many rounds without an event show that none comes.
 const SILENT_ROUNDS: usize = 30;
 
-/// By how much the memory of the process may grow over all deaths: the C library may keep that much freed
-/// memory.
+/// How much the memory of the process may grow over all deaths: the C library may keep that much
+/// freed memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;
 
-/// How much heap may be kept for each dead peer: its address and the state of its link.
+/// The heap that may be kept for each dead peer: its address and the state of its link.
 const KEPT_MAX_BYTES: u64 = 1024;
 
-/// The heap that may be kept besides, for tables that double.
+/// The heap that may be kept in addition, for tables that double.
 const KEPT_BESIDE_MAX_BYTES: u64 = 1 << 20;
 
-/// Contexts from here on are those of receives.
+/// The first context of a receive; smaller ones belong to sends.
 const RECEIVES: u64 = 1 << 32;
 
-/// What the survivor has counted.
+/// The counts of the survivor.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) deaths: u64,
     pub(crate) sends_completed: u64,
     pub(crate) sends_failed: u64,
     pub(crate) receives_completed: u64,
-    /// Those whose sender was dead by then.
+    /// Receives that completed after their sender's death.
     pub(crate) receives_completed_late: u64,
     pub(crate) receives_truncated: u64,
     pub(crate) receives_broken: u64,
@@ -59,16 +59,16 @@ pub(crate) struct Survivor {
     party: Party,
     transport: Transport,
     random: fastrand::Rng,
-    /// Sends that have not ended, all of them to the present victim.
+    /// Sends that have not ended, all of them to the current victim.
     sends: BTreeSet<u64>,
-    /// How many sends there were to the present victim.
+    /// The number of sends to the current victim.
     messages: u64,
     /// Receives that have not ended, and whether they are tagged.
     receives: BTreeMap<u64, bool>,
     next_receive: u64,
-    /// Whether anything has come from the present victim.
-    has_heard: bool,
-    /// Whether the present victim is dead.
+    /// Whether a message of the current victim has arrived.
+    has_received: bool,
+    /// Whether the current victim is dead.
     is_victim_dead: bool,
     /// The resources of the process while no victim lives.
     alone: ProcessResources,
@@ -90,7 +90,7 @@ impl Survivor {
             messages: 0,
             receives: BTreeMap::new(),
             next_receive: RECEIVES,
-            has_heard: false,
+            has_received: false,
             is_victim_dead: false,
             alone: ProcessResources::measure_now(),
             memory: None,
@@ -101,7 +101,7 @@ impl Survivor {
     /// use.
     pub(crate) fn outlive_victim(&mut self, life: &VictimPlan) {
         self.messages = 0;
-        self.has_heard = false;
+        self.has_received = false;
         self.is_victim_dead = false;
         let mut victim = Process::spawn(ENTRY);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
@@ -109,7 +109,7 @@ impl Survivor {
         if let Some(AddressForm(name)) = victim.receive_if_alive() {
             let inserted = self.party.av.insert(&[name]).remove(0);
             let peer = inserted.expect("an endpoint's name can be inserted");
-            // One receive that is for the victim alone.
+            // One receive accepts only the victim's messages.
             let directed = self.next_receive_context();
             let buffers = vec![BytesMut::zeroed(1000)];
             let receive = RecvMsg { buffers, from: peer, context: directed, ..RecvMsg::default() };
@@ -139,7 +139,8 @@ impl Survivor {
         }
     }
 
-    /// Checks that no memory is kept for any peer, at a moment when none should be.
+    /// Checks that the memory of the process stays within the limits. Called while no receive is
+    /// posted.
     fn check_memory_growth(&mut self, life: &VictimPlan) {
         let now = MemoryUsage::measure_now();
         let (deaths, before) = *self.memory.get_or_insert((self.tally.deaths, now));
@@ -157,7 +158,7 @@ impl Survivor {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
             (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
-        // Some may be left over: the death of a peer ends no receive from any source.
+        // Some receives may be left over: the death of a peer ends no receive from any source.
         (0..4 * POSTED).for_each(|_| self.post_any_receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
@@ -199,7 +200,7 @@ impl Survivor {
             if self.random.bool() {
                 self.post_any_receive();
             }
-            if self.random.bool() && (life.first != FirstSender::Victim || self.has_heard) {
+            if self.random.bool() && (life.first != FirstSender::Victim || self.has_received) {
                 self.send_any_message(life, peer);
             }
             if self.drive_and_read() {
@@ -212,7 +213,7 @@ impl Survivor {
     /// Waits for every operation with a dead peer to end.
     fn finish_operations(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
         self.is_victim_dead = true;
-        // These end too, whether or not the link has noticed the death.
+        // These sends end too, whether or not the link has noticed the death.
         self.send_any_message(life, peer);
         self.send_any_message(life, peer);
         let mut deadline = Deadline::new();
@@ -226,8 +227,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_unexpected();
-        // A receive in the middle of a message could not be cancelled. Every other time those from any source
-        // are left to the next peer.
+        // A receive in the middle of a message could not be cancelled. After every other victim the
+        // receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());
@@ -255,7 +256,8 @@ impl Survivor {
         }
     }
 
-    /// Receives every unexpected message: there is none left when a receive from any source stays posted.
+    /// Receives every unexpected message, so that none is left when a receive from any source stays
+    /// posted.
     fn receive_unexpected(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -290,7 +292,7 @@ impl Survivor {
         self.next_receive
     }
 
-    /// Drives the endpoint and reads all entries. Returns whether there was any.
+    /// Drives the endpoint and reads all entries. Returns whether it has read an entry.
     fn drive_and_read(&mut self) -> bool {
         let mut has_read = false;
         while let Some(ended) = self.party.poll_completion() {
@@ -320,7 +322,7 @@ impl Survivor {
         assert!(self.receives.remove(&context).is_some(), "a receive has ended twice: {ended:?}");
         match error {
             None => {
-                self.has_heard = true;
+                self.has_received = true;
                 self.tally.receives_completed += 1;
                 self.tally.receives_completed_late += u64::from(self.is_victim_dead);
                 check_message(completion);
@@ -338,7 +340,7 @@ impl Survivor {
     }
 }
 
-/// Makes sure that a message is one that was sent, and is whole.
+/// Checks that a message is one that was sent, and is whole.
 fn check_message(completion: &Completion) {
     let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);
@@ -354,7 +356,7 @@ fn is_caused_by_death(error: &OperationError) -> bool {
     matches!(error, OperationError::Link(_)) && OF_DEATH.contains(&error.errno())
 }
 
-/// A message from or to a living peer.
+/// Returns a message from or to a living peer.
 fn message_of_survivor(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
     SendMsg {

@@ -16,19 +16,20 @@ use homespun_suite::{AddressForm, Net, Party, Transport, Turns};
 /// The entry of a victim's process.
 pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
 
-/// How many calls a victim makes at most before it dies anyway.
+/// The number of calls after which a victim dies, if it has not died earlier and the survivor does
+/// not kill it.
 const CALLS_MAX: u64 = 200;
 
 /// How many messages a victim sends at most: unexpected ones fill the survivor's memory.
 const MESSAGES_MAX: u64 = 100;
 
-/// How many receives are kept posted, of each kind.
+/// How many receives of each kind stay posted.
 pub(crate) const POSTED: usize = 3;
 
-/// The longest of most messages.
+/// The maximal length of most messages.
 const LEN_USUAL_MAX_BYTES: usize = 300_000;
 
-/// The longest of all, which are not copied in one step.
+/// The maximal length of all messages, which exceeds one copy step.
 const LEN_MAX_BYTES: usize = 5 << 20;
 
 /// The system calls of transports: sockets, shared memory, waiting, copies between processes.
@@ -67,7 +68,7 @@ pub(crate) const SYSTEM_CALLS: [i64; 27] = [
 pub(crate) struct VictimPlan {
     pub(crate) number: u64,
     pub(crate) first: FirstSender,
-    /// Whether the system refuses to copy memory across.
+    /// Whether the system refuses to copy memory between processes.
     pub(crate) is_confined: bool,
     pub(crate) end: CauseOfDeath,
 }
@@ -83,10 +84,10 @@ pub(crate) enum FirstSender {
 /// How the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CauseOfDeath {
-    /// It kills itself after so many calls of the library.
+    /// It kills itself after this many library calls.
     AfterCalls(u64),
-    /// The system kills it at a certain system call, after so many calls of the library, the first of which
-    /// opens the endpoint.
+    /// The system kills it at a certain system call, after this many library calls, the first of
+    /// which opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
     /// The survivor kills it at a random moment.
     FromOutside,
@@ -106,10 +107,10 @@ struct Victim {
     life: VictimPlan,
     random: fastrand::Rng,
     calls: u64,
-    /// Whether anything has come from the survivor.
-    has_heard: bool,
+    /// Whether a message of the survivor has arrived.
+    has_received: bool,
     messages: u64,
-    /// How many receives are posted, untagged and tagged.
+    /// The numbers of posted receives, untagged and tagged.
     posted: [usize; 2],
 }
 
@@ -136,17 +137,17 @@ impl Victim {
     }
 
     fn read_completion(&mut self) {
-        // It is not the victim that is tested: how its operations end is all the same.
+        // The test is about the survivor: any end of a victim's operation is fine.
         let Some(ended) = self.party.poll_completion() else { return };
         let completion = ended.map_or_else(|failed| failed.completion, |(completion, _)| completion);
         if completion.flags.contains(CompletionFlags::RECV) {
-            self.has_heard = true;
+            self.has_received = true;
             self.posted[usize::from(completion.flags.contains(CompletionFlags::TAGGED))] -= 1;
         }
     }
 
     fn send_any_message(&mut self) {
-        let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_heard;
+        let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_received;
         if has_to_wait || self.messages == MESSAGES_MAX {
             return;
         }
@@ -163,7 +164,7 @@ impl Victim {
     }
 }
 
-/// A message of any kind and size, whose bytes and data identify it.
+/// Returns a message of any kind and size, whose bytes and data identify it.
 pub(crate) fn make_any_message(
     random: &mut fastrand::Rng,
     life: u64,
@@ -187,14 +188,15 @@ pub(crate) fn make_any_message(
     }
 }
 
-/// A receive of any message of its kind, from any source. Few have room for the longest.
+/// Returns a receive of any message of its kind, from any source. Few have room for the longest.
 pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
     let tagged = is_tagged.then_some(TagMatch::ANY);
     RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
 }
 
-/// Whether an operation was accepted; that there is no room for it now is the only reason not to.
+/// Whether an operation was accepted. Panics if it was refused for another reason than a full
+/// queue.
 pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
@@ -219,7 +221,7 @@ fn victim_process_entry() {
     else {
         return;
     };
-    // A process that the system kills for a system call would leave its memory in a file.
+    // A process that the system kills for a system call would write its memory to a core file.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).expect("less is always granted");
     if life.is_confined {
         refuse_system_calls(&COPIES_ACROSS, libc::EPERM);
@@ -234,7 +236,7 @@ fn victim_process_entry() {
     channel.send_message(&name).expect("a test that listens");
     let random = fastrand::Rng::with_seed(life.number);
     let posted = [0; 2];
-    Victim { party, survivor, life, random, calls: 0, has_heard: false, messages: 0, posted }
+    Victim { party, survivor, life, random, calls: 0, has_received: false, messages: 0, posted }
         .exchange_until_death();
     kill_self();
 }

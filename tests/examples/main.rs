@@ -65,7 +65,7 @@ fn hello() {
     }
 }
 
-/// An address whose port is bound, but where no socket listens.
+/// Returns an address whose port is bound, but where no socket listens.
 fn bind_vacant_address() -> (Socket, SocketAddr) {
     let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
@@ -200,7 +200,7 @@ fn tokio() {
     for domain in DOMAINS {
         let mut server = Program::start("tokio", domain, &[]);
         let address = server.await_rest_after_text("listening at ");
-        // Both ends sleep and wake for each message.
+        // Both programs sleep, and wake for each message.
         let texts: Vec<String> = (1..=300).map(|number| format!("text {number}")).collect();
         let texts: Vec<&str> = [&address[..]].into_iter().chain(texts.iter().map(String::as_str)).collect();
         let mut client = Program::start("tokio", domain, &texts);

@@ -17,7 +17,7 @@ pub(crate) const FAILED: &str = "it failed: ";
 /// The time-out of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An example, while it runs. Killed when dropped.
+/// A running example. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -53,8 +53,7 @@ impl Program {
         let (sender, lines) = channel();
         // The pipe closes with the process, which has its only write end.
         thread::spawn(move || {
-            let _nobody_listens_any_more =
-                stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
+            let _reader_is_gone = stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         });
         Program { child, lines }
     }
@@ -76,13 +75,13 @@ impl Program {
         }
     }
 
-    /// Waits until it has ended, which must be a success.
+    /// Waits until the example has ended, which must be a success.
     #[track_caller]
     pub(crate) fn assert_ends_in_success(self) {
         assert!(self.ends_in_success(), "the example fails");
     }
 
-    /// Waits until it has ended. Returns whether it succeeded.
+    /// Waits until the example has ended. Returns whether it succeeded.
     #[track_caller]
     pub(crate) fn ends_in_success(mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;

@@ -16,7 +16,7 @@ use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 /// are [elements](crate::elements).
 pub(crate) const REGION_BYTES: usize = 70_000;
 
-/// The bytes that an access writes, which no message contains.
+/// Returns the bytes that an access writes, which no message contains.
 pub(crate) fn bytes_to_write(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
     if place < REGION_BYTES {
         payload(1 << 40 | access as u64, len_bytes)
@@ -50,8 +50,8 @@ impl Runner<'_> {
         self.post_access(from, to, (place, len_bytes), call, fenced);
     }
 
-    /// The completion level and flags of an access, and whether it is fenced, which needs a program
-    /// with fences.
+    /// Returns the completion level and flags of an access, and whether it is fenced. Fences need a
+    /// program that has them.
     pub(crate) fn completion_level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
@@ -135,12 +135,12 @@ impl Runner<'_> {
             cancelled: false,
             ended: None,
             ended_at: 0,
-            told_at: None,
+            data_read_at: None,
             found: None,
         });
     }
 
-    /// The owner of a region reads or writes it directly.
+    /// Reads or writes a region directly, as its owner.
     pub(crate) fn access_own_region(
         &mut self,
         at: usize,
@@ -151,7 +151,7 @@ impl Runner<'_> {
         self.access_own_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
     }
 
-    /// The same with just this part.
+    /// Reads or writes this part of a region directly, as its owner.
     fn access_own_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
         let Some(region) = &self.regions[at] else { return };
         let identity = self.history.accesses.len();
@@ -177,10 +177,10 @@ impl Runner<'_> {
             cancelled: false,
             ended: Some(Ok(())),
             ended_at: now,
-            told_at: None,
+            data_read_at: None,
             found,
         });
-        // It ended before everything that follows.
+        // The access ended before all later events.
         self.tick();
     }
 
@@ -233,7 +233,7 @@ impl Runner<'_> {
         assert_eq!((completion.flags, completion.len_bytes), (flags, access.len_bytes));
         assert!(access.has_data && access.at.place == who.place, "{completion:?} is of {access:?}");
         assert_eq!(source, FabricAddress(access.by.place as u64));
-        let before = access.told_at.replace(now);
+        let before = access.data_read_at.replace(now);
         assert_eq!(before, None, "the target was told again of access {identity}");
     }
 
@@ -248,8 +248,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Injected accesses precede the fences of the last messages, so they have taken effect unless one of
-    /// their kind has failed.
+    /// Marks injected accesses as ended. They precede the fences of the last messages, so they have
+    /// taken effect unless an injected operation of the same endpoint has failed.
     fn mark_injected_done(&mut self) {
         let now = self.tick();
         let History { sends, accesses, .. } = &self.history;
@@ -272,12 +272,13 @@ impl Runner<'_> {
     pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
         let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
         // A living target has yet to read the remote data of a successful write.
-        let is_untold = access.has_data && access.ended == Some(Ok(())) && access.told_at.is_none();
+        let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
         has_no_end || is_untold && self.history.is_alive(access.at)
     }
 }
 
-/// The error of an access, which may be refused because the region closed with its endpoint.
+/// Returns the error of an access, which may be refused because the region closed with its
+/// endpoint.
 fn access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),

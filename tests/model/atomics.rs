@@ -12,11 +12,11 @@ use crate::run::{Runner, is_accepted};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
-/// How far before the rows a read of all of them begins, so that it is long.
+/// A read of all rows begins this far before them, so that it is long.
 const LONG_BYTES: usize = 40_000;
 
 impl Access {
-    /// The kind of atomic call, or `None` for a plain access.
+    /// Returns the kind of atomic call, or `None` for a plain access.
     pub(crate) fn atomic_kind_and_op(self) -> Option<(AtomicKind, AtomicOp)> {
         match self {
             Access::Read | Access::Write => None,
@@ -103,7 +103,8 @@ impl Runner<'_> {
     }
 }
 
-/// The operation with this number among those of a datatype; the most common one without a number.
+/// Chooses the operation with this number among those of a datatype, or the most common one without
+/// a number.
 fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
     let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
     let ops: Vec<AtomicOp> = ops.collect();

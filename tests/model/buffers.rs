@@ -37,7 +37,7 @@ impl Runner<'_> {
         });
     }
 
-    /// Records a message in a buffer, its release, or both.
+    /// Records a message in a buffer, the release of the buffer, or both.
     pub(crate) fn record_buffer_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let (flags, error) = match ended {
             Ok((completion, _)) => (completion.flags, None),

@@ -1,5 +1,5 @@
-//! The checks of every history. That each operation ends once, and that buffers and entries are right, was
-//! checked when they were read.
+//! The checks of every history. The runner has already checked, when it read the entries, that each
+//! operation ends once and that buffers and entries are right.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// Shorter messages are fetched over no network.
+/// No network fetches messages that are shorter.
 const SHORT_BYTES: usize = 1000;
 
 /// The promises that hold with the network and the disruptions of a program.
@@ -19,22 +19,22 @@ pub(crate) enum Promise {
     /// All messages arrive, in order.
     Everything,
     /// All messages to receivers that were not closed arrive, in order.
-    BetweenTheLiving,
+    ToOpenReceivers,
     /// All acknowledged messages arrive.
-    WhatWasAcknowledged,
+    AcknowledgedOnly,
 }
 
 pub(crate) fn check_history(history: &History, promise: Promise) {
     check_operations_end(history, promise);
-    receives_take_what_they_accept(history);
+    receives_take_only_accepted_messages(history);
     check_cancellations(history);
-    earlier_receives_come_first(history);
-    no_message_waits_beside_its_receive(history);
+    earlier_receives_match_first(history);
+    no_receive_ignores_a_waiting_message(history);
     acknowledged_messages_arrive(history);
-    nothing_completes_before_it_is_matched(history);
-    nothing_passes_a_fence_too_soon(history, promise);
-    peeks_see_what_is_there(history);
-    if promise != Promise::WhatWasAcknowledged {
+    match_level_sends_complete_after_their_match(history);
+    fenced_messages_wait_for_earlier_ones(history, promise);
+    peeks_find_waiting_messages(history);
+    if promise != Promise::AcknowledgedOnly {
         messages_arrive(history);
         messages_do_not_overtake(history);
         one_senders_matches_equal_reference(history);
@@ -48,7 +48,7 @@ struct Space {
     receives: Vec<usize>,
 }
 
-/// The spaces of endpoints that were open all the time.
+/// Returns the spaces of endpoints that stayed open.
 fn matching_spaces(history: &History) -> Vec<Space> {
     let living = (0..history.places.len()).filter(|&place| is_original_endpoint(history, place));
     living
@@ -115,14 +115,14 @@ fn check_operations_end(history: &History, promise: Promise) {
         let result = send.ended.unwrap_or_else(|| panic!("send {identity} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::BetweenTheLiving => !is_original_endpoint(history, send.to),
-            Promise::WhatWasAcknowledged => true,
+            Promise::ToOpenReceivers => !is_original_endpoint(history, send.to),
+            Promise::AcknowledgedOnly => true,
         };
         assert!(result.is_ok() || send.cancelled || may_fail, "send {identity} failed: {result:?}");
     }
     for (number, receive) in history.receives.iter().enumerate() {
         let has_lost = receive.buffer.as_ref().is_some_and(|buffer| buffer.has_lost);
-        assert!(!has_lost || promise == Promise::WhatWasAcknowledged, "receive {number} lost: {receive:?}");
+        assert!(!has_lost || promise == Promise::AcknowledgedOnly, "receive {number} lost: {receive:?}");
         if !matches!(receive.ended, Some(ReceiveEnd::Broken(_))) {
             continue;
         }
@@ -130,8 +130,8 @@ fn check_operations_end(history: &History, promise: Promise) {
         let has_lost_its_sender = receive.from.is_some_and(|from| !is_original_endpoint(history, from));
         let may_break = match promise {
             Promise::Everything => false,
-            Promise::BetweenTheLiving => has_lost_its_sender,
-            Promise::WhatWasAcknowledged => true,
+            Promise::ToOpenReceivers => has_lost_its_sender,
+            Promise::AcknowledgedOnly => true,
         };
         assert!(may_break, "receive {number} failed: {receive:?}");
     }
@@ -140,13 +140,13 @@ fn check_operations_end(history: &History, promise: Promise) {
         let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) else { continue };
         let send = &history.sends[message];
         let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
-        let may_break = promise == Promise::WhatWasAcknowledged && !was_there;
+        let may_break = promise == Promise::AcknowledgedOnly && !was_there;
         let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
         assert!(!is_broken || may_break, "claim {number} of message {message} failed: {claim:?}");
     }
 }
 
-fn receives_take_what_they_accept(history: &History) {
+fn receives_take_only_accepted_messages(history: &History) {
     for (number, receive) in history.receives.iter().enumerate() {
         let single = match receive.ended {
             Some(ReceiveEnd::Took(message)) => Some(message),
@@ -182,8 +182,8 @@ fn check_cancellations(history: &History) {
     }
 }
 
-/// A message is never taken while an earlier receive that accepts it gets none.
-fn earlier_receives_come_first(history: &History) {
+/// Checks that no message passes an earlier receive that accepts it and gets none.
+fn earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
         for (earlier, passed_over) in history.receives.iter().enumerate() {
@@ -197,7 +197,7 @@ fn earlier_receives_come_first(history: &History) {
     }
 }
 
-fn no_message_waits_beside_its_receive(history: &History) {
+fn no_receive_ignores_a_waiting_message(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if !matches!(send.arrived, Some(Arrived::Waiting { .. })) {
             continue;
@@ -223,8 +223,9 @@ fn acknowledged_messages_arrive(history: &History) {
     }
 }
 
-/// A send at match level completes only after the operation that takes its message was posted.
-fn nothing_completes_before_it_is_matched(history: &History) {
+/// Checks that a send at match level completes only after the operation that takes its message was
+/// posted.
+fn match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.level == Level::Match && send.ended == Some(Ok(())) && is_original_endpoint(history, send.to)
         {
@@ -238,8 +239,9 @@ fn nothing_completes_before_it_is_matched(history: &History) {
     }
 }
 
-/// When a fenced message is seen or completes, earlier ones have reached their level and the fence's.
-fn nothing_passes_a_fence_too_soon(history: &History, promise: Promise) {
+/// Checks that earlier messages reach their level and the fence's before a fenced message is seen
+/// or completes.
+fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
         let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
@@ -252,7 +254,7 @@ fn nothing_passes_a_fence_too_soon(history: &History, promise: Promise) {
             let has_failed = matches!(send.ended, Some(Err(_)));
             // If links break, a message may be lost unreported; then only a success at match level
             // proves a match.
-            let is_known = promise != Promise::WhatWasAcknowledged
+            let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
             let has_to_match = Level::Match == send.level.max(fenced.level);
             if is_before_it && !has_failed && is_known && has_to_match {
@@ -267,10 +269,10 @@ fn nothing_passes_a_fence_too_soon(history: &History, promise: Promise) {
     }
 }
 
-fn peeks_see_what_is_there(history: &History) {
+fn peeks_find_waiting_messages(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
-            // It must not find a message that was taken before.
+            // The peek must not find a message that was taken before.
             Some(PeekEnd::Found(message)) => {
                 let taker = Taker::of_message(history, message).filter(|&taker| taker != Taker::Peek(number));
                 assert!(
@@ -278,7 +280,7 @@ fn peeks_see_what_is_there(history: &History) {
                     "peek {number} has found message {message}, which {taker:?} had taken"
                 );
             }
-            // It must find a message that its endpoint had acknowledged.
+            // The peek must find a message that its endpoint had acknowledged.
             Some(PeekEnd::Nothing) if is_original_endpoint(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
                     let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
@@ -293,7 +295,7 @@ fn peeks_see_what_is_there(history: &History) {
     }
 }
 
-/// An accepted message arrives, even if its sender has closed.
+/// Checks that accepted messages arrive, even if their sender has closed.
 fn messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if is_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
@@ -302,8 +304,8 @@ fn messages_arrive(history: &History) {
     }
 }
 
-/// Of two messages of one sender, an operation that accepts the earlier one never gets the later one; and
-/// unexpected ones wait in order.
+/// Checks two messages of one sender: an operation that accepts the earlier one never gets the
+/// later one, and unexpected ones wait in order.
 fn messages_do_not_overtake(history: &History) {
     for Space { messages, .. } in matching_spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -343,9 +345,9 @@ fn messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Messages of one sender in one buffer complete in the order of sending if nothing delays some of
-/// them: each travels with its payload, because it is short and the credit that a link begins with
-/// covers all that was sent before.
+/// Checks that messages of one sender in one buffer complete in the order of sending if nothing
+/// delays some of them: each travels with its payload, since it is short and the link's initial
+/// credit covers all earlier sends.
 fn short_messages_of_a_buffer_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

@@ -1,5 +1,5 @@
-//! Random programs of two connected endpoints, compared with what matching means, and with the
-//! order in which receives over a connection complete.
+//! Random programs of two connected endpoints, checked against the rules of matching and the order
+//! in which receives over a connection complete.
 
 mod check;
 mod program;
@@ -56,8 +56,8 @@ proptest! {
     }
 }
 
-/// Two receives that take nothing leave one slot to the receives that take what is left, and the
-/// untagged messages wait for room that a tagged one is to leave.
+/// Two receives that match nothing leave one slot for the runner's receives, and the untagged
+/// messages wait for room until a tagged one is received.
 #[test]
 fn runner_with_one_free_receive_slot_finishes() {
     let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };

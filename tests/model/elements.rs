@@ -1,7 +1,7 @@
 //! The elements of atomic operations: their places, operands and results.
 //!
-//! They are in rows after the part of a region that other accesses use. All elements of a row have one
-//! datatype and hold only small numbers, so that comparisons often succeed.
+//! They are in rows after the part of a region that other accesses use. All elements of a row have
+//! one datatype and hold only small numbers, so that comparisons often succeed.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) count: usize,
 }
 
-/// The bytes of an element, and zeros.
+/// The bytes of an element, padded with zeros.
 pub(crate) type Element = u128;
 
 /// The first row is long enough for operations sent in pieces; the second is not aligned.
@@ -31,14 +31,14 @@ pub(crate) const ROWS: [Row; 7] = lay_out_rows([
     (16, Datatype::Uint128, 12),
 ]);
 
-/// Where the last row ends.
+/// The end of the last row.
 pub(crate) const ROWS_END: usize = ROWS[ROWS.len() - 1].end_offset();
 
-/// How many numbers are used as operands and compares.
+/// The number of values that operands and compares have.
 const OPERANDS: u64 = 6;
 const COMPARES: u64 = 3;
 
-/// Lays out rows of so many elements, one after the other, each at a multiple of an alignment.
+/// Lays out rows one after the other, each at a multiple of its alignment.
 const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
     let mut laid_out = [const { Row { place: 0, datatype: Datatype::Uint8, count: 0 } }; N];
     let mut end = REGION_BYTES;
@@ -58,24 +58,25 @@ impl Row {
         self.place + self.count * self.datatype.size_bytes()
     }
 
-    /// The row of an offset.
+    /// Returns the row of an offset.
     fn containing(place: usize) -> &'static Row {
         let row = ROWS.iter().find(|row| (row.place..row.end_offset()).contains(&place));
         row.expect("a place in a row")
     }
 
-    /// The offsets of its elements.
+    /// Returns the offsets of its elements.
     pub(crate) fn element_offsets(&self) -> impl Iterator<Item = usize> + use<> {
         (self.place..self.end_offset()).step_by(self.datatype.size_bytes())
     }
 }
 
-/// The operand of an access for the element at an offset, or the bytes that it writes there.
+/// Returns the operand of an access for the element at an offset, or the bytes that it writes
+/// there.
 pub(crate) fn operand_value(access: usize, place: usize) -> Element {
     small_element(scrambled_number(access, place) % OPERANDS, Row::containing(place).datatype)
 }
 
-/// The compare value for the element.
+/// Returns the compare value of an access for the element at an offset.
 pub(crate) fn compare_value(access: usize, place: usize) -> Element {
     small_element(scrambled_number(access, place) / OPERANDS % COMPARES, Row::containing(place).datatype)
 }
@@ -84,7 +85,7 @@ fn scrambled_number(access: usize, place: usize) -> u64 {
     ((access as u64) << 32 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
-/// The values for all elements of a part of a row.
+/// Returns the values for all elements of a part of a row.
 pub(crate) fn element_values(
     of: fn(usize, usize) -> Element,
     access: usize,
@@ -96,7 +97,7 @@ pub(crate) fn element_values(
     places.flat_map(|place| of(access, place).to_le_bytes().into_iter().take(size_bytes)).collect()
 }
 
-/// The element in these bytes.
+/// Returns the element in these bytes.
 pub(crate) fn element_from_bytes(bytes: &[u8]) -> Element {
     let mut element = [0; size_of::<Element>()];
     element[..bytes.len()].copy_from_slice(bytes);
@@ -110,7 +111,7 @@ fn small_element(number: u64, datatype: Datatype) -> Element {
     }
 }
 
-/// The element after an operation.
+/// Returns the element after an operation.
 pub(crate) fn apply_atomic(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -> Element {
     macro_rules! integers {
         ($type:ty) => {

@@ -5,7 +5,7 @@ use homespun::{Errno, Error};
 
 use crate::program::PeekAction;
 
-/// Everything that was posted, in the order of posting, and how it ended.
+/// All accepted posts, in the order of posting, with their results.
 ///
 /// Each call and each entry that is read has its own time, counted from the start of the program.
 #[derive(Debug, Default)]
@@ -14,11 +14,11 @@ pub(crate) struct History {
     pub(crate) receives: Vec<ReceiveOp>,
     pub(crate) peeks: Vec<PeekOp>,
     pub(crate) accesses: Vec<AccessOp>,
-    /// The addresses of the program, and the endpoints that were there.
+    /// The addresses of the program, with the endpoints that each had.
     pub(crate) places: Vec<AddressHistory>,
 }
 
-/// The endpoints that were at one address, one after the other.
+/// The successive endpoints at one address.
 #[derive(Debug, Default)]
 pub(crate) struct AddressHistory {
     /// How the former endpoints ended.
@@ -32,7 +32,7 @@ pub(crate) enum End {
     Killed,
 }
 
-/// One endpoint of an address: the place, and how many endpoints were there before it.
+/// One endpoint of an address: the place, and how many endpoints were there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
@@ -78,7 +78,8 @@ pub(crate) enum Arrived {
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// It was unexpected when the program ended; its index among those of its kind there.
+    /// It was unexpected when the program ended; its index among the unexpected messages of its
+    /// kind.
     Waiting {
         order: usize,
         /// When the receive that took it was posted.
@@ -154,7 +155,7 @@ pub(crate) struct ClaimOp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimEnd {
     Done,
-    /// Its sender was lost before all of the message was there.
+    /// Its sender was lost before the whole message had arrived.
     Broken(Errno),
 }
 
@@ -180,7 +181,7 @@ pub(crate) struct AccessOp {
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
     /// When the target read that completion.
-    pub(crate) told_at: Option<u64>,
+    pub(crate) data_read_at: Option<u64>,
     /// The bytes that were read or fetched.
     pub(crate) found: Option<Vec<u8>>,
 }
@@ -203,7 +204,7 @@ impl AccessOp {
 }
 
 impl SendOp {
-    /// Whether success implies that the receiver has it.
+    /// Whether a success implies that the receiver has the message.
     pub(crate) fn needs_acknowledgement(&self) -> bool {
         self.level > Level::Inject
     }
@@ -245,7 +246,7 @@ impl AddressHistory {
 }
 
 impl History {
-    /// The endpoint at a place, or the last one that was there.
+    /// Returns the endpoint at a place, or the last one that was there.
     pub(crate) fn incarnation_at(&self, place: usize) -> Incarnation {
         let AddressHistory { ends, is_vacant } = &self.places[place];
         Incarnation { place, life: ends.len() - usize::from(*is_vacant) }
@@ -264,7 +265,7 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records where a message has arrived, which happens once.
+    /// Records where a message has arrived. Each message arrives once.
     pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
@@ -275,7 +276,7 @@ impl History {
         self.sends[message].seen_at.get_or_insert(now);
     }
 
-    /// When the operation that matched or discarded a message was posted.
+    /// Returns when the operation that matched or discarded a message was posted.
     pub(crate) fn matched_at(&self, message: usize) -> Option<u64> {
         match self.sends[message].arrived? {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),
@@ -325,7 +326,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The context of the operation. Injected messages have 0.
+    /// Returns the context of the operation. Injected messages have 0.
     pub(crate) fn context(self) -> u64 {
         match self {
             Operation::Send(send) => 4 * send as u64 + 1,

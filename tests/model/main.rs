@@ -1,11 +1,11 @@
 //! Random programs of posts, reads, peeks, cancels, accesses to regions and atomic operations, over every
 //! transport, checked against a model of matching, memory and elements.
 //!
-//! A [program](program) is run step by step; what it was told is its [history](history), which is
-//! then [checked](check). A failure prints the program, shrunk as far as it still fails; the
-//! transport's seed is part of it. Shared receive contexts ([`shared_context`]), connected
-//! endpoints ([`connected`]) and work that waits for counters ([`works`]) have programs of their
-//! own.
+//! A [program](program) is run step by step. Its calls and their results are its
+//! [history](history), which is then [checked](check). A failure prints the program, shrunk as far
+//! as it still fails; the transport's seed is part of it. Shared receive contexts
+//! ([`shared_context`]), connected endpoints ([`connected`]) and work that waits for counters
+//! ([`works`]) have their own programs.
 //!
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
@@ -49,7 +49,7 @@ const EXAMPLE: Transport = Transport::Backend(Backend {
     install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
 });
 
-/// How many programs a test runs unless `PROPTEST_CASES` says otherwise.
+/// Returns a configuration with this number of programs, unless `PROPTEST_CASES` is set.
 fn proptest_config(default: u32) -> Config {
     let asked = Config::default();
     Config {
@@ -94,12 +94,12 @@ proptest! {
 
     #[test]
     fn over_a_choppy_network_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::BetweenTheLiving);
+        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::ToOpenReceivers);
     }
 
     #[test]
     fn over_a_network_that_breaks_links_and_kills_endpoints(program in any_program(Disruption::Killing)) {
-        run_and_check(&faulty_loopback(&program, Faults::nasty()), &program, Promise::WhatWasAcknowledged);
+        run_and_check(&faulty_loopback(&program, Faults::nasty()), &program, Promise::AcknowledgedOnly);
     }
 }
 
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn over_the_example_backend_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&EXAMPLE, &program, Promise::BetweenTheLiving);
+        run_and_check(&EXAMPLE, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
@@ -138,12 +138,12 @@ proptest! {
 
     #[test]
     fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&Transport::Shm4, &program, Promise::BetweenTheLiving);
+        run_and_check(&Transport::Shm4, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
     fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
+        run_and_check(&Transport::Tcp4, &program, Promise::ToOpenReceivers);
     }
 }
 
@@ -161,12 +161,12 @@ mod across_processes {
 
         #[test]
         fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::BetweenTheLiving);
+            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::WhatWasAcknowledged);
+            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]
@@ -176,12 +176,12 @@ mod across_processes {
 
         #[test]
         fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::BetweenTheLiving);
+            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_shared_memory_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::WhatWasAcknowledged);
+            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::AcknowledgedOnly);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! What every reader of a region must find there.
+//! The bytes that a read of a region may find.
 //!
-//! The known order of accesses to one region is partial: one precedes another if it ended before the other
-//! was posted, if a fence is between them, or if both endpoints agreed on their order. Messages take part,
-//! since they can be ordered after accesses. Each byte that is read must come from a write that may be the
-//! last before the read: the write does not follow the read, and no other write is known to be between
-//! them. Between unordered accesses either order will do.
+//! The known order of accesses to one region is partial: one precedes another if it ended before
+//! the other was posted, if a fence is between them, or if both endpoints agreed on their order.
+//! Messages have a place in this order, since they can be ordered after accesses. Each byte that is
+//! read must come from a write that may be the last before the read: the write does not follow the
+//! read, and no other write is known to be between them. Unordered accesses may take effect in
+//! either order.
 //!
 //! Atomic operations depend on the former value; [`updates`](crate::updates) checks them.
 
@@ -65,14 +66,14 @@ fn check_accesses_end(history: &History, promise: Promise) {
         let result = access.ended.unwrap_or_else(|| panic!("access {number} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::BetweenTheLiving => !history.places[access.at.place].is_original_endpoint(),
-            Promise::WhatWasAcknowledged => true,
+            Promise::ToOpenReceivers => !history.places[access.at.place].is_original_endpoint(),
+            Promise::AcknowledgedOnly => true,
         };
         assert!(result.is_ok() || may_fail, "access {number} failed: {access:?}");
         let is_to_be_told =
             access.has_data && result.is_ok() && history.places[access.at.place].is_original_endpoint();
         assert!(
-            !is_to_be_told || access.told_at.is_some(),
+            !is_to_be_told || access.data_read_at.is_some(),
             "the target was not told of access {number}: {access:?}"
         );
     }
@@ -91,7 +92,7 @@ pub(crate) struct Known<'a> {
     pub(crate) events: Vec<Event>,
     /// Whether the first is known to precede the second.
     pub(crate) is_before: Vec<Vec<bool>>,
-    /// No injected operation has failed.
+    /// Whether no injected operation has failed.
     is_safe: bool,
 }
 
@@ -103,13 +104,13 @@ impl Event {
         }
     }
 
-    /// When it is known to have ended.
+    /// Returns when it is known to have ended.
     fn known_end_at(self, history: &History) -> Option<u64> {
         match self {
             Event::Access(number) => {
-                let AccessOp { ended, ended_at, told_at, .. } = history.accesses[number];
+                let AccessOp { ended, ended_at, data_read_at, .. } = history.accesses[number];
                 let ended_at = (ended == Some(Ok(()))).then_some(ended_at);
-                ended_at.into_iter().chain(told_at).min()
+                ended_at.into_iter().chain(data_read_at).min()
             }
             Event::Message(number) => history.sends[number].seen_at,
         }
@@ -159,7 +160,7 @@ impl<'a> Known<'a> {
                 let is_over =
                     first.known_end_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
                 // Messages on a broken link may or may not arrive.
-                let is_one_stream = promise != Promise::WhatWasAcknowledged
+                let is_one_stream = promise != Promise::AcknowledgedOnly
                     && first.initiator(history) == second.initiator(history)
                     && [first, second].iter().all(|event| !event.is_direct_by_owner(history));
                 let is_fenced = || {
@@ -181,15 +182,15 @@ impl<'a> Known<'a> {
         Known { history, events, is_before, is_safe: promise == Promise::Everything }
     }
 
-    /// Whether an access is known to take effect: it is never refused.
+    /// Whether an access is known to take effect, and not to be refused.
     pub(crate) fn is_known_to_take_effect(&self, access: &AccessOp) -> bool {
-        access.ended == Some(Ok(())) || access.told_at.is_some() || access.injected && self.is_safe
+        access.ended == Some(Ok(())) || access.data_read_at.is_some() || access.injected && self.is_safe
     }
 
     fn check_read(&self, read: usize, number: usize, found: &[u8]) {
         let AccessOp { place, len_bytes, .. } = self.history.accesses[number];
         assert_eq!(found.len(), len_bytes);
-        // The elements follow.
+        // The elements, behind this part, have their own check.
         let len_bytes = len_bytes.min(REGION_BYTES.saturating_sub(place));
         let writes: Vec<(usize, usize, &AccessOp)> = self
             .events
@@ -262,7 +263,8 @@ enum Role {
     Write,
 }
 
-/// An operation that fetches and changes elements is both a read and a write.
+/// Returns the roles of an operation. One that fetches and changes elements is both a read and a
+/// write.
 fn order_classes(event: Event, history: &History) -> &'static [Role] {
     match event.as_access(history).map(|access| access.access) {
         None => &[Role::Send],
@@ -298,7 +300,7 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
-/// When a fenced access ends, the preceding messages that must be matched are.
+/// Checks that when a fenced access ends, the earlier messages that must be matched are matched.
 fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced
@@ -312,7 +314,7 @@ fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
                 && send.to == fenced.at.place
                 && send.posted_at < fenced.posted_at
                 && !matches!(send.ended, Some(Err(_)));
-            let is_known = promise != Promise::WhatWasAcknowledged
+            let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
             if is_before_it && is_known && Level::Match == send.level.max(fenced.level) {
                 let matched_at = history.matched_at(message);

@@ -11,7 +11,7 @@ use crate::elements::ROWS;
 use crate::history::Access;
 use homespun_suite::Kind;
 
-/// The longest message, and a buffer length that takes any.
+/// The length of the longest message, and of a buffer with room for any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;
 
 /// A program for a few endpoints.
@@ -38,8 +38,8 @@ pub(crate) struct Program {
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
     pub(crate) memory: Kind,
-    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled:
-    /// then there is only one way in which they can be matched.
+    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled.
+    /// Then they can be matched in only one way.
     pub(crate) is_stream: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Step {
         /// The first element, and their number.
         part: (usize, usize),
         call: ElementsCall,
-        /// The number of the operation; without one the most common.
+        /// The number of the operation, or `None` for the most common one.
         op: Option<usize>,
         fenced: bool,
     },
@@ -114,7 +114,7 @@ pub(crate) enum Step {
         at: usize,
         rounds: usize,
     },
-    /// Reads up to so many completions.
+    /// Reads up to `count` completions.
     Read {
         at: usize,
         count: usize,
@@ -132,7 +132,7 @@ pub(crate) enum Step {
     Kill {
         at: usize,
     },
-    /// Opens another endpoint where one was.
+    /// Opens another endpoint at a vacant address.
     Reopen {
         at: usize,
     },
@@ -226,8 +226,10 @@ pub(crate) fn any_program(accidents: Disruption) -> impl Strategy<Value = Progra
     )
 }
 
-/// What keeps messages at their sender until the peer receives. Nothing does where endpoints close: the
-/// promises cover only messages that leave the endpoint within the time limit of closing.
+/// Returns the unexpected budget, and whether sends use the match level and fences. A small budget
+/// and the match level keep messages at their sender until the peer receives. Programs that close
+/// endpoints use neither: the promises cover only messages that leave the endpoint within the time
+/// limit of closing.
 fn any_waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     match accidents {
         Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
@@ -292,7 +294,7 @@ pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
-/// Tag and mask of a receive; many masks of the few bits that tags have.
+/// Returns tag and mask of a receive. Many masks ignore some of the few bits that tags have.
 pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
     prop::option::of(any_tag_and_mask())
 }
@@ -314,7 +316,7 @@ fn any_send_call() -> impl Strategy<Value = SendCall> {
     ])
 }
 
-/// All orders, none, or any.
+/// Returns all orders, none, or any.
 fn any_order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => Just(Order::STRICT),
@@ -327,7 +329,7 @@ fn any_memory_kind() -> impl Strategy<Value = Kind> {
     select([Kind::ALL.to_vec(), vec![Kind::Raw, Kind::Shareable]].concat())
 }
 
-/// A part of a region, from few offsets, so that accesses overlap.
+/// Returns a part of a region, from few offsets, so that accesses overlap.
 fn any_region_part() -> impl Strategy<Value = (usize, usize)> {
     (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), any_len_bytes())
 }
@@ -345,7 +347,7 @@ fn any_access_call() -> impl Strategy<Value = AccessCall> {
     ])
 }
 
-/// A row and a part of it, from few choices, so that accesses overlap.
+/// Returns a row and a part of it, from few choices, so that accesses overlap.
 fn any_elements() -> impl Strategy<Value = (usize, (usize, usize))> {
     let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
     let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
@@ -368,7 +370,7 @@ fn any_elements_call() -> impl Strategy<Value = ElementsCall> {
     ])
 }
 
-/// Mostly short lengths, often around a limit between protocols.
+/// Returns mostly short lengths, often around a limit between protocols.
 pub(crate) fn any_len_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         8 => 0..64_usize,
@@ -379,7 +381,7 @@ pub(crate) fn any_len_bytes() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Room for a few messages.
+/// Returns a length with room for a few messages.
 pub(crate) fn any_buffer_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

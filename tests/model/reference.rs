@@ -6,8 +6,8 @@ use homespun::limits::MULTI_RECV_ALIGN_BYTES;
 
 use crate::history::{History, ReceiveOp};
 
-/// Which receive takes which message, for messages of one sender and one kind, and a receiver that neither
-/// cancels, claims nor discards.
+/// Returns which receive takes which message, for messages of one sender and one kind. The receiver
+/// neither cancels, claims nor discards.
 ///
 /// Messages keep their order and so do receives, so the result does not depend on how arrivals and posts
 /// interleave. This computes the interleaving in which all receives are posted first.
@@ -44,12 +44,12 @@ pub(crate) fn match_messages(
 
 struct Posted {
     receive: usize,
-    /// How far a buffer is filled, once it has taken a message.
+    /// The filled length of a buffer, once it has taken a message.
     filled: Option<usize>,
 }
 
 impl Posted {
-    /// Whether an accepted message is taken, and whether that ends the receive.
+    /// Returns whether it takes an accepted message, and whether that ends the receive.
     fn offer(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);

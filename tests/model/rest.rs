@@ -1,5 +1,5 @@
-//! The end of a run: every message is received, every operation ends, and receives that are left are
-//! cancelled.
+//! The end of a run: every message is received, every operation ends, and the remaining receives
+//! are cancelled.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -17,7 +17,7 @@ use homespun_suite::{Deadline, Ended};
 /// The bit that distinguishes the runner's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
 
-/// Contexts from here on are the runner's.
+/// The first context of the runner's operations; smaller ones belong to the program's.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// How many rounds without an event show that none comes: more than the longest delay of the loopback
@@ -66,9 +66,10 @@ impl Runner<'_> {
 
     /// Waits until every send has ended and every message was received or lost.
     ///
-    /// Each endpoint sends a last message to each other one, which completes when it was received or lost; so
-    /// no earlier message is still in flight, except on a network that breaks links, which knows when it is
-    /// quiet. A long message may be sent later, on request, so this runs again when all sends have ended.
+    /// Each endpoint sends a last message to each other one. It completes when it was received or
+    /// lost, so no earlier message is still in flight. A network that breaks links is an exception;
+    /// it reports whether it is quiet. A long message may be sent later, on request, so this runs
+    /// twice.
     pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();
@@ -88,7 +89,7 @@ impl Runner<'_> {
                     to: FabricAddress(to as u64),
                     tag: Some(RUNNERS_TAG),
                     context,
-                    // Earlier injected messages have arrived then, too.
+                    // They complete after earlier injected messages have arrived.
                     flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,
                     ..SendMsg::default()
                 };
@@ -124,7 +125,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Receives the waiting and the claimed messages of each endpoint, one after the other. The program's
+    /// Receives the waiting and the claimed messages of each endpoint in turn. The program's
     /// receives were posted earlier, so they match first.
     fn post_drain_receives(&mut self) {
         for place in 0..self.parties.len() {
@@ -201,7 +202,8 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
-    /// Nothing waits for messages of a peer alone that could not be reached: the last message to it has failed.
+    /// Checks that no receive waits for a lost peer alone: the last message to that peer has
+    /// failed, which ends such receives.
     pub(crate) fn check_directed_receives(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {
             let waits = receive.ended.is_none() && self.history.is_alive(receive.at);

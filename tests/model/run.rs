@@ -1,4 +1,4 @@
-//! Runs a program until nothing happens any more, and records its history.
+//! Runs a program to its end, and records its history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -27,19 +27,19 @@ pub(crate) struct Runner<'a> {
     pub(crate) program: &'a Program,
     /// The addresses of the parties.
     names: Vec<Address>,
-    /// Their regions.
+    /// The region of each party.
     pub(crate) regions: Vec<Option<Region>>,
-    /// `None` for closed and killed ones.
+    /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
     /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
-    /// Contexts of the runner's own outstanding sends.
+    /// The contexts of the runner's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
     /// The runner's own outstanding receives, by context.
     pub(crate) drains: BTreeMap<u64, Drain>,
-    /// How many unexpected messages of each kind there were at each endpoint.
+    /// How many unexpected messages of each kind each endpoint had.
     pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
     /// The number of events so far.
     pub(crate) events: usize,
@@ -166,7 +166,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The least length of messages and buffers.
+    /// Raises a length to the least length of messages and buffers.
     pub(crate) fn min_len_bytes(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
@@ -293,7 +293,7 @@ impl Runner<'_> {
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
-    /// The peeks of the endpoint at a place whose claimed messages wait.
+    /// Returns the peeks of the endpoint at a place whose claimed messages wait.
     pub(crate) fn waiting_claims(&self, place: usize) -> Vec<usize> {
         let who = self.history.incarnation_at(place);
         let peeks = self.history.peeks.iter().enumerate();
@@ -391,7 +391,7 @@ impl Runner<'_> {
         self.injected[at] = 0;
     }
 
-    /// Reads one completion, if there is one. Returns whether there was.
+    /// Reads one completion. Returns whether there was one.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = self.parties[at].as_ref().and_then(Party::poll_completion) else { return false };
         self.record_end(at, ended);
@@ -523,7 +523,7 @@ impl Runner<'_> {
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
-    /// The message that a receive got, or why it got none.
+    /// Returns the message that a receive got, or its error.
     pub(crate) fn received_message(
         &mut self,
         who: Incarnation,
@@ -595,7 +595,7 @@ impl Runner<'_> {
     }
 }
 
-/// The error of a receive whose sender was lost.
+/// Returns the error of a receive whose sender was lost.
 pub(crate) fn lost_sender_errno(error: &OperationError) -> Errno {
     match error {
         OperationError::Fault | OperationError::Link(_) => error.errno(),
@@ -603,7 +603,7 @@ pub(crate) fn lost_sender_errno(error: &OperationError) -> Errno {
     }
 }
 
-/// The source of a directed receive.
+/// Returns the source of a directed receive.
 pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
     from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
 }

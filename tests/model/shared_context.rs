@@ -1,13 +1,13 @@
 //! Random programs in which several endpoints share a receive context, checked against a model of
-//! matching. Where members leave or links end it cannot be said which messages are lost; it can be
-//! said how many receives may fail by that, that each of them ends once, and that no credit is
+//! matching. If members leave or links end, the model does not predict which messages are lost. It
+//! limits how many receives may fail, and checks that each receive ends once and that no credit is
 //! lost.
 //!
-//! The members of the context live in this process, and their peers there or in processes of their own.
+//! The members of the context live in this process, their peers in it or in processes of their own.
 
 mod check;
 mod ending;
-mod hall;
+mod fixture;
 mod history;
 mod program;
 mod run;
@@ -24,7 +24,7 @@ fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
     run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
-/// Runs a program whose steps have these faults, if there are any, and not those of the network.
+/// Runs a program. The faults, if there are any, replace those of the network during its steps.
 fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
     let history = run_with_time_limit(program, || run::run_program(net, program, faults));
     check::check_history(&history, program.connected);

@@ -1,4 +1,4 @@
-//! A limit to how long a program may run: one that never ends has nothing to shrink, so it is printed.
+//! A time limit for programs: a program that never ends cannot be shrunk, so it is printed.
 
 use std::fmt::Debug;
 use std::process;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Far longer than a program takes that fails because it waits in vain.
+/// Far longer than a program that waits in vain takes to fail.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Runs a program. If it does not end, prints it and aborts the process.

@@ -1,8 +1,8 @@
 //! Checks the elements that atomic operations change.
 //!
-//! The operations on one element must be linearizable: the check searches for an order that agrees with
-//! what is [known](crate::memory) and explains every fetched and every read value. So sums are complete,
-//! no ticket is given out twice, and of competing swaps exactly one succeeds.
+//! The operations on one element must be linearizable: the check searches for an order that agrees
+//! with the [known](crate::memory) one and explains every fetched and every read value. So sums are
+//! complete, no ticket is given out twice, and of competing swaps exactly one succeeds.
 //!
 //! Atomic operations and other accesses do not exclude each other, so elements that were plainly written
 //! during an atomic operation are not checked, and neither are concurrent plain reads of them.
@@ -52,7 +52,7 @@ impl Effect {
         matches!(self, Effect::Write(_))
     }
 
-    /// The element afterwards, if the operation is possible with this value before.
+    /// Returns the element afterwards, if the operation is possible with this value before.
     fn from(&self, before: Element) -> Option<Element> {
         match *self {
             Effect::Find(found) => (found == before).then_some(before),
@@ -131,7 +131,7 @@ impl Known<'_> {
     }
 }
 
-/// The effect of an access on an element. `None` if the result of its read is unknown.
+/// Returns the effect of an access on an element, or `None` if the result of its read is unknown.
 fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
     let found = access.found.as_ref().map(|found| {
         let first = place - access.place;

@@ -1,9 +1,9 @@
 //! Random programs of deferred work and triggered operations, checked against a model.
 //!
-//! The endpoint lives in this process, and its peer there or in a process of its own.
+//! The endpoint lives in this process, its peer in it or in a process of its own.
 
-mod bench;
 mod check;
+mod fixture;
 mod operations;
 mod program;
 mod reference;

@@ -1,4 +1,4 @@
-//! Concurrent atomic operations exclude each other, from whichever initiator: `fi_atomic(3)`.
+//! Concurrent atomic operations exclude each other, whatever their initiators: `fi_atomic(3)`.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -7,7 +7,8 @@ use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_ca
 use homespun_suite::payload::received_bytes;
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
 
-/// Several parties add to the same elements. Each value is fetched once, in whichever process a party lives.
+/// Several parties add to the same elements. Each value is fetched once, in whatever process a
+/// party lives.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
@@ -57,8 +58,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
     }
 }
 
-/// Threads, each with its own endpoints, add to the same memory over two transports, which know it as
-/// different regions with different keys.
+/// Threads, each with its own endpoints, add to the same memory over two transports, where it has
+/// different regions and keys.
 pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
@@ -79,7 +80,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
             })
         })
         .collect();
-    // One word is added to, the second counts how often it was swapped, and the third is misaligned
+    // The threads add to the first word, the second counts its swaps, and the third is misaligned
     // in one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
@@ -107,7 +108,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     assert_eq!(content[9..17], total);
 }
 
-/// A lock taken by compare-and-swap: its holder changes two words one after the other.
+/// A lock taken by compare-and-swap. Its holder changes two words one after the other.
 pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;

@@ -26,7 +26,7 @@ pub(super) fn encode_number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
-/// Adds to the number at the beginning of a region.
+/// Returns a call that adds to the number at the beginning of a region.
 pub(super) fn make_add_call(
     kind: AtomicKind,
     party: &Party,
@@ -154,12 +154,13 @@ fn assert_buffers_returned(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
     }
 }
 
-/// A small number, not negative, as an element.
+/// Returns a small, non-negative number as an element.
 pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     let real = |size_bytes: usize| match size_bytes {
         4 => (value as f32).to_le_bytes().to_vec(),
         8 => (value as f64).to_le_bytes().to_vec(),
-        // One of 80 bits: the significand begins with its highest bit, and the exponent of 1 is 16,383.
+        // An element of 80 bits: the significand begins with its highest bit, and the exponent of 1
+        // is 16,383.
         _ if value == 0 => vec![0; 16],
         _ => {
             let shift = value.cast_unsigned().leading_zeros();
@@ -178,7 +179,7 @@ pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     }
 }
 
-/// The result of an operation on small, non-negative numbers, by the manual page.
+/// Returns the result of an operation on small, non-negative numbers, by the manual page.
 fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     let swapped_if = |is_so: bool| if is_so { operand } else { element };
     match op {
@@ -331,7 +332,8 @@ pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
     region.write_at(0, &encode_number(0));
-    // Each operation finds the result of the one before it, and a later message arrives after all of them.
+    // Each operation finds the result of the previous one, and a later message arrives after all of
+    // them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
         let call = AtomicCall::new(
@@ -358,7 +360,7 @@ pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
-    // Too many operations at a time, and then too many bytes.
+    // First too many operations at a time, then too many bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
@@ -443,7 +445,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // A fenced read or atomic finds them all, and the receiver of a fenced message does too.
+        // A fenced read or atomic finds all their effects, and so does the receiver of a fenced
+        // message.
         let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);

@@ -15,7 +15,7 @@ pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-/// A counter of this domain, by this wait object.
+/// Opens a counter of this domain with this wait object.
 pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
     domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
 }
@@ -48,7 +48,7 @@ pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
     ] {
         let (endpoint, _av, _counter) = bound(info, events);
         assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
-        // A queue for the other direction is not enough; one for this direction is.
+        // A queue for the other direction is not enough; a queue for this direction is.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.enable().unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
                 from.write(payload(1, 8), to, region.remote(), 3).unwrap();
                 from.read(marked_buffer(8), to, region.remote(), 4).unwrap();
             }
-            // A send, a receive, two writes to each region, and a read counted at its target.
+            // Counts a send, a receive, two writes to each region, and a read at its target.
             events += 2 + 2 * 2 + 1;
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     let depth = 4;
     let (alice, bob) =
         net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
-    // None of these ends before bob receives, and they are more than the queue has entries.
+    // None of these sends ends before bob receives, and they exceed the entries of the queue.
     let count = 2 * depth as u64;
     for context in 0..count {
         let flags = OpFlags::MATCH_COMPLETE;
@@ -68,11 +68,11 @@ pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
     }
     let len_bytes = |n: u64| n as usize * 150;
     let (mut sent, mut ended, mut refused) = (0, 0, 0);
-    // The order of completions is not promised.
+    // Completions may come in any order.
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
     while ended < count {
-        // Operations fill the room, whether they complete at once or later.
+        // Operations fill the queue, whether they complete at once or later.
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,
@@ -227,8 +227,8 @@ pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     bob.endpoint.recv(marked_buffer(24), ANY, 9).unwrap();
 }
 
-/// Posts messages and receives until one is refused, by whichever limit, and retries later. Each attempt has
-/// its own number, so that any effect of a refused one would show.
+/// Posts messages and receives until one is refused, whatever the limit, and retries later. Each
+/// attempt has its own number, so that an effect of a refused one would show.
 pub(crate) fn refused_posts_have_no_effect(net: &Net) {
     const COUNT: usize = 20;
     /// Messages that are copied when they are posted, and messages that are not.
@@ -285,15 +285,15 @@ pub(crate) fn refused_posts_have_no_effect(net: &Net) {
 /// Posts that are repeated until they are accepted.
 #[derive(Default)]
 struct Attempts {
-    /// How many attempts there were.
+    /// The number of attempts.
     count: u64,
     /// The numbers of the accepted attempts.
     taken: Vec<u64>,
 }
 
 impl Attempts {
-    /// Posts until `max` operations were accepted in all, or one is refused for lack of room. `post` gets the
-    /// index among the accepted operations and the number of the attempt.
+    /// Posts until `max` operations were accepted in all, or one is refused for lack of room.
+    /// `post` gets the index among the accepted operations, and the number of the attempt.
     #[track_caller]
     fn post_until_full(
         &mut self,

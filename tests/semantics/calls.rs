@@ -11,7 +11,7 @@ use homespun_suite::{Net, Party, ReceiveBuffer};
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
 
-/// A way to send.
+/// A call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendCall {
     /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
@@ -20,13 +20,13 @@ enum SendCall {
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,
-    /// The same from raw memory.
+    /// Any of these, from raw memory.
     Raw,
     /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
     Inject,
 }
 
-/// A way to receive.
+/// A call that receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReceiveCall {
     /// `fi_recv`, `fi_trecv`.
@@ -35,11 +35,11 @@ enum ReceiveCall {
     Vector,
     /// `fi_recvmsg`, `fi_trecvmsg`.
     Message,
-    /// The same into raw memory.
+    /// Any of these, into raw memory.
     Raw,
 }
 
-/// A message as it is sent and as it must arrive.
+/// A message as sent, which must arrive unchanged.
 #[derive(Debug, Clone)]
 struct Message {
     bytes: Bytes,
@@ -81,7 +81,7 @@ impl Message {
         accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
     }
 
-    /// Posts a receive with this much more room than the message needs.
+    /// Posts a receive with room for the message and this many more bytes.
     fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
         let from = FabricAddress::UNSPECIFIED;
         let len_bytes = self.bytes.len() + spare_bytes;
@@ -144,7 +144,7 @@ impl Message {
     }
 }
 
-/// Sends one message, with the receive posted before it is sent or after it has arrived, and checks
+/// Sends one message to a receive that is posted before the send or after the arrival, and checks
 /// all entries.
 #[track_caller]
 fn exchange_and_check(
@@ -173,7 +173,7 @@ fn exchange_and_check_between(
         message.check_sent(send, &alice.next_completion(), 11);
     }
     let posted = posted.unwrap_or_else(|| {
-        // The next message is acknowledged only after all of this one has arrived.
+        // The peer acknowledges the next message only after all of this one has arrived.
         alice.send_and_wait_for_delivery(SendMsg {
             to: alice.peer(),
             tag: Some(MARKER),
@@ -209,7 +209,7 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
-            // Every length near the boundary, since headers add to it; a few further off.
+            // Every length near the boundary, since headers add to it, and some others.
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }

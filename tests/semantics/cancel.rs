@@ -73,7 +73,7 @@ pub(crate) fn cancel_takes_one_of_several_receives(net: &Net) {
         assert_eq!(bob.next_completion().context, context);
         alice.next_completion();
     }
-    // Of two receives with the same context, the older is cancelled.
+    // Of two receives with the same context, the cancel takes the older.
     for (tag, context) in [(1, 9), (2, 9)] {
         bob.endpoint.trecv(marked_buffer(8), ANY, tag, 0, context).unwrap();
     }
@@ -92,7 +92,7 @@ pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
             .endpoint
             .sendmsg(SendMsg { buffers, to, tag, context: 1, flags, ..SendMsg::default() })
             .unwrap();
-        // The first message has arrived when this one has.
+        // The first message arrives before this one.
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
         assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(Missing::Operation)))));
         alice.assert_no_completion();

@@ -50,7 +50,7 @@ pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
             Some(Box::new(domain)),
             Some(Box::new(fabric)),
         ];
-        // Closing the endpoint waits until bob has read everything.
+        // The close of the endpoint waits until bob has read everything.
         for place in order {
             let object = objects[place].take();
             let closing = thread::spawn(|| drop(object));
@@ -69,7 +69,7 @@ pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
     }
-    // Closing waits until everything is sent, so bob must read meanwhile.
+    // The close waits until everything is sent, so bob must read meanwhile.
     let closing = thread::spawn(move || drop(alice));
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         bob.endpoint.recv(marked_buffer(400_000), ANY, n).unwrap();
@@ -92,13 +92,13 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
         assert_eq!(completion.context, n);
         assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     };
-    // Short messages need no more progress of the sender.
+    // The sender needs no more progress for short messages.
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 0, 900];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
     drop(alice);
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
-    // Long ones may need it until they are received.
+    // For long messages it may need progress until they are received.
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));

@@ -1,5 +1,5 @@
-//! The order of a connection: its receives complete in the order in which their messages were sent, however
-//! these travel.
+//! The order of a connection: its receives complete in the order in which their messages were sent,
+//! whatever the protocol of each message.
 
 use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
 
@@ -13,7 +13,8 @@ use homespun_suite::{Deadline, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// Each long message, which its receiver fetches or requests, is followed by shorter ones of every kind.
+/// After each long message, which its receiver fetches or requests, come shorter ones of every
+/// kind.
 const LENS_BYTES: [usize; 16] = [
     1 << 20,
     8,
@@ -173,7 +174,7 @@ pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     for number in 0..2 * COUNT {
         context.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
     }
-    // The number travels as remote data, by which empty messages can be told apart.
+    // The number is also the remote data, which tells empty messages apart.
     let send = |from: &Endpoint, number| {
         let message = payload(number, message_len_bytes(number));
         post_with_progress(&[&client, &server], || {

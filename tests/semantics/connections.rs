@@ -40,7 +40,7 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-/// The error of a failed request, and the data of the rejection.
+/// Waits for the failure of a request. Returns its error, and the data of the rejection.
 #[track_caller]
 fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
     match next_event(sides) {
@@ -104,7 +104,7 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
         accepting.accept(answers).unwrap();
         assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
         assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
-        // Both ends have the requested address, as with sockets.
+        // Both ends report the requested address, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
             (accepting.peer(), connecting.name()),
@@ -174,7 +174,7 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
     assert_eq!((refused.errno, refused.peer), (Errno::ECONNREFUSED, Some(name)));
     assert_eq!(refused.to_string(), format!("there is no connection to {name}: Connection refused"));
     alice.exchange_long_messages(&bob);
-    // Nor does one that has a connection.
+    // A connected endpoint also refuses requests, and still works.
     let (one, other) = connect_pair(&client, &server);
     for taken in [&one, &other] {
         let connecting = client.open_endpoint(9);
@@ -224,7 +224,7 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     drop(other);
 }
 
-/// Each access is fenced, so that it finds the effects of those before it, and is counted.
+/// Each access is fenced, so that it finds the effects of the previous ones, and is counted.
 pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -304,7 +304,7 @@ pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     refuse(&accepting);
     accepting.accept(b"").unwrap();
     assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    // It may send before the client has read its event.
+    // The server may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
     assert_eq!(next_completion(&[&server, &client]).context, 4);
     assert_eq!(received_bytes(&next_completion(&[&client, &server]).buffer), payload(4, 8));
@@ -332,7 +332,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // Rejecting it has no effect either, but is no error.
+    // A rejection has no effect either, but is no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request(&[&server, &client]);
@@ -383,7 +383,7 @@ pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
             _ => {}
         }
     }
-    // The one that is there can be read, and accepted.
+    // The remaining request can be read and accepted.
     let (connecting, peeked) = ask(b"please");
     let request = next_request(&[&server, &client]);
     assert_eq!(request, peeked);
@@ -402,7 +402,7 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     for endpoint in &waiting {
         endpoint.connect(name, b"").unwrap();
     }
-    // One request was read; the others may have arrived, or not.
+    // One request was read. The others may have arrived.
     let read = next_request(&[&server, &client]);
     drop(listener);
     let mut refused = Vec::new();
@@ -412,7 +412,7 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
         refused.push(error.object);
     }
     assert!(server.poll_event().is_none(), "unread requests are withdrawn");
-    // The one that was read can still be accepted.
+    // The request that was read can still be accepted.
     let accepting = server.open_endpoint_for_request(&read, SERVER);
     accepting.accept(b"welcome").unwrap();
     assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
@@ -464,7 +464,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
     }
-    // Every third request is rejected. The answer returns the data of the request.
+    // The server rejects every third request. Its answer returns the data of the request.
     let mut accepted: Vec<(u64, Endpoint)> = Vec::new();
     let mut heard = (0, 0, 0);
     let deadline = Deadline::new();
@@ -533,7 +533,7 @@ pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let four = next_request(&[&server, &client]);
     let accepting = server.open_endpoint_for_request(&two, SERVER);
     accepting.accept(b"").unwrap();
-    // A request that is being accepted counts no longer.
+    // A request no longer counts once its accept has begun.
     let fifth = ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
@@ -673,7 +673,7 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let accepting = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
-    // No event is read.
+    // The application reads no event.
     let deadline = Deadline::new();
     let (mut sent, mut is_received) = (false, false);
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
@@ -685,7 +685,7 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     }
 }
 
-/// The library's own threads make the connection, where it has any.
+/// The library's own threads, if it has any, complete the connection.
 pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
@@ -699,7 +699,7 @@ pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
         thread::sleep(Duration::from_millis(1));
         deadline.yield_or_panic("a connection");
     }
-    // The client is connected too, before it has read any queue.
+    // The client is connected too, before it has read a queue.
     while connecting.send(payload(2, 8), NOWHERE, 3).is_err() {
         thread::sleep(Duration::from_millis(1));
         deadline.yield_or_panic("a connection");

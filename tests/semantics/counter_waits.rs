@@ -20,24 +20,24 @@ use homespun_suite::sleeping::{
 };
 use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
 
-/// All wait objects of counters.
+/// Returns all wait objects of counters.
 fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
     WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
-/// Two parties with counters that make progress only in the calls of their waiting threads.
+/// Opens two parties with counters, which make progress only in the calls of their waiting threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
     net.open_pair_with(setup(), setup())
 }
 
-/// Has the net drive both parties again: closing one may need the other's progress.
+/// Makes the net drive both parties again: closing one may need the other's progress.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
-/// Both wait for counters alone: of sends (some need responses of the peer), of receives, and of remote
-/// accesses.
+/// Both parties wait only for counters: of sends (some need responses of the peer), of receives,
+/// and of remote accesses.
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
@@ -120,7 +120,7 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.counter_here(RECV).wait(1, Some(PATIENCE)));
             give_time_to_sleep();
-            // A failure before the wait does not end it.
+            // A failure from before the wait does not end it.
             let deadline = Deadline::new();
             while !waits.is_finished() {
                 bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
@@ -131,7 +131,7 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
             assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
         });
         assert!(bob.read_counter(RECV).1 > 0);
-        // An address without a listener.
+        // The send goes to an address without a listener.
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
@@ -174,7 +174,8 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // This thread drives the endpoint, and tries to read every event first.
+            // This thread drives the endpoint and polls for every event, to read it before the
+            // waiter.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
                     bob.poll_completion();
@@ -220,7 +221,7 @@ pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
         });
         let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
-            // An endpoint for these two accesses alone, and a region for one of them.
+            // An endpoint that makes only these two accesses, and a region for one of them.
             let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
             let alice =
                 net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });

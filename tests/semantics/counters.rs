@@ -52,7 +52,7 @@ pub(crate) fn make_send(party: &Party, context: u64, len_bytes: usize, flags: Op
     SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
 }
 
-/// Drives all parties until the region has counted so many accesses.
+/// Drives all parties until the region has counted these accesses.
 #[track_caller]
 fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
     let deadline = Deadline::new();
@@ -102,7 +102,7 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
             bob.wait_for_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
             await_region_counts(&bob, &region, done, done);
         }
-        // Remote data makes a completion as well.
+        // Remote data also produces a completion.
         for by in [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite] {
             let call = RmaCall { data: Some(7), ..make_rma_call(by, &alice, &region, 9, 8) };
             alice.endpoint.rma(call).unwrap();
@@ -116,8 +116,8 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     }
 }
 
-/// A region counts by what happens to its memory (`fi_mr(3)`), an endpoint by whether results go back
-/// (`fi_endpoint(3)`).
+/// A region counts by the effect on its memory (`fi_mr(3)`), an endpoint by whether it returns
+/// results (`fi_endpoint(3)`).
 pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
@@ -155,7 +155,7 @@ pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
-        // The target knows of the accesses by its counters alone.
+        // The target learns of the accesses only from its counters.
         for (writes, len_bytes) in (1..).zip(&LENS_BYTES[1..]) {
             alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, writes, *len_bytes)).unwrap();
             await_region_counts(&bob, &region, 0, writes);
@@ -191,7 +191,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
         }
     };
     write(&region);
-    // By now it is mapped, if the transport can map it.
+    // Now the region is mapped, if the transport can map it.
     region.start_counting();
     write(&region);
     await_region_counts(&alice, &region, 0, 20);
@@ -308,7 +308,7 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
         assert_eq!(bob.next_completion().context, 7);
     }
     bob.wait_for_counts(&[]);
-    // One message was only peeked at, and one was claimed.
+    // Bob only peeked at one message, and claimed another.
     bob.endpoint.trecv(marked_buffer(8), ANY, 5, 0, 8).unwrap();
     assert_eq!(bob.next_completion().context, 8);
     bob.wait_for_counts(&[(RECV, (1, 0))]);

@@ -26,12 +26,12 @@ const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
 /// A send call: its name, the call, and the tag and data that it sends.
 type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
-/// An entry without its buffer.
+/// Returns an entry without its buffer.
 fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
     Completion { context, flags, len_bytes, data, tag, ..Completion::default() }
 }
 
-/// The next entry, without its buffer.
+/// Waits for the next entry, and returns it without its buffer.
 #[track_caller]
 fn next(party: &Party) -> Completion {
     Completion { buffer: Buffer::None, ..party.next_completion() }
@@ -101,7 +101,7 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
             assert_eq!(next(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
         }
     }
-    // An injected message completes at the receiver alone.
+    // An injected message completes only at the receiver.
     for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
         alice.endpoint.inject(&message(), to, tag, data).unwrap();
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
@@ -149,7 +149,7 @@ pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
     bob.assert_no_completion();
 }
 
-/// An error entry has all that is known of the operation, also under selective completion.
+/// An error entry has all known fields of the operation, also under selective completion.
 pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
         let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
@@ -186,7 +186,7 @@ pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
         assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));
         let told = Completion { buffer: Buffer::None, ..refused.completion };
         assert_eq!(told, make_entry(5, TSENT, 0, 0, 0));
-        // An operation without a context reports 0.
+        // An operation without a context reports context 0.
         alice.endpoint.inject(&payload(6, 8), absent, None, None).unwrap();
         assert_eq!(alice.next_failure().completion, make_entry(0, SENT, 0, 0, 0));
     }
@@ -202,7 +202,7 @@ pub(crate) fn remote_data_is_valid_with_its_flag_alone(net: &Net) {
     }
 }
 
-/// Errors are read one at a time, each by a call of its own.
+/// Each error needs its own read call.
 pub(crate) fn errors_are_read_one_by_one(net: &Net) {
     let (_alice, bob) = net.open_pair();
     assert_eq!(bob.cq.read_error(), Ok(None), "there is none to begin with");
@@ -232,7 +232,7 @@ pub(crate) fn strerror_describes_every_provider_error(net: &Net) {
     assert!(party.cq.strerror(party.next_failure().prov_errno()).contains("cancelled"));
 }
 
-pub(crate) fn queue_holds_as_many_entries_as_asked(net: &Net) {
+pub(crate) fn queue_holds_the_requested_entry_count(net: &Net) {
     let domain = net.open_other_domain();
     for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
         let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
@@ -274,7 +274,7 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
     }
 }
 
-/// The buffers of unread entries are freed.
+/// Closing a queue frees the buffers of its unread entries.
 pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());

@@ -1,5 +1,5 @@
-//! Unexpected messages take no more of the receiver's memory than its budget; the rest waits at the
-//! sender: `total_buffered_recv` of `fi_endpoint(3)`. None is lost, and no other peer waits.
+//! Unexpected messages take no more of the receiver's memory than its budget; the others wait at
+//! the sender: `total_buffered_recv` of `fi_endpoint(3)`. None is lost, and no other peer waits.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -16,7 +16,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The receivers' budget for unexpected messages.
 const BUDGET_BYTES: usize = 40_000;
 
-/// More sends than the initial credit covers.
+/// More bytes of sends than the initial credit covers.
 const CREDIT_BEFORE_ANY_BYTES: usize = 32 << 10;
 
 /// How many sends may be outstanding.
@@ -28,7 +28,7 @@ const LEN_BYTES: usize = 1000;
 /// How many refusals in a row show that sends are refused until the peer receives.
 const REFUSED_ROUNDS: usize = 60;
 
-/// How many messages can be accepted at most while the peer posts no receives.
+/// The most messages that a sender can get accepted while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
 
 fn make_receiver_setup() -> Setup {
@@ -39,12 +39,12 @@ fn sender_setup() -> Setup {
     Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
 }
 
-/// All lengths differ, so that no message is mistaken for another.
+/// Returns the length of a message. It varies, so that no message is mistaken for another.
 fn message_len_bytes(number: u64) -> usize {
     LEN_BYTES + number as usize % 50
 }
 
-/// Sends the message of this number, in the order of the numbers.
+/// Sends the message of this number. Returns false if the queue is full.
 fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
     let buffers = vec![payload(number, message_len_bytes(number))];
     let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
@@ -55,7 +55,8 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
     }
 }
 
-/// Sends until no more is accepted. Returns the number of accepted messages, and those that have completed.
+/// Sends until no more is accepted. Returns how many were accepted, and the numbers of those that
+/// completed.
 fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
@@ -130,7 +131,8 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let mut taken = 0;
     let deadline = Deadline::new();
     while taken < count {
-        // Sometimes fewer receives than messages, sometimes so many that messages find them posted.
+        // Some batches have fewer receives than messages, others so many that messages find them
+        // posted.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
             bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
@@ -205,7 +207,7 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         assert_eq!(completion.context, 1007);
         assert!(received_bytes(&completion.buffer) == buffers[0]);
     }
-    // ... and bob receives what has arrived of the flood, which lets the rest come.
+    // ... and bob receives the arrived part of the flood, after which the rest arrives.
     for number in 0..accepted {
         receive_and_check(&bob, number);
     }
@@ -278,7 +280,8 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
 
 pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    // Injected messages wait at the sender, even where others are fetched from their buffers.
+    // Injected messages wait at the sender, also over transports that fetch others from their
+    // buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
     let last = accepted - 1;

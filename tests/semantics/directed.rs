@@ -7,7 +7,7 @@ use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup};
 
-/// A receiver, and two senders that it knows as 0 and 1.
+/// Opens a receiver, and two senders whose addresses at the receiver are 0 and 1.
 fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
     let senders = [net.open_party(), net.open_party()];
@@ -18,7 +18,7 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     (receiver, senders)
 }
 
-/// Sends a message that is there when this returns.
+/// Sends a message, and waits until it has arrived.
 fn deliver(from: &Party, identity: u64) {
     from.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(identity, 16)],
@@ -37,13 +37,13 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
 pub(crate) fn directed_receive_takes_messages_of_its_source_alone(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    // The receive is there first.
+    // The receive is posted first.
     receiver.endpoint.recv(marked_buffer(16), second, 1).unwrap();
     deliver(&senders[0], 10);
     receiver.assert_no_completion();
     deliver(&senders[1], 11);
     expect_message(&receiver, 1, 11, second);
-    // The messages are there first.
+    // The messages arrive first.
     deliver(&senders[1], 12);
     receiver.endpoint.recv(marked_buffer(16), first, 2).unwrap();
     expect_message(&receiver, 2, 10, first);
@@ -110,7 +110,7 @@ pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = open_receiver_and_senders(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
-    // A receive alone connects to no peer, so the absence of one goes unnoticed.
+    // A receive connects to no peer, so it does not find out that the peer is absent.
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), names[0], 5, 0, 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
@@ -119,7 +119,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     deliver(&first, 10);
     expect_message(&receiver, 1, 10, names[0]);
     receiver.endpoint.recv(marked_buffer(16), names[0], 5).unwrap();
-    // Messages that it sent before closing are still received.
+    // The receiver still gets messages that the source sent before it closed.
     first.endpoint.inject(&payload(11, 16), first.peer(), Some(5), None).unwrap();
     drop(first);
     expect_message(&receiver, 2, 11, names[0]);
@@ -134,7 +134,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.assert_no_completion();
 }
 
-/// The contexts of so many failures with a broken link, in the order of the contexts.
+/// Waits for this many failures with a broken link, and returns their contexts in order.
 #[track_caller]
 fn collect_failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec<u64> {
     let mut contexts: Vec<u64> = (0..count)
@@ -167,7 +167,7 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     receiver.assert_no_completion();
     receiver.endpoint.inject(&payload(2, 16), absent, Some(5), None).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 2, &[Errno::ECONNREFUSED]), [0, 6]);
-    // The peer comes, and a receive that is waiting then takes its message.
+    // The peer opens, and a waiting receive then takes its message.
     receiver.endpoint.trecv(marked_buffer(16), absent, 5, 0, 7).unwrap();
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
@@ -191,7 +191,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closed_before_the_first_sen
     assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [1, 3]);
     deliver(&second, 10);
     expect_message(&receiver, 2, 10, names[1]);
-    // This one closes while the link to it is being made, or just after.
+    // The third endpoint closes while the link to it comes up, or just after.
     let third = net.open_party();
     let to = receiver.insert_address_of(&third);
     receiver.endpoint.recv(marked_buffer(16), to, 4).unwrap();

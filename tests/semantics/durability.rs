@@ -1,7 +1,8 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
 //!
-//! Killing the process does not show whether bytes are on the device: writes to a shared mapping survive
-//! it in any case. But the system tells which pages of a mapping are dirty and not yet written back.
+//! Killing the process does not show whether bytes are on the device: writes to a shared mapping
+//! survive it in any case. But the system reports which pages of a mapping are dirty and not yet
+//! written back.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -19,7 +20,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
-/// A region of a file, and the file.
+/// Registers a region of a file, and returns the file too.
 fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
     let file = NamedFile::with_unused_name();
     let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
@@ -37,7 +38,7 @@ fn commit_initial_content(alice: &Party, regions: &[&Region]) {
     for region in regions {
         alice.endpoint.rma(committing_write_call(alice, region, 0, 0, 0)).unwrap();
         assert_eq!(alice.next_completion().context, 0);
-        // Bytes that the owner itself has written so far belong to no write.
+        // Bytes that the owner has written so far belong to no write.
         alice.endpoint.rma(committing_write_call(alice, region, 0, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.next_completion().context, 0);
     }
@@ -65,13 +66,13 @@ fn committing_write_call(
     make_write_call(party, region, context, place, len_bytes, OpFlags::COMMIT_COMPLETE)
 }
 
-/// Checks that no page of the file is dirty, if the file system tells.
+/// Checks that no page of the file is dirty, if the file system reports that.
 #[track_caller]
 fn assert_durable(party: &Party, file: &NamedFile) {
     file.assert_clean(party.process_id());
 }
 
-/// Checks that a page is dirty; otherwise the test would show nothing.
+/// Checks that a page is dirty; otherwise the test would prove nothing.
 #[track_caller]
 fn assert_not_durable(party: &Party, file: &NamedFile) {
     file.assert_dirty(party.process_id());
@@ -121,7 +122,7 @@ pub(crate) fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
         let inject = RmaCall::new(RmaBy::InjectWrite, payload(round, 8), alice.peer(), &second, 0);
         alice.endpoint.rma(inject).unwrap();
         assert_not_durable(&bob, &first_file);
-        // Without a fence a write commits its own bytes alone.
+        // Without a fence a write commits only its own bytes.
         alice.endpoint.rma(committing_write_call(&alice, &second, round, 200_000, 100)).unwrap();
         assert_eq!(alice.next_completion().context, round);
         assert_not_durable(&bob, &first_file);
@@ -201,7 +202,7 @@ pub(crate) fn commit_to_volatile_memory_fails(net: &Net) {
                 assert_eq!((failed.errno(), failed.completion.context), (Errno::EOPNOTSUPP, 1));
             }
             assert!(region.content() == marked_buffer(100_000));
-            // The same once the region is mapped.
+            // A commit also fails once the region is mapped.
             alice.endpoint.rma(make_write_call(&alice, &region, 2, 0, 8, OpFlags::empty())).unwrap();
             assert_eq!(alice.next_completion().context, 2);
             region.write_at(0, &marked_buffer(8));

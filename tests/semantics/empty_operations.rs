@@ -21,7 +21,7 @@ fn make_region_spec(kind: Kind) -> RegionSpec {
     RegionSpec { len_bytes: 8, kind, access, key: KEY, is_counted: false }
 }
 
-/// An operation on no elements, at the beginning of a region.
+/// Returns an operation on no elements, at the beginning of a region.
 fn make_empty_atomic(
     party: &Party,
     (kind, op): (AtomicKind, AtomicOp),
@@ -31,7 +31,7 @@ fn make_empty_atomic(
     AtomicCall::new(kind, (op, Datatype::Uint64), Bytes::new(), party.peer(), region, context)
 }
 
-/// The same without any buffers.
+/// Removes the buffers of a call.
 fn strip_buffers(mut call: AtomicCall) -> AtomicCall {
     (call.operands, call.compares, call.results_bytes) = (Vec::new(), Vec::new(), Vec::new());
     call

@@ -1,4 +1,4 @@
-//! Completion entries and how they are read: `fi_cq(3)`.
+//! Completion entries and the calls that read them: `fi_cq(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
@@ -55,7 +55,7 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
             SendMsg { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..SendMsg::default() };
         alice.send_and_wait_for_delivery(send);
     }
-    // All ten have been delivered, so each read finds as many entries as it asks for.
+    // All ten messages have arrived, so each read finds as many entries as it asks for.
     let (mut contexts, mut counts) = (Vec::new(), Vec::new());
     let deadline = Deadline::new();
     while contexts.len() < 10 {

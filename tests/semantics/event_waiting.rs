@@ -84,7 +84,7 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
                 accepting.accept(b"").unwrap();
                 match sleep_for_event(&server) {
                     Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
-                    // The requester was still open at that time.
+                    // The requester was still open when the server accepted.
                     Ok(event) => {
                         assert_eq!(event, make_connected_event(SERVER, b""));
                         assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
@@ -102,9 +102,9 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
             }
             let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
-            // The request is sent while the client waits for another event.
+            // The request goes out while the client waits for another event.
             assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
-            // A request leaves the server's queue with its requester.
+            // A close of the requester would remove its request from the server's queue.
             is_arrived.recv().expect("the server has the request");
         });
     }
@@ -128,7 +128,7 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
             connecting.enable().unwrap();
             connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
             connecting.connect(listener.name().unwrap(), b"").unwrap();
-            // The client reads no event meanwhile.
+            // The client reads no event before its completion.
             let (completion, _) = next(&client.cq).unwrap();
             assert_eq!(received_bytes(&completion.buffer), payload(1, 8));
             drop(connecting);

@@ -1,4 +1,4 @@
-//! Peers that do not exist, or have closed.
+//! Peers that do not exist or have closed.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -9,7 +9,7 @@ use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Posts sends of every kind, with contexts from 1 on, and returns how many.
+/// Posts sends of every kind, with contexts from 1 on. Returns their number.
 fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     let endpoint = &party.endpoint;
     endpoint.send(payload(1, 10), to, 1).unwrap();
@@ -99,7 +99,7 @@ pub(crate) fn unreachable_injections_are_reported(net: &Net) {
 
 pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // A link, so that alice notices the closing.
+    // A message brings up a link, so that alice notices the close.
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     assert_eq!(bob.next_completion().context, 1);
@@ -109,7 +109,7 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
     alice.endpoint.recv(marked_buffer(8), ANY, 100).unwrap();
     alice.endpoint.recv(marked_buffer(8), alice.peer(), 101).unwrap();
 
-    // More than the link holds; bob reads none of it, and closes.
+    // These messages exceed the link; bob reads none of them, and closes.
     let sleeping = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let to_sleeping = alice.insert_address_of(&sleeping);
     for context in 2..6 {

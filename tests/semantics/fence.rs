@@ -1,5 +1,5 @@
-//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation, and all later ones to the same peer, wait for
-//! the operations before it.
+//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation, and all later ones to the same peer,
+//! wait for the operations before it.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn post_tagged_receive(party: &Party, tag: u64, len_bytes: usize) {
     party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
 }
 
-/// The next completion must be that of the message with this tag.
+/// Checks that the next completion is that of the message with this tag.
 #[track_caller]
 fn expect_tagged_message(party: &Party, tag: u64, len_bytes: usize) {
     let completion = party.next_completion();
@@ -66,7 +66,7 @@ fn assert_not_arrived(party: &Party, tag: u64) {
 
 pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // Of any level.
+    // The earlier sends may have any level.
     for earlier in LEVELS {
         send_short(&alice, 1, earlier);
         send_short(&alice, 2, earlier);
@@ -132,7 +132,7 @@ pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-    // Without a fence flag of its own it still stays behind the fence.
+    // This send has no fence flag, and still stays behind the fence.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
     net.start_driving(&bob);
@@ -194,7 +194,7 @@ pub(crate) fn fence_delays_no_send_to_another_peer(net: &Net) {
     }
     send_tagged(&alice, to_carol, 6, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.next_completion().context, 6);
-    // Nor sends of bob's.
+    // The fence does not delay bob's sends either.
     post_tagged_receive(&alice, 7, 64);
     send_short(&bob, 7, with_fence(OpFlags::MATCH_COMPLETE));
     expect_tagged_message(&alice, 7, 64);
@@ -289,7 +289,7 @@ pub(crate) fn fence_after_a_cancelled_fence_asks_for_matches_anew(net: &Net) {
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    // This send waits for none, and the next fence waits for it.
+    // This send waits for no match, and the next fence waits for it.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
@@ -353,7 +353,7 @@ const KINDS: [Kind; 5] = [Kind::Send, Kind::InjectedSend, Kind::Write, Kind::Inj
 /// The kinds of atomic operations that can write.
 const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
 
-/// Replaces the first 8 bytes of the region by the first ones of the payload of this context.
+/// Replaces the first 8 bytes of the region by the first 8 bytes of this context's payload.
 fn post_atomic_write(kind: AtomicKind, party: &Party, region: &Region, context: u64, flags: OpFlags) {
     let what = (AtomicOp::Write, Datatype::Uint64);
     let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
@@ -395,7 +395,7 @@ fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
     post_kind(kind, party, region, 2, (END, 64), with_fence(level));
 }
 
-/// The completions of the operations with the contexts 1 and 2, which come in this order.
+/// Waits for the completions of the operations with the contexts 1 and 2, which come in this order.
 #[track_caller]
 fn next_two_completions(party: &Party) -> (Completion, Completion) {
     let (first, second) = (party.next_completion(), party.next_completion());
@@ -431,7 +431,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
         let region = register_long_memory(&bob, memory);
-        // Afterwards the peer may have mapped shareable memory.
+        // After this write the peer may have mapped shareable memory.
         post_kind(Kind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, 9);
         for kind in KINDS {
@@ -469,7 +469,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     }
 }
 
-/// Receives the message 1, for which the fenced message 2 waits, and then that one.
+/// Receives message 1, for which the fenced message 2 waits, and then message 2.
 #[track_caller]
 fn match_fenced_message(party: &Party) {
     for tag in [1, 2] {
@@ -567,7 +567,7 @@ pub(crate) fn every_fenced_operation_follows_a_failed_one(net: &Net) {
     let region = register_long_region(&bob);
     for kind in KINDS {
         for before in [Kind::Write, Kind::Read, Kind::InjectedWrite] {
-            // One byte beyond the region.
+            // The earlier access ends one byte beyond the region.
             post_kind(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
             post_fenced(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(alice.next_failure().completion.context, 1);
@@ -588,7 +588,7 @@ pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net
             let region = register_long_region(&bob);
             post_kind(before, &alice, &region, 1, (END, 64), OpFlags::empty());
             post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-            // Without a fence flag of its own it still stays behind the fence.
+            // This send has no fence flag, and still stays behind the fence.
             send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
             alice.assert_no_completion();
             net.start_driving(&bob);

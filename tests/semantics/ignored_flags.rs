@@ -1,5 +1,5 @@
-//! Flags without a meaning for an operation, which ignores most and refuses some: `fi_msg(3)`,
-//! `fi_trigger(3)`.
+//! Flags without a meaning for an operation, which ignores most of them and refuses some:
+//! `fi_msg(3)`, `fi_trigger(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -16,7 +16,7 @@ const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::fro
 const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
-/// The flags that sends have.
+/// The flags that have a meaning for sends.
 const OF_SENDS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::INJECT)
     .union(OpFlags::MORE)
@@ -24,7 +24,7 @@ const OF_SENDS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::REMOTE_CQ_DATA)
     .union(OpFlags::LEVELS.difference(OpFlags::COMMIT_COMPLETE));
 
-/// The flags outside `meaningful`: each one alone, and all together.
+/// Returns the flags outside `others`: each one alone, and all together.
 fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     let all = OpFlags::from_bits_retain(!(others | TRIGGER).bits());
     let single = (0..u64::BITS).map(|bit| OpFlags::from_bits_retain(1 << bit));
@@ -59,7 +59,7 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
     for tag in [None, Some(7)] {
         let tagged = tag.map(|tag| Tag(tag).into());
-        // Tagged messages have no buffers for many of them.
+        // Tagged receives ignore the multi-receive flag.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
         for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
             let receive =

@@ -20,14 +20,14 @@ use homespun_suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-/// Lengths sent in one piece, in several, and at the receiver's request.
+/// Lengths of messages that are sent in one piece, in several, and at the receiver's request.
 const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
 
 fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
     domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
 }
 
-/// An endpoint, and its own fabric address for use once it is enabled.
+/// Opens an endpoint. Also returns its own fabric address, for use once it is enabled.
 fn open_endpoint(
     domain: &Domain,
     info: &Info,
@@ -82,8 +82,8 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     }
 }
 
-/// The only counter is bound while the endpoint is in use with a connected peer, and its owner waits for
-/// nothing else.
+/// The only counter is bound while the endpoint exchanges messages with a connected peer, and the
+/// application waits only for that counter.
 pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
@@ -115,7 +115,8 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     }
 }
 
-/// A peer that has mapped a region goes back to messages when its target binds a counter of accesses.
+/// A peer that has mapped a region accesses it by frames again once its target binds a counter of
+/// accesses.
 pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.open_pair();
@@ -171,7 +172,8 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     }
 }
 
-/// An endpoint that was enabled with counters alone gets a queue for each direction, at different times.
+/// An endpoint that was enabled with only counters gets a queue for each direction, at different
+/// times.
 pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };

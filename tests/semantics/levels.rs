@@ -21,7 +21,7 @@ const LEVELS: [OpFlags; 5] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-/// A sender, and a receiver that makes no progress yet.
+/// Opens a sender, and a receiver that makes no progress yet.
 fn pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
     net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
 }
@@ -83,7 +83,7 @@ pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
     }
 }
 
-/// It is lost with its receiver, which has never looked, and its sender hears no more of it.
+/// The message is lost with its receiver, which made no progress, and its sender gets no error.
 pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
     let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
     post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
@@ -101,7 +101,7 @@ pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
         let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
         post_send(&alice, 1, flags);
         alice.assert_no_completion();
-        // Later sends do not wait for it.
+        // Later sends complete before it.
         post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
         assert_eq!(alice.next_completion().context, 2);
         alice.assert_no_completion();
@@ -216,7 +216,7 @@ pub(crate) fn match_level_needs_a_posted_receive(net: &Net) {
         alice.assert_no_completion();
         receive_tagged(&bob, tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
-        // The same with the receive posted first.
+        // The same holds if the receive is posted first.
         bob.endpoint.recv(marked_buffer(len_bytes), ANY, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
@@ -233,7 +233,7 @@ pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
     for &(tag, len_bytes) in &messages {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
-    // Nor do they delay a send of another level.
+    // The waiting sends do not delay a send of another level either.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), 99, 99).unwrap();
     assert_eq!(alice.next_completion().context, 99);
     receive_tagged(&bob, 99, 8);
@@ -284,7 +284,7 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
-    // All are matched in the end, at the latest when bob reads.
+    // All sends complete as matched, at the latest when bob reads.
     for tag in 1..=4 {
         let completion = bob.next_completion();
         assert_eq!(

@@ -1,9 +1,9 @@
-//! What applications may rely on: tests that run over every transport.
+//! The behaviour that applications may rely on: tests that run over every transport.
 //!
-//! Each test is a function of a [`Net`], written once and listed once, below. "In turns" one thread drives
-//! all endpoints; "in threads" each endpoint also has a thread that drives it all the time; "across
-//! processes" each endpoint lives in its own process; "by itself" the library's progress thread drives
-//! the endpoints.
+//! Each test is a function of a [`Net`], written once and listed once, below. "In turns" one thread
+//! drives all endpoints; "in threads" each endpoint also has its own thread that drives it all the
+//! time; "across processes" each endpoint lives in its own process; "by itself" the library's
+//! progress thread drives the endpoints.
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -82,8 +82,8 @@ macro_rules! tests {
     };
 }
 
-/// The tests that run in turns, in threads, by itself and across processes: they use only what the suite's
-/// `Party` offers, which may live in another process.
+/// The tests that run in turns, in threads, by itself and across processes. They use only the
+/// suite's `Party`, which may live in another process.
 macro_rules! tests_of_parties {
     ($net:expr) => {
         tests! { $net;
@@ -143,7 +143,7 @@ macro_rules! tests_of_parties {
                 both_directions_keep_their_order
                 message_does_not_overtake_a_write
                 a_message_shows_earlier_writes_at_every_level
-                a_message_shows_what_was_delivered_before
+                message_shows_earlier_delivered_writes
                 fenced_send_and_later_ones_show_earlier_writes
                 read_does_not_overtake_a_write
                 write_does_not_overtake_a_write
@@ -377,8 +377,8 @@ macro_rules! tests_of_parties {
     };
 }
 
-/// The tests that need a party without progress for a while, or in which driving all parties some times
-/// completes everything.
+/// The tests that need a party without progress for a while, or that expect some passes of all
+/// parties to complete everything.
 macro_rules! tests_of_sleepers {
     ($net:expr) => {
         tests! { $net;
@@ -426,8 +426,8 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that mean something only where all parties share a process: they use an object itself
-/// (`as_here`, `domain_here`), or parties share one.
+/// The tests that need all parties in one process: they use an object itself (`as_here`,
+/// `domain_here`), or parties share one.
 macro_rules! tests_of_objects {
     ($net:expr) => {
         tests! { $net;
@@ -440,18 +440,18 @@ macro_rules! tests_of_objects {
             // A thread sleeps on a queue of this process.
             sources:
                 unknown_source_wakes_a_blocked_reader;
-            // A queue is looked at before any endpoint is there, and after.
+            // These tests read a queue before it has endpoints, and after.
             cq_fields:
-                queue_holds_as_many_entries_as_asked
+                queue_holds_the_requested_entry_count
                 queue_without_endpoints_is_empty
                 unread_entries_outlive_the_endpoint_until_the_queue_closes
                 closing_a_queue_frees_unread_buffers;
-            // Whether a buffer was dropped is seen where it came from; two domains are objects of
-            // one process.
+            // Only the process that posted a buffer sees whether it was dropped; two domains are
+            // objects of one process.
             overrun:
                 overrun_frees_the_buffers_of_lost_entries
                 endpoints_take_resource_management_from_the_domain;
-            // These are about objects as such, most of them before any peer is there.
+            // These tests are about single objects, most of them before a peer exists.
             misuse:
                 endpoint_not_enabled_refuses_posts
                 enable_without_queues_or_address_vector_fails
@@ -460,7 +460,7 @@ macro_rules! tests_of_objects {
                 binding_across_domains_is_refused
                 object_bound_to_a_disabled_endpoint_is_not_closed
                 object_in_use_is_not_closed;
-            // Whether a buffer that comes back is the one that was handed over is seen where it came from.
+            // Only the process that posted a buffer sees whether the returned one is the same.
             rejected:
                 disabled_endpoint_returns_every_buffer
                 post_to_an_unknown_peer_returns_every_buffer
@@ -491,7 +491,7 @@ macro_rules! tests_of_objects {
                 closed_endpoint_leaves_receives_to_others
                 endpoints_join_and_leave_while_messages_arrive
                 selective_endpoint_reports_only_requested_receives
-                counters_count_what_their_endpoint_receives;
+                counters_count_receives_of_their_endpoint;
             shared_context_waits:
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
@@ -520,7 +520,7 @@ macro_rules! tests_of_objects {
                 triggered_claim_of_a_context_receives_the_claimed_message
                 last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
-            // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
+            // Only code in the same process can drop, close, forget and share handles like this.
             safe_code:
                 unreported_access_frees_its_buffer
                 dropped_endpoint_frees_posted_buffers
@@ -529,7 +529,7 @@ macro_rules! tests_of_objects {
                 objects_may_be_dropped_while_a_thread_polls
                 last_of_many_threads_closes_the_endpoint
                 endpoint_may_be_dropped_amid_traffic_both_ways;
-            // There is one endpoint only, or one of the domains is the network inside the process.
+            // One endpoint is alone, or one of the domains is the network inside the process.
             naming:
                 endpoint_has_the_name_it_was_given
                 two_domains_carry_messages_at_once
@@ -568,7 +568,7 @@ macro_rules! tests_of_objects {
             // Works refer to counters and endpoints of one process.
             triggered:
                 every_kind_of_work_waits_for_its_threshold
-                work_is_reported_only_if_it_asks_for_that
+                work_is_reported_only_on_request
                 work_that_reports_to_its_endpoints_own_counter_counts_once
                 works_run_in_threshold_order
                 completed_work_triggers_further_work
@@ -653,7 +653,7 @@ macro_rules! tests_of_mapped_memory {
     };
 }
 
-/// One list of tests, over each of these transports.
+/// Runs one list of tests over each of these transports.
 macro_rules! tests_over {
     ($tests:ident: $($transport:ident: $net:expr;)+) => {
         $(mod $transport {
@@ -776,7 +776,7 @@ macro_rules! tests_of_connections_by_themselves {
                 closed_endpoint_leaves_receives_to_others
                 endpoints_join_and_leave_while_messages_arrive
                 selective_endpoint_reports_only_requested_receives
-                counters_count_what_their_endpoint_receives;
+                counters_count_receives_of_their_endpoint;
             shared_context_waits:
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
@@ -879,8 +879,8 @@ mod in_threads {
     }
 }
 
-/// With automatic progress, so that no party is ever idle. IPv6 would add nothing, and the example backend
-/// must be polled.
+/// With automatic progress, so that every party makes progress at all times. IPv6 would add
+/// nothing, and the example backend must be polled.
 mod by_itself {
     mod backend {
         tests_of_parties! { crate::backend(crate::Turns::Automatic) }

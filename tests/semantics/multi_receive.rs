@@ -48,7 +48,7 @@ fn send_and_wait_for_delivery(from: &Party, number: u64, len_bytes: usize) {
     });
 }
 
-/// The offset of a message in a raw buffer.
+/// Returns the place of a message in a raw buffer.
 #[track_caller]
 fn expect_message_place(completion: &Completion) -> SegmentMut {
     match completion.buffer {
@@ -57,7 +57,7 @@ fn expect_message_place(completion: &Completion) -> SegmentMut {
     }
 }
 
-/// The length of the unused rest of a released buffer.
+/// Returns the length of the unused rest of a released buffer.
 #[track_caller]
 fn expect_unused_len(completion: &Completion) -> usize {
     assert!(completion.flags.contains(RELEASED));
@@ -68,7 +68,7 @@ fn expect_unused_len(completion: &Completion) -> usize {
     }
 }
 
-/// Cancels a raw buffer, and checks that this is its release.
+/// Cancels a raw buffer, and checks that the error releases it.
 #[track_caller]
 fn cancel_raw(party: &Party, context: u64) {
     party.endpoint.cancel(context).unwrap();
@@ -157,7 +157,7 @@ pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
         peer.insert_address_of(&bob);
         bob.insert_address_of(peer);
         for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-            // At least the 8 bytes of the number that identifies a message.
+            // A message has at least the 8 bytes of the number that identifies it.
             send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
         }
     }
@@ -383,10 +383,11 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
-    // A peek cannot tell which messages stay, since the buffer may take any.
+    // A peek cannot know which messages remain, since the buffer may take any.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // Later receives must not match first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
+    // Later receives must not match first: the buffer is full after 20 messages of 24 bytes, the
+    // 40th in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();
@@ -480,7 +481,7 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     let pieces = vec![marked_buffer(10), marked_buffer(10)];
     let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
-    // Receives with flags of their own, or a tag, are ordinary ones.
+    // Receives with explicit flags or a tag are ordinary ones.
     bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 5).unwrap();
     bob.endpoint.trecvv(pieces, ANY, 7, 0, 6).unwrap();
@@ -494,7 +495,7 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
         alice.next_completion();
     }
     let all: Vec<_> = (0..8).map(|_| bob.next_completion()).collect();
-    // With 56 bytes left they are released.
+    // The buffers are released with 56 bytes left.
     let contexts: Vec<u64> = all.iter().map(|completion| completion.context).collect();
     assert_eq!(contexts, [1, 1, 2, 2, 4, 5, 6, 7]);
     let releases: Vec<bool> = all.iter().map(|completion| completion.flags.contains(RELEASED)).collect();

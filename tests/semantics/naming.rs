@@ -1,4 +1,4 @@
-//! Names of endpoints, and reaching endpoints by them.
+//! Names of endpoints, and messages to these names.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;

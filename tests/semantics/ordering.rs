@@ -1,5 +1,5 @@
-//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in send order; so do other
-//! pairs of read, write and send, if both endpoints have agreed on their order.
+//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in send order.
+//! Other pairs of read, write and send also keep their order if both endpoints have agreed on it.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
@@ -94,7 +94,7 @@ pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
 
 pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // More than a linear search handles.
+    // More receives than a linear search handles.
     let others = 40;
     for context in 0..others {
         bob.endpoint.trecv(marked_buffer(8), ANY, 100 + context, 0, context).unwrap();
@@ -109,7 +109,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
         assert_eq!((completion.tag, completion.context), (tag, context));
         alice.next_completion();
     }
-    // The same the other way: the earliest message that is accepted, out of many.
+    // Conversely, a receive takes the earliest message that it accepts, out of many.
     for tag in 0..others {
         alice.send_and_wait_for_delivery(SendMsg {
             buffers: vec![payload(tag, 8)],
@@ -192,7 +192,7 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
     for party in [&alice, &bob] {
         let (sends, mut receives) = party.next_sends_and_others(2 * count as usize);
         assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
-        // They match in order, but may complete in another.
+        // Receives match in order, but may complete in another.
         receives.sort_by_key(|completion| completion.context);
         for (n, completion) in (0..count).zip(receives) {
             assert_eq!(completion.context, n, "each receive ends once");
@@ -202,7 +202,7 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
     }
 }
 
-/// Two parties with these message orders, and a region of the second.
+/// Opens two parties with these message orders, and a region of the second.
 fn pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
     pair_with_memory(net, order, Kind::Raw, len_bytes)
 }
@@ -280,10 +280,10 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
     party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
 }
 
-/// When a message has arrived, so has what was written before it, whatever completes when. Both are
-/// posted at once.
+/// A message arrives after the writes before it have reached the region, whatever the order of
+/// their completions. The test posts both at once.
 pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
-    // A peer may map shareable memory once it has written to it by frames.
+    // A peer may map shareable memory after its first write by frames.
     for kind in [Kind::Raw, Kind::Shareable] {
         let (alice, bob, region) = pair_with_memory(net, Order::SAW, kind, LONG_BYTES);
         messages_show_earlier_writes(&alice, &bob, &region);
@@ -311,7 +311,7 @@ fn messages_show_earlier_writes(alice: &Party, bob: &Party, region: &Region) {
 }
 
 /// Without an order, the initiator waits until the write is delivered.
-pub(crate) fn a_message_shows_what_was_delivered_before(net: &Net) {
+pub(crate) fn message_shows_earlier_delivered_writes(net: &Net) {
     let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
@@ -324,8 +324,8 @@ pub(crate) fn a_message_shows_what_was_delivered_before(net: &Net) {
     }
 }
 
-/// Without an order and without waiting: a fenced transfer tells of what was before it, or else any
-/// transfer behind that.
+/// Without an order or a wait, a fenced send shows the writes before it. After a fenced write,
+/// which does not notify its target, any later send shows them.
 pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
     let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
@@ -339,7 +339,7 @@ pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
             if is_told_itself {
                 send_with_flags(&alice, 999, fenced);
             } else {
-                // Its target is not told of the fenced one.
+                // The target gets no notification of this fenced write.
                 post_write_with_flags(&alice, &region, 0, 998, 0, fenced);
                 send_with_flags(&alice, 999, weak);
             }
@@ -403,7 +403,7 @@ pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
 
 pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
     let (alice, bob, region) = pair_with_order(net, Order::SAR, LONG_BYTES);
-    // A long read, and more short ones than a link takes at once.
+    // One long read, and then more short ones than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
     {
@@ -470,7 +470,7 @@ pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
 }
 
 pub(crate) fn access_does_not_overtake_messages(net: &Net) {
-    // More messages than the target's budget for unexpected ones holds.
+    // More messages than the target's budget for unexpected messages holds.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
     for kind in Kind::ALL {

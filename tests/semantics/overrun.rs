@@ -54,7 +54,7 @@ pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Ne
     }
     assert_overrun(&bob.cq);
 
-    // Operations go on without entries, although the queue has room now.
+    // Operations continue without entries, although the queue has room now.
     bob.endpoint.recv(marked_buffer(24), ANY, 10).unwrap();
     send_and_wait_for_delivery(&alice, 10);
     alice.endpoint.recv(marked_buffer(24), ANY, 11).unwrap();
@@ -64,8 +64,8 @@ pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Ne
 }
 
 pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
-    // Every other message is truncated, so that the first lost entry is an error in one case and a success
-    // in the other.
+    // Every other message is truncated, so that the first lost entry is an error with one depth and
+    // a success with the other.
     for depth in [1, 4] {
         let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth as usize));
         for context in 0..depth + 2 {
@@ -105,7 +105,7 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     net.start_driving(&bob);
-    // Each accepted send shows that another one has ended, though its entry stays unread.
+    // Each accepted send shows that an earlier one has ended, although its entry stays unread.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
         match send_acknowledged(&alice, sent) {

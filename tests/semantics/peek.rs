@@ -34,7 +34,7 @@ fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     });
 }
 
-/// Sends as `deliver` does, to complete when matched, without waiting.
+/// Sends as `deliver` does, but at match level and without waiting.
 fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
@@ -42,7 +42,7 @@ fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) 
     from.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
 }
 
-/// Posts a peek, a claim or a discard, which need no buffer.
+/// Posts a peek, a claim or a discard without a buffer, and waits for its end.
 #[track_caller]
 fn post_peek_and_wait(
     party: &Party,
@@ -63,13 +63,13 @@ fn post_peek_and_wait(
     ended
 }
 
-/// Peeks at a message from any source, which must be there. Returns its identity.
+/// Peeks at a message from any source, which must have arrived. Returns its identity.
 #[track_caller]
 fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
     post_peek_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
-/// Peeks until the message is found. It may have arrived in part only.
+/// Peeks until it finds the message, of which perhaps only a part has arrived.
 #[track_caller]
 fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
@@ -151,7 +151,7 @@ pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) 
     deliver(&alice, 5, 1, 100);
     assert_peek_finds_nothing(&bob, Tag(6).into());
     assert_peek_finds_nothing(&bob, Tag(4).ignoring(2));
-    // Nor do tagged peeks find untagged messages.
+    // Tagged peeks do not find untagged messages either.
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(2, 8)],
         to: alice.peer(),
@@ -162,7 +162,7 @@ pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) 
     bob.assert_no_completion();
 }
 
-/// Connects the parties; the second makes progress only in its own calls.
+/// Connects the parties. The second makes progress only in its own calls.
 fn connect_by_message(alice: &Party, bob: &Party) {
     bob.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 88).unwrap();
     alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), 1, 99).unwrap();
@@ -217,7 +217,7 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
 /// How often a party peeks before it sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-/// The queue depth: room for the completions of all peeks, since none is read meanwhile.
+/// The queue depth: room for the completions of all peeks, since the parties read none meanwhile.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
@@ -227,12 +227,12 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
         let tagged = Some(Tag(tag).into());
         party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
     };
-    // The first message makes the link.
+    // The first message brings up the link.
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send_match_complete(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
-        // A context with a claimed message is refused, which shows without a queue that a message was
-        // found.
+        // The library refuses a context that has a claimed message. So the refusal shows, without a
+        // read, that a peek has found one.
         while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
             peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
             peeks += 1;
@@ -243,7 +243,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
         }
         let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
         assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{refused:?}");
-        // Only their own calls drive them, so they take turns from here on.
+        // Only calls of the parties drive them, so they take turns from here on.
         let mut is_claimed = false;
         let [mut found, mut received, mut sent] = [None, None, None];
         while received.is_none() || sent.is_none() {
@@ -266,7 +266,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     }
 }
 
-/// Reads until the queue is empty or an operation has succeeded. Only peeks without a message may fail.
+/// Reads until the queue is empty or an operation has succeeded. Only peeks that find no message
+/// may fail.
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
@@ -338,7 +339,7 @@ pub(crate) fn claimed_message_is_received_by_its_claim_alone(net: &Net) {
         assert_peek_finds_nothing(&bob, Tag(5).into());
         bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, 13).unwrap();
         bob.assert_no_completion();
-        // In any order.
+        // Claims may be used in any order.
         claim_and_check(&bob, 12, 5, 2, len_bytes);
         claim_and_check(&bob, 11, 5, 1, len_bytes);
         bob.assert_no_completion();
@@ -540,7 +541,7 @@ pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     for _ in 0..5 {
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
-    // A claimed message takes no room among the receives.
+    // The claimed message takes no room among the receives.
     bob.endpoint.trecv(marked_buffer(16), ANY, 2, 0, 2).unwrap();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));

@@ -44,7 +44,8 @@ fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes
     assert_eq!((back.data, back.context, back.flags), (send.data, send.context, send.flags));
 }
 
-/// Checks that every receive call, also a peek, is refused with this error and returns its buffers.
+/// Checks that every receive call, and every peek, is refused with this error and returns its
+/// buffers.
 #[track_caller]
 fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     every_posted_receive_is_refused(endpoint, from, errno);
@@ -53,7 +54,7 @@ fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Err
     }
 }
 
-/// The same for the calls that count towards the receive depth.
+/// Checks that every call that counts towards the receive depth is refused and returns its buffers.
 #[track_caller]
 fn every_posted_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {
@@ -139,7 +140,7 @@ pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
     let (alice, bob) = net.open_pair_with(narrow, Setup::default());
     let endpoint = alice.endpoint.as_here();
     let send = |n: u64, message: Bytes| endpoint.send(message, alice.peer(), n);
-    // Bob has posted no receives yet, so there is room for two.
+    // Bob has posted no receives yet, so the queue has room for two sends.
     send(0, payload(0, 5000)).unwrap();
     send(1, payload(1, 5000)).unwrap();
     let mut rejected = send(2, payload(2, 5000)).unwrap_err();

@@ -1,4 +1,5 @@
-//! Peers that close and reopen at the same address: each is a new peer, never confused with the former one.
+//! Peers that close and reopen at the same address: each is a new peer, distinct from the former
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Closes a party and opens another at its address, which inserts the same peer.
+/// Closes a party, and opens another at its address that inserts the same peer.
 fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
     drop(party);
@@ -90,7 +91,7 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
 pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
-    // Bob posts no receive for these, so they fail when he closes at the latest.
+    // Bob posts no receive for these messages, so the sends fail when he closes at the latest.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
         let buffers = vec![payload(context, 64)];
@@ -110,7 +111,7 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
     alice.assert_no_completion();
-    // None of it reaches the reopened bob, whose message a receive from any source takes.
+    // The reopened bob gets none of these messages. A receive from any source takes his message.
     let delivered = send_until_delivered(&alice, 20);
     bob.endpoint.trecv(marked_buffer(64), ANY, 7, 0, 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
@@ -137,7 +138,7 @@ pub(crate) fn reopened_endpoint_is_reached_by_every_peer(net: &Net) {
         }
         let leaver = rim.remove(0);
         rim.push(reopen(net, leaver, &hub));
-        // It sends first, so that the hub knows it before it replies.
+        // The reopened party sends first, so that the hub knows it before it replies.
         let back = rim.last().unwrap();
         back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
         hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();

@@ -1,4 +1,4 @@
-//! Buffers of receives that come back whole, to be posted again.
+//! Buffers of receives that come back whole, for another post.
 
 use homespun::error::BadMemory;
 use homespun::flags::OpFlags;
@@ -12,10 +12,10 @@ use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Lengths of messages, of every way that payload takes into a buffer.
+/// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 9] = [400_000, 8, 0, 20_000, 64, 3000, 1 << 20, 1, 100_000];
 
-/// A buffer filled with a byte that no test sends.
+/// Returns a buffer filled with a byte that no test sends.
 fn make_marked_buffer(room_bytes: usize) -> ReusableBuffer {
     ReusableBuffer::from(marked_buffer(room_bytes))
 }
@@ -25,7 +25,7 @@ fn expect_reusable(completion: Completion) -> ReusableBuffer {
     completion.buffer.into_reusable().expect("the buffer that was posted")
 }
 
-/// Checks that a receive has failed with its buffer, which has so much of a message.
+/// Checks that a receive has failed, and that its buffer has this much of a message.
 #[track_caller]
 fn check_failed(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
     assert_eq!(failed.completion.len_bytes, len_bytes);
@@ -50,7 +50,7 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
             Some(tag) => bob.endpoint.as_here().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
             None => bob.endpoint.as_here().recv_into(buffer, ANY, identity).unwrap(),
         };
-        // Each length is received by a buffer that waits, and by one that comes later.
+        // A buffer posted before the send receives each length, and so does one posted after it.
         if identity < 2 * LENS_BYTES.len() as u64 {
             post(buffer);
             send();
@@ -88,7 +88,7 @@ pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
 pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     let (alice, bob) = net.open_pair();
     let endpoint = bob.endpoint.as_here();
-    // It has had a message before.
+    // The buffer has received a message before.
     endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 16), alice.peer(), 1).unwrap();
     let used = expect_reusable(bob.next_completion());

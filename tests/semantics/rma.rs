@@ -87,7 +87,7 @@ const LEVELS: [OpFlags; 5] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-/// No message follows that would tell of the write.
+/// No later message shows the write.
 pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
@@ -348,7 +348,7 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
-        // A fenced read finds what was written before it, and the receiver of a fenced message does too.
+        // A fenced read finds earlier writes, and so does the receiver of a fenced message.
         let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
@@ -401,7 +401,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         }
         let (before, closed) = region.close_raw();
         for _ in 0..count {
-            // Accesses that had ended by then have succeeded.
+            // Accesses that ended before the close have succeeded.
             if let Err(failed) = alice.next() {
                 assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
             }
@@ -526,7 +526,7 @@ pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
     let flags = MrFlags::from_bits_retain(1);
     assert!(domain.register(8, &MrAttr { flags, ..attr }).is_ok(), "flags without a meaning are ignored");
-    // Some programs pass capabilities such as FI_RMA here; providers check the rights alone.
+    // Some programs pass capabilities such as `FI_RMA` here; providers check only the rights.
     let access = EVERYTHING | MrAccess::from_bits_retain(Caps::RMA.bits() | Caps::MSG.bits() | 1);
     let region = domain.register(8, &MrAttr { access, ..attr }).unwrap();
     assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));

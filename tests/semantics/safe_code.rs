@@ -1,4 +1,5 @@
-//! Whatever code without `unsafe` does to its handles ends in a result, and never in a crash or a leak.
+//! Code without `unsafe` may use its handles in any way: each call ends in a result, without a
+//! crash or a leak.
 
 use std::mem;
 use std::sync::Arc;
@@ -52,13 +53,14 @@ impl OwnEndpoint {
         (left, right)
     }
 
-    /// Its first peer has the address 0.
+    /// Inserts the address of a peer. The first one gets the fabric address 0.
     fn insert_address_of(&self, other: &Endpoint) -> FabricAddress {
         self.av.insert(&[other.name().unwrap()]).remove(0).unwrap()
     }
 }
 
-/// A buffer to post, and the rest of its allocation, which shows whether the buffer still exists.
+/// Returns a buffer to post, and the rest of its allocation, which shows whether the buffer still
+/// exists.
 fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
     let mut rest = marked_buffer(2 * len_bytes);
     (rest.split_to(len_bytes), rest)
@@ -69,7 +71,7 @@ fn is_freed(rest: &mut BytesMut) -> bool {
     rest.try_reclaim(rest.capacity() + 1)
 }
 
-/// A buffer that counts when it is freed.
+/// A buffer that counts its own drop.
 struct Traced {
     bytes: Bytes,
     freed: Arc<AtomicUsize>,
@@ -108,7 +110,8 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     let freed = Arc::new(AtomicUsize::new(0));
     let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
     let deadline = Deadline::new();
-    // With shared memory the first access maps the region, and those that follow end as they are posted.
+    // With shared memory the first access maps the region, and later ones complete as they are
+    // posted.
     for round in 1..=ROUNDS {
         let n = round as u64;
         alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
@@ -162,7 +165,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
         bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), peer, context).unwrap();
     }
-    // Half of them take messages, one of which is truncated; their entries stay unread.
+    // Half of the receives take messages, one of which is truncated; their entries stay unread.
     for n in 0..10 {
         bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
         bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
@@ -179,7 +182,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
                 Ok(Some(completion)) if completion.context < 100 => arrived.push(completion),
                 Ok(Some(_)) => {}
                 Ok(None) => deadline.yield_or_panic("what was accepted for sending"),
-                // Some of bob's sends may have failed because alice is gone.
+                // Some of bob's sends may have failed because alice has closed.
                 Err(ReadError::ErrorAvailable) => {
                     assert!(bob.cq.read_error().unwrap().unwrap().completion.context >= 100);
                 }
@@ -201,7 +204,7 @@ pub(crate) fn forgotten_endpoint_harms_no_other_object(net: &Net) {
     for n in 0..3 {
         alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap();
     }
-    // The application has no handle any more, but the queue still drives the endpoint.
+    // The application has no handle left, but the queue still drives the endpoint.
     mem::forget(alice.endpoint);
     for n in 0..3 {
         bob.endpoint.send(payload(n, 20_000), to_alice, n).unwrap();
@@ -219,13 +222,13 @@ pub(crate) fn forgotten_endpoint_harms_no_other_object(net: &Net) {
             Err(error) => panic!("{error}"),
         }
     }
-    // The objects bound to it stay busy.
+    // The objects bound to the endpoint stay busy.
     assert_eq!(alice.cq.close().unwrap_err().errno(), Errno::EBUSY);
     assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
 }
 
 pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
-    // Each of the 24 orders of closing endpoint, queue, vector and domain.
+    // Each of the 24 orders in which to close endpoint, queue, vector and domain.
     for order in 0..24 {
         let mut left = vec![0, 1, 2, 3];
         let places = [order / 6, order / 2 % 3, order % 2, 0];
@@ -312,14 +315,15 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
-    // This thread keeps no handle and drives the receiver, which the drop of the last handle awaits.
+    // This thread keeps no handle. It drives the receiver, for which the drop of the last handle
+    // waits.
     let handles = [endpoint.clone(), endpoint.clone(), endpoint.clone(), endpoint];
     thread::scope(|scope| {
         for (thread, endpoint) in (0..).zip(handles) {
             let (cq, sent) = (cq.clone(), &sent);
             scope.spawn(move || {
                 let deadline = Deadline::new();
-                // Each thread drops its handle after another number of messages.
+                // Each thread drops its handle after a different number of messages.
                 for n in 0..20 * (thread + 1) {
                     let message = payload(n, 700);
                     while let Err(rejected) =
@@ -359,7 +363,7 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
 
 pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     const WINDOW: u64 = 8;
-    // After so many completions, while messages of every protocol are in flight.
+    // Drops it after this many completions, while messages of every protocol are in flight.
     for leaves_after in [0, 1, 7, 40, 150] {
         let (alice, bob) = OwnEndpoint::open_pair(net);
         let is_gone = AtomicBool::new(false);
@@ -375,7 +379,8 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
                 is_gone.store(true, Ordering::Release);
             });
             scope.spawn(move || {
-                // Until bob notices that the peer has left; then every send must end, one way or the other.
+                // Runs until bob notices that the peer has left. Then every send must end, with
+                // success or failure.
                 let deadline = Deadline::new();
                 let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
                 while outstanding > 0 || !is_gone.load(Ordering::Acquire) {
@@ -395,11 +400,11 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     }
 }
 
-/// The context of sends; that of receives is another.
+/// The context of sends; receives have another.
 const SENT: u64 = 1;
 
-/// Keeps so many messages in flight in each direction until `is_last` returns true for an ended operation;
-/// its argument tells whether a send has failed. Returns the number of outstanding sends.
+/// Keeps `window` messages in flight in each direction until `is_last` returns true for an ended
+/// operation; its argument is whether a send has failed. Returns the number of outstanding sends.
 fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
     let deadline = Deadline::new();
     let (mut sending, mut receiving, mut number) = (0, 0, 0);
@@ -411,7 +416,7 @@ fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) 
         while sending < window {
             number += 1;
             let len_bytes = [8, 900, 20_000, 70_000][number as usize % 4];
-            // A level that waits for the peer, so that its end is noticed.
+            // The level waits for the peer, so that the sender notices the peer's end.
             let send = SendMsg {
                 buffers: vec![payload(number, len_bytes)],
                 to: FabricAddress(0),

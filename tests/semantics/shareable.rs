@@ -29,7 +29,7 @@ fn make_rma_call(
     RmaCall { address: region.address_at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
 }
 
-/// Writes over the link, after which the region is mapped if the transport can.
+/// Writes over the link. Afterwards the region is mapped, if the transport can map it.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
     party.endpoint.rma(make_rma_call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
@@ -200,7 +200,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Ne
     assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
-/// Needs a stopped party, and a transport that maps.
+/// The test needs a stopped party, and a transport that maps memory.
 pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
@@ -290,7 +290,7 @@ pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
         alice.endpoint.rma(late.clone()).unwrap();
         let failure = alice.next_failure();
         assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
-        // Another region has the key now, and none of the first one's bytes.
+        // Another region has the key now, and none of the first region's bytes.
         let second = bob.register(make_region_spec(50, 5)).unwrap();
         alice.endpoint.rma(late).unwrap();
         alice.next_completion();

@@ -144,7 +144,8 @@ pub(crate) fn peeks_alone_make_progress(net: &Net) {
                 ..RecvMsg::default()
             })
             .unwrap();
-        // A peek without a message is reported at the first endpoint, not at the one that has received it.
+        // The first endpoint reports a peek that finds no message, not the endpoint that received
+        // it.
         match poll_completion(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,

@@ -94,7 +94,7 @@ pub(crate) fn post_to_the_context_counts_towards_deferred_work(net: &Net) {
     sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
-    // No progress is needed: the posting thread runs the due work.
+    // This needs no progress: the posting thread runs the due work.
     let deadline = Deadline::new();
     while done.is_in_use() {
         deadline.yield_or_panic("the work");

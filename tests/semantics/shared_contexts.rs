@@ -18,7 +18,7 @@ use homespun_suite::{Deadline, Ended, Net, Party, Setup};
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
-/// Lengths of small messages, of eager ones in pieces, and of ones to be fetched or requested.
+/// Lengths of messages that are small, eager in pieces, and fetched or requested.
 pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
 
 /// An endpoint of the context, and its queue.
@@ -38,7 +38,7 @@ pub(crate) struct Sharers<'a> {
 }
 
 impl<'a> Sharers<'a> {
-    /// Opens a context with so many enabled endpoints.
+    /// Opens a context with this number of enabled endpoints.
     pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
         let mut sharers = Sharers::open_empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
         (0..members).for_each(|_| sharers.join());
@@ -86,7 +86,8 @@ impl<'a> Sharers<'a> {
         endpoint
     }
 
-    /// Opens a peer whose addresses are the indices of the members, and returns the members' address of it.
+    /// Opens a peer whose addresses are the indices of the members. Also returns its address at the
+    /// members.
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
@@ -96,7 +97,7 @@ impl<'a> Sharers<'a> {
         (peer, name)
     }
 
-    /// The next operation of a member to end, while all parties make progress.
+    /// Waits for the end of a member's next operation, while all parties make progress.
     #[track_caller]
     pub(crate) fn next(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
@@ -109,7 +110,7 @@ impl<'a> Sharers<'a> {
         }
     }
 
-    /// The next operation of a member to end, which must be a receive that succeeds.
+    /// Waits for the end of a member's next operation, which must be a successful receive.
     #[track_caller]
     pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
         let (completion, _) = self.next(at).expect("no receive fails");
@@ -117,7 +118,7 @@ impl<'a> Sharers<'a> {
         completion
     }
 
-    /// The next operation of any member to end, and the index of the member.
+    /// Waits for the end of any member's next operation. Also returns the index of the member.
     #[track_caller]
     pub(crate) fn next_ended_of_any(&self) -> (usize, Ended) {
         let deadline = Deadline::new();
@@ -138,7 +139,7 @@ impl<'a> Sharers<'a> {
         self.net.progress();
     }
 
-    /// Drives all parties, without reading, until nothing more happens.
+    /// Drives all parties for 100 passes, without reading.
     pub(crate) fn drive_repeatedly(&self) {
         for _ in 0..100 {
             self.members.iter().for_each(|member| member.cq.progress());
@@ -347,7 +348,8 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     });
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
-    // One that is posted later waits, and a peer that is heard at the other endpoint is not unreachable.
+    // A later receive waits. A message of the peer at the other endpoint shows that it is
+    // reachable.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     let address = vacancy.address;
     drop(vacancy);
@@ -464,7 +466,7 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
         peer.endpoint.send(payload(round, 12), to, 1).unwrap();
         let gone = sharers.members.remove(1);
         close_with_progress(&sharers, gone);
-        // At least two receives are left, whether or not the second message arrived before the closing.
+        // At least two receives remain, whether or not the second message arrived before the close.
         for identity in 0..2 {
             sharers.send_to_first_member(&peer, payload(identity, 16));
             let completion = sharers.next_receive_of_len(0, 16);
@@ -486,7 +488,7 @@ impl Sharers<'_> {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }
 
-    /// The next receive of a member that succeeds.
+    /// Waits for a member's next successful receive of this length.
     fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
         loop {
             if let Ok((completion, _)) = self.next(at)
@@ -528,7 +530,7 @@ pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     assert!(poll_completion(&sharers.members[1].cq).is_none());
 }
 
-pub(crate) fn counters_count_what_their_endpoint_receives(net: &Net) {
+pub(crate) fn counters_count_receives_of_their_endpoint(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let counters: Vec<_> = sharers
         .members

@@ -1,4 +1,4 @@
-//! Ends of connections: `fi_shutdown`, and closing an endpoint, `fi_cm(3)`.
+//! The end of a connection, by `fi_shutdown` or by closing an endpoint: `fi_cm(3)`.
 
 use std::thread;
 
@@ -72,7 +72,7 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     other.trecv(marked_buffer(8), NOWHERE, Tag(7), 2).unwrap();
     one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
-    // The peer posts no receive for it.
+    // The peer posts no receive for this message.
     let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
     let send = SendMsg { buffers, tag: Some(1), context: 4, flags, ..SendMsg::default() };
     one.sendmsg(send).unwrap();
@@ -117,7 +117,8 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
     }
 }
 
-/// The acknowledgement waits behind the receiver's own sends, of which the link may have taken half.
+/// The acknowledgement waits behind the receiver's own sends, of which the link may have taken
+/// half.
 pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
@@ -139,7 +140,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
                 Ok(Some(completion)) if completion.context == 1 => break,
                 Ok(Some(_)) => sent += 1,
                 Ok(None) => {
-                    // Until then the server reads nothing off the link.
+                    // Before that receive ends, the server reads nothing from the link.
                     looks += 1;
                     if looks % LOOKS == 0 {
                         client.progress();
@@ -151,13 +152,13 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
         }
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
-            // Completed before, or cancelled; the memory is the application's again.
+            // It completed before, or was cancelled; the memory is the application's again.
             let _either = next_operation_end(&[&server]);
         }
         assert_eq!(next_completion(&[&client, &server]).context, 2, "round {round}");
         assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
         assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-        // No message has arrived in part.
+        // Each message has arrived whole or not at all.
         for context in 0..REPLIES {
             let Ok(()) = one.recv(marked_buffer(900), NOWHERE, 3).map_err(Error::from) else { break };
             assert_eq!(
@@ -193,7 +194,7 @@ pub(crate) fn long_message_in_flight_fails_at_shutdown(net: &Net) {
             client.progress();
         }
         [&one, &other][shuts_down].shutdown().unwrap();
-        // The send may succeed or fail. If the sender shut down, a message whose send succeeded was received.
+        // The send may succeed or fail. If the sender shut down, a successful send was received.
         let sent = next_operation_end(&[&client, &server]).is_ok();
         let arrived = next_operation_end(&[&server, &client]);
         assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
@@ -219,7 +220,7 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
         assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")), "{round}");
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         next_completion(&[&server]);
-        // The client was not driven since; closing waits for its messages.
+        // The client has made no progress since; the close waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
             assert_eq!(next_event(&[&client]), Ok(make_connected_event(CLIENT, b"welcome")), "{round}");

@@ -15,12 +15,12 @@ use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The setup of an endpoint that reports senders outside its address vector.
+/// Returns the setup of an endpoint that reports senders outside its address vector.
 fn make_source_err_setup(net: &Net) -> Setup {
     Setup { caps: net.info.caps | Caps::SOURCE_ERR, ..Setup::default() }
 }
 
-/// A sender, and a receiver with an empty address vector that reports unknown sources.
+/// Opens a sender, and a receiver with an empty address vector that reports unknown sources.
 fn open_stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
     let (stranger, receiver) =
         (net.open_party(), net.open_party_with(Setup { caps: make_source_err_setup(net).caps, ..setup }));
@@ -99,7 +99,7 @@ pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
     assert_eq!(receive_and_get_source(&sender, &receiver), first);
     receiver.av.remove(&[first]).unwrap();
     assert_eq!(receive_and_get_source(&sender, &receiver), second);
-    // Each entry can be sent to.
+    // Messages can be sent to each entry.
     for _ in 0..2 {
         let address = receiver.insert_address_of(&sender);
         sender.endpoint.recv(marked_buffer(4), FabricAddress::UNSPECIFIED, 3).unwrap();
@@ -158,7 +158,7 @@ pub(crate) fn reported_source_address_can_be_inserted(net: &Net) {
         let (completion, source) = receiver.next_completion_with_source();
         assert_eq!((completion.context, source), (context, known));
     }
-    // Messages can be sent to it.
+    // Messages can be sent to this entry.
     stranger.endpoint.recv(marked_buffer(8), ANY, 10).unwrap();
     receiver.endpoint.send(payload(10, 8), known, 11).unwrap();
     assert_eq!(received_bytes(&stranger.next_completion().buffer), payload(10, 8));
@@ -188,7 +188,8 @@ pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
         });
         read.map(|_| contexts)
     };
-    // One by one, since the threads that drive the receiver may have been asleep.
+    // The completions come one by one, since the threads that drive the receiver may have been
+    // asleep.
     let mut contexts = Vec::new();
     while contexts.len() < 2 {
         receiver.progress_all();
@@ -234,7 +235,8 @@ pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
             ..SendMsg::default()
         });
     }
-    // Two entries have room in the queue. The sources of the others are looked up when they get room.
+    // The queue has room for two entries. The library looks up the sources of the others when they
+    // get room.
     let known = receiver.insert_address_of(&stranger);
     for context in 0..2 {
         let failed = receiver.next_failure();
@@ -289,7 +291,7 @@ pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     let known = receiver.insert_address_of(&stranger);
     receiver.endpoint.recvmsg(look).unwrap();
     assert_eq!(receiver.next_completion_with_source().1, known);
-    // Once inserted, the sender can be named as the source of a receive.
+    // Once inserted, the sender can be the source of a receive.
     receiver.endpoint.trecv(marked_buffer(64), known, 9, 0, 2).unwrap();
     let (completion, source) = receiver.next_completion_with_source();
     assert_eq!((completion.context, source), (2, known));

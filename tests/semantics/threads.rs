@@ -1,4 +1,4 @@
-//! Endpoints in threads of their own, and endpoints that threads share.
+//! Endpoints that each have a thread, and endpoints that threads share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Reads the next completion; only this party's own reads drive it.
+/// Reads the next completion. Only this party's reads drive it.
 #[track_caller]
 fn next_completion_alone(party: &Party) -> Completion {
     let deadline = Deadline::new();
@@ -26,7 +26,7 @@ fn next_completion_alone(party: &Party) -> Completion {
     }
 }
 
-/// Two parties that only their own threads drive.
+/// Opens two parties that only their own threads drive.
 fn undriven_pair(net: &Net) -> (Party, Party) {
     let setup = || Setup { asleep: true, ..Setup::default() };
     net.open_pair_with(setup(), setup())
@@ -112,7 +112,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     };
     thread::scope(|scope| {
         let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
-        // Each party runs until it has received everything, and is kept until both have.
+        // Each party runs until it has received everything, and stays open until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
     });
@@ -188,8 +188,8 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     }
 }
 
-/// The transmit queue of each endpoint is the receive queue of the other, and two threads drive them: a
-/// thread that held one queue while waiting for the other would deadlock.
+/// The transmit queue of each endpoint is the receive queue of the other, and two threads drive
+/// them. A thread that held one queue while waiting for the other would deadlock.
 pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let domain = net.open_other_domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();

@@ -12,14 +12,14 @@ use homespun_suite::{Deadline, Net};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// An info for endpoints that share a transmit context.
+/// Returns an info for endpoints that share a transmit context.
 fn make_sharing_info(net: &Net) -> Info {
     let mut info = net.info().clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;
     info
 }
 
-/// An endpoint with a queue for both directions, to be enabled.
+/// Opens an endpoint with a queue for both directions, not yet enabled.
 fn open_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
     let endpoint = domain.endpoint(info).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());

@@ -21,7 +21,7 @@ use homespun_suite::sleeping::{
 };
 use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
 
-/// The context of a work that is not cancelled.
+/// The context of a work that the test does not cancel.
 const ANY_WORK: u64 = 0;
 
 fn triggering_setup(net: &Net) -> Setup {
@@ -40,13 +40,13 @@ fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
     Trigger { counter: counter.clone(), threshold }
 }
 
-/// A work that adds to a counter when its trigger is reached.
+/// Returns a work that adds to a counter when its trigger is reached.
 fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWork {
     let action = DeferredAction::Add { counter: counter.clone(), value };
     DeferredWork { context: ANY_WORK, trigger, action, completion: None }
 }
 
-/// A work that posts an operation of a party's endpoint.
+/// Returns a work that posts an operation of a party's endpoint.
 fn post_work(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
     let action = DeferredAction::Post { endpoint: party.endpoint.as_here().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
@@ -61,7 +61,7 @@ fn queue_work(party: &Party, work: DeferredWork) {
     party.domain_here().queue_work(work).unwrap();
 }
 
-/// Waits until a counter has a value, and an error value. Drives all parties meanwhile.
+/// Drives all parties until a counter has this value and error value.
 #[track_caller]
 fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
@@ -71,7 +71,7 @@ fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
     }
 }
 
-/// Waits until no work depends on a counter. Drives all parties meanwhile.
+/// Drives all parties until no work depends on a counter.
 #[track_caller]
 fn await_unused(party: &Party, counter: &Counter) {
     let deadline = Deadline::new();
@@ -165,7 +165,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         &alice,
         DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
     );
-    // Messages that arrive meanwhile wait: the deferred receives are not posted yet.
+    // Messages that arrive before the threshold wait: the deferred receives are not posted yet.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
         let send = SendMsg { buffers: vec![payload(context, 8)], to: bob.peer(), tag, ..SendMsg::default() };
         bob.send_and_wait_for_delivery(send);
@@ -203,7 +203,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
 }
 
-pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
+pub(crate) fn work_is_reported_only_on_request(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
@@ -221,7 +221,7 @@ pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
         }
         alice.assert_no_completion();
     }
-    // The same for receives.
+    // Receives are reported likewise.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
         queue_work(&bob, post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
@@ -265,7 +265,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
     alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    // A failure, and a refusal.
+    // Counts a failure, and a refusal.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
@@ -277,7 +277,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
     alice.wait_for_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
-    // A counter that is bound to other events counts too.
+    // A counter that is bound to other events counts these, too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard));
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
@@ -439,7 +439,7 @@ pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
         let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
         queue_work(&alice, post_work(trigger_at(&trigger, 1 + context % 2), &alice, operation, &done));
     }
-    // Most find no room; half of them are triggered by errors.
+    // Most works find no room; half of them are triggered by errors.
     trigger.add(1);
     trigger.add_error(1);
     trigger.set(0);
@@ -470,7 +470,7 @@ pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
     }
-    // Operations whose contexts may be numbers of works.
+    // These operations have contexts that may be numbers of works.
     (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
     alice.endpoint.cancel(1002).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1002);
@@ -491,7 +491,7 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     domain.cancel_work(2).unwrap();
     assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
     trigger.add(1);
-    // The oldest work with this context is cancelled.
+    // The cancel took the oldest work with this context.
     await_counts(&alice, &changed, (1101, 0));
     assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
 
@@ -537,7 +537,7 @@ pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let completion = alice.next_completion();
     assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, payload(2, 8).to_vec()));
     alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    // A flush leaves a triggered operation: it belongs to its endpoint.
+    // A flush leaves the triggered operation, which belongs to its endpoint.
     bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
     endpoint.trigger(&trigger_at(&trigger, 3), send_operation(&alice, 4, OpFlags::empty())).unwrap();
     alice.domain_here().flush_work(None);
@@ -598,12 +598,13 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(1, 8)]));
     assert_eq!(alice.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
-    // An operation that was triggered meanwhile.
+    // This operation is triggered before its cancel.
     trigger.add(2);
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().completion.context, 2);
     alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
-    // Deferred work that was posted is an operation of its endpoint, whose failure is the work's.
+    // Posted deferred work is an operation of its endpoint. The failure of the operation is the
+    // work's failure.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
@@ -653,7 +654,7 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
     await_counts(&alice, &done, (0, 1));
     alice.wait_for_counts(&[]);
-    // A message that is too long for a deferred receive.
+    // The message is too long for the deferred receive.
     let receive = RecvMsg { buffers: vec![marked_buffer(4)], context: 2, ..RecvMsg::default() };
     queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done));
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
@@ -805,7 +806,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
-    // An alias may have the flag as its default if the endpoint has the capability; other calls then refuse.
+    // An alias may have the flag as its default if the endpoint has the capability; other calls
+    // then refuse it.
     let (alias, plain) = (alice.endpoint.as_here().alias(), without.endpoint.as_here().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
@@ -814,8 +816,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(sent.map_err(|rejected| rejected.errno()), Err(Errno::EBADFLAGS));
 }
 
-/// A thread sleeps on a queue or a counter while others make work due: by changing counters, by messages,
-/// and by events of the sleeper's own endpoint. The memory is the caller's.
+/// A thread sleeps on a queue or a counter. Other threads change counters, messages arrive, and the
+/// sleeper's own endpoint has events: each makes work due. The memory is the caller's.
 pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
@@ -827,7 +829,8 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let (trigger, done) = (sleeping(&alice), sleeping(&alice));
         let mut filled = [0; 8];
         let is_over = AtomicBool::new(false);
-        // A message that only bob's wait receives completes a deferred receive, which makes another work due.
+        // Only bob's wait receives this message. It completes a deferred receive, which makes
+        // another work due.
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let action = DeferredAction::Post {

@@ -9,7 +9,7 @@ use homespun_suite::{Deadline, Net, Party};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Checks the error of a receive of `room_bytes` that was given a message of `message_bytes`.
+/// Checks the error of a receive of `room_bytes` that matched a message of `message_bytes`.
 #[track_caller]
 fn check_truncated(failed: &CompletionError, identity: u64, room_bytes: usize, message_bytes: usize) {
     let overflow_bytes = (message_bytes - room_bytes) as u64;
@@ -100,7 +100,7 @@ pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
     }
     assert_eq!(contexts, [1]);
     for context in [2, 3] {
-        // No entry can be read before the error.
+        // Reads return no entry before the error.
         for _ in 0..3 {
             assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
         }
@@ -125,7 +125,7 @@ pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
     }
 }
 
-/// The party's next success; checks an error that precedes it.
+/// Returns the party's next success, after checking the errors before it.
 #[track_caller]
 fn next_success_after_errors(party: &Party, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
     loop {

@@ -18,8 +18,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// A length beyond what the transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
 
-/// A party with a queue for each direction and a counter for each kind of event, all of which are
-/// members of a set.
+/// Opens a party with a queue for each direction and a counter for each kind of event. All of them
+/// are members of a set.
 fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
     net.open_party_with(Setup {
@@ -60,7 +60,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                     bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
-                // The counters count the events of the queues, and are read as well.
+                // The counters count the events of the queues, and the test reads them, too.
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_set(&set);
                     arrived += read_and_count_messages(&bob);
@@ -117,7 +117,7 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
     let (mut has_arrived, mut is_sent) = (false, false);
     while !has_arrived || !is_sent {
         for set in &sets {
-            // A wait drives the members of its own set alone.
+            // A wait drives only the members of its own set.
             let _ = set.wait(Some(Duration::from_millis(1)));
         }
         has_arrived |= read_and_count_messages(&bob) == 1;

@@ -23,13 +23,13 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
-/// Those that arrive in little time: a reader of endpoints without a descriptor yields between any two
-/// polls.
+/// Returns the lengths that arrive in little time: a reader of endpoints without a descriptor
+/// yields between any two polls.
 fn select_lens_bytes(net: &Net) -> &'static [usize] {
     if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
 }
 
-/// A party that makes progress only in the calls of its waiting threads.
+/// Returns the setup of a party that makes progress only in the calls of its waiting threads.
 fn sleeping_setup(wait: WaitObject) -> Setup {
     Setup { asleep: true, wait, ..Setup::default() }
 }
@@ -38,7 +38,7 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
 }
 
-/// Has the net drive both parties again: closing one may need the other's progress.
+/// Makes the net drive both parties again: closing one may need the other's progress.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
@@ -48,8 +48,7 @@ fn next_completion(cq: &CompletionQueue) -> Completion {
     next(cq).expect("no operation fails").0
 }
 
-/// Keeps waiting on the queue, so that outstanding operations of peers are answered, until
-/// [`stop_waiting`] ends it.
+/// Waits on the queue until [`stop_waiting`], so that it answers outstanding operations of peers.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
@@ -126,7 +125,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
             for (level, flags) in (0..).zip(levels) {
                 for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     let context = 10 * level + n;
-                    // Posts receives from another thread than the one that sleeps.
+                    // The receives come from another thread than the sleeping one.
                     if flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000 {
                         bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                         post_send(&alice, context, len_bytes, flags);
@@ -174,7 +173,7 @@ pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
 pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        // An address without a listener.
+        // The send goes to an address without a listener.
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
@@ -215,7 +214,7 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
             assert_eq!(next_completion(alice.cq_here()).context, 1);
             stop_waiting(bob.cq_here(), &is_over);
         });
-        // This send is never matched.
+        // No receive matches this send.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -228,7 +227,7 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
     }
 }
 
-/// The peer's process is killed.
+/// The test kills the peer's process.
 pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     let there = net.with_processes().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -283,12 +282,12 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     }
 }
 
-/// Whether one signal ends the waits of four threads that were given some time to begin them. If
-/// not all have begun by then, others end the rest.
+/// Whether one signal ends the waits of four threads, which get some time to begin them. If some
+/// have not begun by then, further signals end their waits.
 fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
     const THREADS: usize = 4;
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // A signal may be left from an attempt before.
+    // A signal may remain from an earlier attempt.
     let _ = cq.sread(Some(Duration::from_millis(1)));
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -305,7 +304,7 @@ fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
         thread::sleep(to_begin);
         assert_eq!(ended.load(Ordering::SeqCst), 0, "nothing has ended them");
         cq.signal().unwrap();
-        // Ten times as long as they had to begin.
+        // Waits ten times as long as they had to begin.
         let until = Instant::now() + 10 * to_begin;
         while ended.load(Ordering::SeqCst) < THREADS && Instant::now() < until {
             thread::yield_now();
@@ -346,7 +345,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
         });
         assert_eq!(contexts, [0, 1, 2, 3, 4]);
 
-        // Fewer entries than the threshold at the time-out; then an error behind a success.
+        // A read with fewer entries than the threshold times out. Then an error follows a success.
         thread::scope(|scope| {
             let waits = scope.spawn(|| cq.sread_each(8, 5, Some(Duration::from_millis(100)), |_, _| {}));
             send_some(1);
@@ -362,7 +361,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
         thread::scope(|scope| {
             let waits = scope.spawn(|| cq.sread_each(8, 5, None, |_, _| {}));
             send_some(1);
-            // Whether or not the message has arrived, only the error can end the wait.
+            // Only the error can end the wait, whether or not the message has arrived.
             let begin = Instant::now();
             drive_until(&|| begin.elapsed() > Duration::from_millis(20));
             bob.endpoint.cancel(7).unwrap();
@@ -376,7 +375,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
     }
 }
 
-/// A threshold above the depth of the queue means the depth.
+/// A threshold above the depth of the queue acts as the depth.
 pub(crate) fn threshold_beyond_the_depth_is_the_depth(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
     let bob = net.open_party_with(setup);
@@ -386,7 +385,7 @@ pub(crate) fn threshold_beyond_the_depth_is_the_depth(net: &Net) {
     }
     let mut count = 0;
     assert_eq!(bob.cq_here().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
-    // The third had no room, and is left to the next read.
+    // The third entry had no room, and the next read returns it.
     assert_eq!((count, next_completion(bob.cq_here()).context), (2, 2));
 }
 
@@ -426,7 +425,8 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
     }
 }
 
-/// Each endpoint has a thread that sleeps until a message arrives, and one that polls for its sends.
+/// Each endpoint has a thread that sleeps until a message arrives, and one that polls for its
+/// sends.
 pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };

@@ -1,7 +1,8 @@
-//! Which files import which, and where that goes round in a circle.
+//! Which files import which, and the circles among them.
 //!
-//! A name that a file makes public for another counts as imported from the file that defines it. Paths within
-//! the arguments of macros are not seen, nor is what a file names that it has by a `use` of everything.
+//! If a file makes a name public that another file defines, an import of this name counts as one
+//! from the defining file. The check does not see paths within the arguments of macros, nor names
+//! that a glob `use` brings in.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,15 +13,15 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::modules::{Crate, Module, ModulePath, display_name};
 
-/// The files that import each other, directly or by way of others: each circle by the names of its files, the
-/// largest first.
+/// Returns the circles of files that import each other, directly or by way of others: each by the
+/// names of its files, the largest first.
 pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
     let modules: Vec<&Module> = of_crate.modules().collect();
     let numbers: HashMap<&ModulePath, usize> = modules.iter().map(|module| module.path()).zip(0..).collect();
     let paths: Vec<NamedPaths> = modules.iter().map(|module| NamedPaths::of_module(module)).collect();
     let mut definitions = Definitions::default();
     for (module, paths) in modules.iter().zip(&paths) {
-        definitions.add_module(of_crate, module, &paths.handed_on);
+        definitions.add_module(of_crate, module, &paths.re_exported);
     }
     let mut graph: DiGraphMap<usize, ()> = DiGraphMap::new();
     for (from, module) in modules.iter().enumerate() {
@@ -49,11 +50,11 @@ pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
 struct NamedPaths {
     /// The names that it uses.
     used: Vec<Vec<String>>,
-    /// With which names the paths begin that it uses outside of modules within it.
+    /// The first names of the paths that it uses outside of its inline modules.
     beginnings: HashSet<String>,
     /// The names that it makes public.
-    handed_on: Vec<(String, Vec<String>)>,
-    /// How many modules within the file the visitor is in.
+    re_exported: Vec<(String, Vec<String>)>,
+    /// How many inline modules of the file the visitor is in.
     inline_depth: usize,
 }
 
@@ -63,10 +64,11 @@ impl NamedPaths {
         for item in module.items() {
             paths.visit_item(item);
         }
-        // A name that the file makes public it may use as well. Other names are of the file, or local.
-        let NamedPaths { used, beginnings, handed_on, .. } = &mut paths;
+        // A name that the file makes public may also be used in it. Other names are of the file, or
+        // local.
+        let NamedPaths { used, beginnings, re_exported, .. } = &mut paths;
         used.extend(
-            handed_on.iter().filter(|(name, _)| beginnings.contains(name)).map(|(_, path)| path.clone()),
+            re_exported.iter().filter(|(name, _)| beginnings.contains(name)).map(|(_, path)| path.clone()),
         );
         paths
     }
@@ -75,7 +77,7 @@ impl NamedPaths {
         self.used.extend(self.relative_to_file(path));
     }
 
-    /// A path that is named in a module within the file, as the file would name it. `None` if it
+    /// Rewrites a path in an inline module as the file would name it. Returns `None` if the path
     /// does not leave that module.
     fn relative_to_file(&self, path: Vec<String>) -> Option<Vec<String>> {
         if self.inline_depth == 0 || path.first().is_some_and(|first| first == "crate") {
@@ -101,13 +103,14 @@ impl<'ast> Visit<'ast> for NamedPaths {
         match &item.vis {
             Visibility::Inherited => leaves.into_iter().for_each(|(_, path)| self.add_used_path(path)),
             _ if self.inline_depth > 0 => leaves.into_iter().for_each(|(_, path)| self.add_used_path(path)),
-            _ => self.handed_on.extend(leaves),
+            _ => self.re_exported.extend(leaves),
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // One with a colon before it begins with another crate, one without any may be a variable.
+        // A path with a colon before it begins with another crate; one without any may be a
+        // variable.
         if path.leading_colon.is_none() {
             self.beginnings.extend(names.first().filter(|_| self.inline_depth == 0).cloned());
             if names.len() > 1 {
@@ -117,11 +120,11 @@ impl<'ast> Visit<'ast> for NamedPaths {
         visit::visit_path(self, path);
     }
 
-    /// Where an item may be seen is no use of the place.
+    /// The visibility of an item names a module without using it.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-/// Every name that a `use` brings in, with the path that it comes from.
+/// Collects every name that a `use` brings in, with the path that it comes from.
 fn list_imported_names(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(String, Vec<String>)>) {
     match tree {
         UseTree::Path(path) => {
@@ -149,23 +152,23 @@ fn child_path(before: &[String], name: &syn::Ident) -> Vec<String> {
     before.iter().cloned().chain([name.to_string()]).collect()
 }
 
-/// Where names are defined that another module hands on.
+/// The definitions of names that modules re-export.
 #[derive(Default)]
 struct Definitions {
-    /// What a module hands on under a name: the module that it comes from, and its name there
+    /// For each name that a module re-exports: the module that it comes from, and its name there
     /// unless it is that module.
     named: HashMap<(ModulePath, String), (ModulePath, Option<String>)>,
-    /// The modules of which a module hands on everything.
+    /// The modules of which a module re-exports everything.
     globs: HashMap<ModulePath, Vec<ModulePath>>,
-    /// What modules define themselves.
+    /// The names that modules define themselves.
     defined: HashSet<(ModulePath, String)>,
 }
 
 impl Definitions {
-    fn add_module(&mut self, of_crate: &Crate, module: &Module, handed_on: &[(String, Vec<String>)]) {
+    fn add_module(&mut self, of_crate: &Crate, module: &Module, re_exported: &[(String, Vec<String>)]) {
         let defined = module.items().iter().filter_map(defined_name);
         self.defined.extend(defined.map(|name| (module.path().clone(), name)));
-        for (name, path) in handed_on {
+        for (name, path) in re_exported {
             let Some(found) = resolve_path(of_crate, module.path(), path) else { continue };
             match found {
                 (defining, _) if defining == *module.path() => {}
@@ -179,17 +182,17 @@ impl Definitions {
         }
     }
 
-    /// The module that defines what a path names, if it is of the crate.
+    /// Returns the module that defines the target of a path, if it is of the crate.
     fn defining_module(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
         let (mut module, mut name) = resolve_path(of_crate, from, path)?;
-        // A name may be handed on more than once.
+        // A name may be re-exported more than once.
         while let Some(next) = name.take().and_then(|name| self.next(&module, name)) {
             (module, name) = next;
         }
         Some(module)
     }
 
-    /// Where a module has a name from, if it hands it on.
+    /// Returns the source of a name that a module re-exports.
     fn next(&self, module: &ModulePath, name: String) -> Option<(ModulePath, Option<String>)> {
         let key = (module.clone(), name);
         if let Some(found) = self.named.get(&key) {
@@ -201,13 +204,13 @@ impl Definitions {
             let key = ((*glob).clone(), name.clone());
             self.defined.contains(&key) || self.named.contains_key(&key) || self.globs.contains_key(*glob)
         };
-        // Macros define names that are not seen here.
+        // Macros define names that this check does not see.
         let found = globs.iter().find(has).or_else(|| globs.first().filter(|_| globs.len() == 1))?;
         Some((found.clone(), Some(name)))
     }
 }
 
-/// The name of what an item defines.
+/// Returns the name that an item defines.
 fn defined_name(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,
@@ -223,7 +226,8 @@ fn defined_name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// The module that a path leads to, and the name that it ends with there, if it names no module.
+/// Returns the module that a path leads to, and the name that it ends with there, if it names no
+/// module.
 fn resolve_path(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(ModulePath, Option<String>)> {
     let mut module = from.to_vec();
     let mut names = path.iter().peekable();

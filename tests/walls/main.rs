@@ -1,7 +1,6 @@
 //! Limits of the structure of the code: no large group of files imports each other, and no file is long.
 //!
-//! `cargo test --test walls -- --nocapture` prints the circles of imports that there are, and the
-//! longest files.
+//! `cargo test --test walls -- --nocapture` prints the circles of imports and the longest files.
 
 #![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
 
@@ -11,7 +10,7 @@ mod sample_crates;
 
 use crate::modules::{Crate, Module};
 
-/// The crates of the house by their directories, which have their sources in `src`.
+/// The directories of this project's crates, which have their sources in `src`.
 const CRATES: [&str; 10] = [
     "",
     "engine",
@@ -25,10 +24,10 @@ const CRATES: [&str; 10] = [
     "suite",
 ];
 
-/// How many files may import each other, directly or by way of others.
+/// The most files that may import each other, directly or by way of others.
 const CIRCLE_FILES_MAX: usize = 6;
 
-/// How many lines of code a file may have, its tests, comments and blank lines left out.
+/// The most lines of code of a file, without its tests, comments and blank lines.
 const CODE_LINES_MAX: usize = 600;
 
 fn read_all_crates() -> impl Iterator<Item = Crate> {

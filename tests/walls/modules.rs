@@ -23,12 +23,12 @@ pub(crate) type ModulePath = Vec<String>;
 pub(crate) struct Module {
     path: ModulePath,
     text: String,
-    /// All but tests.
+    /// The items of the file, without its tests.
     items: Vec<Item>,
 }
 
 impl Crate {
-    /// Reads the sources of a crate; files that are for tests alone are left out.
+    /// Reads the sources of a crate, without the files that only tests use.
     ///
     /// # Errors
     ///
@@ -45,11 +45,12 @@ impl Crate {
         Crate::parse(if directory.is_empty() { "homespun" } else { directory }, sources)
     }
 
-    /// A crate of these sources, by their places below `src`; files that are for tests alone are left out.
+    /// Parses a crate of these sources, by their places below `src`, without the files that only
+    /// tests use.
     ///
     /// # Errors
     ///
-    /// Those of their syntax.
+    /// Errors of their syntax.
     pub(crate) fn parse(
         name: &str,
         sources: impl IntoIterator<Item = (PathBuf, String)>,
@@ -90,12 +91,12 @@ impl Module {
         &self.path
     }
 
-    /// Its items, without its tests.
+    /// Returns its items, without its tests.
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// How many lines have code. Its tests, which come last, are left out.
+    /// Counts the lines that have code, without its tests, which come last.
     pub(crate) fn count_code_lines(&self) -> usize {
         let (code, _) = self.text.split_once(TESTS_BEGIN).unwrap_or((&self.text, ""));
         let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -109,7 +110,7 @@ impl fmt::Display for Module {
     }
 }
 
-/// How a module is shown.
+/// Returns a module's name for messages.
 pub(crate) fn display_name(path: &[String]) -> String {
     if path.is_empty() { "lib".to_owned() } else { path.join("/") }
 }

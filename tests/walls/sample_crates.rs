@@ -1,4 +1,5 @@
-//! The walls around small made-up crates: what counts as an import, as a circle, and as a line of code.
+//! The limits applied to small made-up crates: what counts as an import, as a circle, and as a line
+//! of code.
 
 use std::path::PathBuf;
 
@@ -12,12 +13,13 @@ fn crate_of_sources(sources: &[(&str, &str)]) -> Crate {
     Crate::parse("made-up", owned).unwrap()
 }
 
-/// The circles of a crate with these sources.
+/// Returns the circles of a crate with these sources.
 fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
     import_cycles(&crate_of_sources(sources))
 }
 
-/// The circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`, and whose `b.rs` is this.
+/// Returns the circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`, and whose
+/// `b.rs` is this.
 fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
     import_cycles_of(&[
         ("lib.rs", "mod a; mod b;"),
@@ -33,13 +35,13 @@ fn files_that_import_each_other_are_a_circle() {
 }
 
 #[test]
-fn circle_by_way_of_others_is_found_with_all_its_files() {
+fn indirect_circle_is_found_with_all_its_files() {
     let sources = [
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::b::B; pub struct A(B);"),
         ("b.rs", "use crate::c::C; pub struct B(C);"),
         ("c.rs", "use crate::a::A; pub struct C(Box<A>);"),
-        // Imports the circle and is imported by no file of it.
+        // This file imports the circle, and no file of the circle imports it.
         ("d.rs", "use crate::a::A; pub struct D(A);"),
     ];
     assert_eq!(import_cycles_of(&sources), [["a", "b", "c"]]);
@@ -167,7 +169,7 @@ fn re_exporting_file_is_not_drawn_into_the_circle_of_its_children() {
 }
 
 #[test]
-fn file_that_uses_what_it_re_exports_imports_it() {
+fn file_that_uses_its_re_export_imports_the_definition() {
     let child = ("parent/child.rs", "use super::Parent; pub struct Child(Box<Parent>);");
     let parent = "mod child; pub use self::child::Child; pub struct Parent(Child);";
     assert_eq!(import_cycles_of(&[("parent.rs", parent), child]), [["parent", "parent/child"]]);
@@ -183,7 +185,7 @@ fn variable_with_the_name_of_a_child_is_no_import() {
 }
 
 #[test]
-fn paths_of_a_module_within_a_file_begin_there() {
+fn paths_in_an_inline_module_are_relative_to_it() {
     let with_b =
         |b| import_cycles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", b)]);
     for b in [

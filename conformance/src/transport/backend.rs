@@ -27,7 +27,7 @@ impl<P> Copy for Backend<'_, P> {}
 pub type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
 
 impl<'a, P: Provider> Backend<'a, P> {
-    /// A backend whose tests wait for an event up to a minute.
+    /// Creates a backend whose tests wait for an event up to a minute.
     pub fn new(provider: &'a P) -> Self {
         Backend { provider, patience: PATIENCE }
     }
@@ -38,17 +38,17 @@ impl<'a, P: Provider> Backend<'a, P> {
         Backend { patience, ..self }
     }
 
-    /// The provider.
+    /// Returns the provider.
     pub fn provider(self) -> &'a P {
         self.provider
     }
 
-    /// The moment when a test that starts to wait now stops waiting.
+    /// Returns the moment when a test that starts to wait now stops waiting.
     pub fn deadline_from_now(self) -> Deadline {
         Deadline::after(self.patience)
     }
 
-    /// That many bytes, or the provider's largest message if that is shorter.
+    /// Shortens a frame's length to the provider's largest message.
     pub(crate) fn clamp_frame_bytes(self, wished_bytes: usize) -> usize {
         usize::try_from(self.provider.attr().max_message_bytes)
             .map_or(wished_bytes, |max| max.min(wished_bytes))
@@ -74,7 +74,7 @@ impl<'a, P: Provider> Backend<'a, P> {
         TestEndpoint::open_at(self.provider, bind, instance).with_patience(self.patience)
     }
 
-    /// Two endpoints, of instances 11 and 22, with a link that is up on both sides.
+    /// Opens two endpoints, of instances 11 and 22, with a link that is up on both sides.
     ///
     /// # Panics
     ///

@@ -33,8 +33,9 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_,
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// [`draining_count`](Transport::draining_count) falls to 0 although the peer makes no call. From then on the transport
-/// may be dropped: the peer still gets all frames that were taken, and sees [`LinkError::Closed`].
+/// [`draining_count`](Transport::draining_count) falls to 0 although the peer makes no call. From
+/// then on the transport may be dropped: the peer still gets all frames that were taken, and sees
+/// [`LinkError::Closed`].
 pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for is_accepted in [false, true] {
         let ([mut a, mut b], mut link, mut peer) = backend.open_linked_pair();
@@ -53,7 +54,8 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
     }
 }
 
-/// The same holds for a link that the peer has not accepted, but what was taken may get lost with it.
+/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer also for a
+/// link that the peer has not accepted; frames on that link may get lost.
 pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -68,7 +70,7 @@ pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(b
     }
 }
 
-/// A full link that is drained does not wait for a peer that has ended.
+/// The drain of a full link ends when the peer has ended.
 pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, b], link, _) = backend.open_linked_pair();
     fill_link(&mut a, link, 256 * 1024);
@@ -78,8 +80,8 @@ pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_,
     drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
 }
 
-/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer still gets all
-/// frames that were taken.
+/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer
+/// still gets all frames that were taken.
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
@@ -105,7 +107,7 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
     taken
 }
 
-/// A full link may be drained: all frames that it has taken arrive, and then its end.
+/// The drain of a full link delivers all frames that the link has taken, and then ends the link.
 pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
@@ -170,9 +172,9 @@ pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(backe
     assert_eq!(endpoints[0].recorder.down_error(link), Some(&LinkError::Closed));
 }
 
-/// A link may be closed, in either way, before it is up: nothing is reported of it,
-/// [`draining_count`](Transport::draining_count) falls to 0, and the peer reports either nothing or that the link came up
-/// and went down.
+/// A link may be closed, in either way, before it is up. This side then reports nothing of it, and
+/// [`draining_count`](Transport::draining_count) falls to 0. The peer reports nothing, or that the
+/// link came up and went down.
 pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
@@ -226,9 +228,9 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The first of the sent frames arrive at
-/// the peer, perhaps none; it may see [`LinkError::Closed`] only if it has received all frames that were
-/// taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives the first
+/// of the sent frames, or none. It may see [`LinkError::Closed`] only if it has received all frames
+/// that were taken.
 pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
@@ -268,8 +270,8 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, 
     drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
 }
 
-/// When a transport is dropped, its links end at the peers, after the frames that have arrived. So do
-/// connects that it has not accepted.
+/// When a transport is dropped, its links end at the peers, after the frames that have arrived.
+/// Connects that it has not accepted fail.
 pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     endpoints[1].post(peer, pseudo_random_payload(500, 1));
@@ -325,8 +327,8 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
         ];
         assert_eq!(endpoints[0].recorder.log()[events_before[0]..], expected);
 
-        // When the link is closed, frames are in flight in both directions, and in every third round its end
-        // is, too.
+        // The close finds frames in flight in both directions, and in every third round also the
+        // peer's end of the link.
         let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
         peer.post(link_at_peer, pseudo_random_payload(7, 0));

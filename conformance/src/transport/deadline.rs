@@ -12,18 +12,18 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// A minute from now.
+    /// Creates a deadline that passes in a minute.
     #[expect(clippy::new_without_default, reason = "each call gives a different moment")]
     pub fn new() -> Deadline {
         Deadline::after(PATIENCE)
     }
 
-    /// That time from now.
+    /// Creates a deadline that passes after this time.
     pub fn after(patience: Duration) -> Deadline {
         Deadline(Instant::now() + patience)
     }
 
-    /// The time that is left.
+    /// Returns the time until the deadline, 0 once it has passed.
     pub fn time_left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -32,7 +32,7 @@ impl Deadline {
     ///
     /// # Panics
     ///
-    /// If the time is over; the message contains `what`.
+    /// If the deadline has passed; the message contains `what`.
     #[track_caller]
     pub fn yield_or_panic(self, what: &str) {
         assert!(self.time_left() > Duration::ZERO, "waited in vain for {what}");

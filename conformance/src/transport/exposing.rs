@@ -41,7 +41,7 @@ impl<T: Transport> Exposure<T> {
         Exposure::try_new(backend).expect("a backend whose links pull exposes payload")
     }
 
-    /// `None` if the backend's links do not pull.
+    /// Returns `None` if the backend's links do not pull.
     fn try_new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<Exposure<T>> {
         let ([mut exposer, puller], at_exposer, at_puller) = backend.open_linked_pair();
         let min_bytes = exposer.transport.caps(at_exposer).pull_min_bytes;
@@ -81,7 +81,7 @@ impl<T: Transport> Exposure<T> {
         });
     }
 
-    /// Asserts that pulls do not succeed any more, and that the pulling side sees the end of the link.
+    /// Asserts that further pulls fail, and that the pulling side sees the end of the link.
     fn assert_gone(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);
@@ -143,8 +143,8 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
     exposure.assert_link_works();
 }
 
-/// What is exposed can be pulled as often as the peer likes, in any order, beside other payload
-/// that is exposed over the same link, and between frames.
+/// The peer may pull exposed payload repeatedly and in any order, also between frames and while
+/// other payload is exposed over the same link.
 pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let other = pseudo_random_payload(exposure.bytes.len(), 3);
@@ -179,8 +179,8 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// When the peer has said that it is done, the memory is the application's again, which may change
-/// it and have it exposed once more. Then pulls read what is there.
+/// After the peer has finished its pulls, the application may change the memory and expose it
+/// again. Later pulls read the new content.
 pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     for round in 0..3 {

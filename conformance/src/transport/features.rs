@@ -12,7 +12,8 @@ use crate::transport::{Backend, TestEndpoint};
 pub struct Features {
     /// Links [pull](Transport::pull) payload: their caps say so, and a pull is not refused.
     pub pulls: bool,
-    /// The provider has shareable memory, and its links [map](Transport::map_peer_memory) that of their peers.
+    /// The provider has shareable memory, and its links [map](Transport::map_peer_memory) the
+    /// shareable memory of their peers.
     pub maps: bool,
     /// Links take a long frame [in part](homespun_engine::transport::Sent::Partial) while there is no room
     /// for all of it. The links of a backend without this feature take it whole or not at all.
@@ -23,7 +24,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// The features that a backend has.
+    /// Finds the features of a backend.
     ///
     /// # Panics
     ///
@@ -46,7 +47,7 @@ fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
 ///
 /// # Panics
 ///
-/// If it has other features. Also, if a transport without a descriptor says that it can be slept on.
+/// If it has other features, or if a transport without a descriptor allows its caller to sleep.
 pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features) {
     let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");

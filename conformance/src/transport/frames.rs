@@ -138,7 +138,7 @@ pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_,
         a.post(link, pseudo_random_payload(size, 1));
         b.post(peer, pseudo_random_payload(size, 2));
     }
-    // Each side continues until both have everything: frames that it has taken may need its further calls.
+    // Each side continues until both have all frames: sending a taken frame may need further calls.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {
         let deadline = backend.deadline_from_now();

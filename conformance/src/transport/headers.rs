@@ -1,5 +1,5 @@
-//! Sample headers of every form, generated from the rules of the wire format, so that a new header is
-//! included by itself.
+//! Sample headers of every form. The rules of the wire format generate them, so they include a new
+//! form without a change here.
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
@@ -11,11 +11,12 @@ const NUMBERS: [u64; 4] = [0, 1, u64::MAX, 0x0123_4567_89ab_cdef];
 /// The lengths of payloads, if the header allows them.
 const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECTION_DATA_MAX_BYTES, 5000];
 
-/// Headers of every form.
+/// Returns headers of every form.
 ///
 /// # Panics
 ///
-/// If a form accepts none of these numbers and lengths: then [`samples::last_words_and_lengths`] needs one for it.
+/// If a form accepts none of these numbers and lengths. Then add one for it to
+/// [`samples::last_words_and_lengths`].
 pub(super) fn sample_headers() -> Vec<Header> {
     let mut headers = Vec::new();
     for form in Form::all() {
@@ -32,8 +33,8 @@ pub(super) fn sample_headers() -> Vec<Header> {
     headers
 }
 
-/// Last words of headers, each with a payload length; every form accepts some of them. The lengths of those
-/// of [`sample_headers`] are within what a test sends.
+/// Returns last words of headers, each with a payload length. Every form accepts some of them. The
+/// payloads of [`sample_headers`] are short enough to send in a test.
 fn last_words_and_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));

@@ -19,7 +19,7 @@ pub(super) fn can_map<P: Provider>(backend: Backend<'_, P>) -> bool {
     SharedRegion::try_new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
-/// A link with memory of one side for the other to map.
+/// A link, and memory of one side that the other side maps.
 struct SharedRegion<T> {
     owner: TestEndpoint<T>,
     other: TestEndpoint<T>,
@@ -36,7 +36,7 @@ impl<T: Transport> SharedRegion<T> {
         SharedRegion::try_new(backend).expect("a backend whose links map has shareable memory")
     }
 
-    /// `None` if the provider has no shareable memory.
+    /// Returns `None` if the provider has no shareable memory.
     fn try_new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<SharedRegion<T>> {
         let memory = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory")?;
         let ([owner, other], at_owner, at_other) = backend.open_linked_pair();

@@ -43,17 +43,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// All events, in order.
+    /// Returns all events, in order.
     pub fn log(&self) -> &[(LinkId, Event)] {
         &self.log
     }
 
-    /// All events of the links that had this number.
+    /// Returns all events of the links that had this number.
     pub fn events_of(&self, link: LinkId) -> Vec<&Event> {
         self.log.iter().filter(|(of, _)| *of == link).map(|(_, event)| event).collect()
     }
 
-    /// The payloads of a link's frames.
+    /// Returns the payloads of a link's frames.
     pub fn payloads_of(&self, link: LinkId) -> Vec<&[u8]> {
         let events = self.events_of(link).into_iter();
         events
@@ -64,7 +64,7 @@ impl Recorder {
             .collect()
     }
 
-    /// The error with which a link ended, if its end is the last event with this number.
+    /// Returns the error with which a link ended, if its end is the last event with this number.
     pub fn down_error(&self, link: LinkId) -> Option<&LinkError> {
         let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
         match last {
@@ -73,7 +73,7 @@ impl Recorder {
         }
     }
 
-    /// The links that came up, in order, each with address and instance of the peer.
+    /// Returns the links that came up, in order, each with address and instance of the peer.
     pub fn links_up(&self) -> Vec<(LinkId, Address, u64)> {
         let up = |(link, event): &(LinkId, Event)| match event {
             Event::Up(peer, instance) => Some((*link, *peer, *instance)),
@@ -82,12 +82,12 @@ impl Recorder {
         self.log.iter().filter_map(up).collect()
     }
 
-    /// How many frames have arrived on a link.
+    /// Counts the frames that have arrived on a link.
     pub fn frame_count(&self, link: LinkId) -> usize {
         self.log.iter().filter(|(of, event)| *of == link && matches!(event, Event::Frame(..))).count()
     }
 
-    /// How many links are up now.
+    /// Counts the links that are up now.
     pub fn links_up_count(&self) -> usize {
         self.up.len()
     }
@@ -97,7 +97,8 @@ impl Recorder {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 
-    /// How many pieces of payload were placed in a space, and how many came as chunks.
+    /// Counts the pieces of payload that were placed in a space, and the pieces that came as
+    /// chunks.
     pub fn placed_and_chunk_counts(&self) -> (usize, usize) {
         (self.placed, self.chunks)
     }

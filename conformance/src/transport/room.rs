@@ -1,4 +1,4 @@
-//! Full links, and budgets of receiving.
+//! Full links, and the budget of `receive`.
 
 use std::array;
 
@@ -83,9 +83,9 @@ pub fn receive_on_an_idle_transport_returns_0<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`receive`](Transport::receive) reports about as much as its budget allows. A call with a budget of one
-/// frame leaves most frames to later calls: if each of many links has one, and if one link has many large
-/// ones.
+/// [`receive`](Transport::receive) reports about as much as its budget allows. A call with a budget
+/// of one frame leaves most frames to later calls, whether each of many links has one frame or one
+/// link has many large ones.
 pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P>) {
     const LINKS: usize = 32;
     const LEN_BYTES: usize = 16 * 1024;
@@ -112,7 +112,7 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     let frames = fill_link(&mut endpoints[0], link, LEN_BYTES);
     endpoints[1].receive(1);
     let count = endpoints[1].recorder.frame_count(peer);
-    // A link may hold fewer, and then the first part of the test has to do.
+    // A link may hold fewer frames; then only the first part of the test checks the budget.
     assert!(frames < TAKEN_MIN_FRAMES || count < frames / 2, "{count} of {frames} at once");
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
@@ -221,7 +221,8 @@ pub(super) fn send_until_partly_taken<P: Provider>(
         .expect("a link without room takes a long frame in part")
 }
 
-/// `None` if the link has taken only whole frames.
+/// Sends frames until the link has taken one in part. Returns `None` if the link has taken only
+/// whole frames.
 fn try_send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,

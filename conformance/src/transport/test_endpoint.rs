@@ -75,12 +75,12 @@ impl<T: Transport> TestEndpoint<T> {
         self
     }
 
-    /// The moment when a test that starts to wait now stops waiting.
+    /// Returns the moment when a test that starts to wait now stops waiting.
     pub fn deadline_from_now(&self) -> Deadline {
         Deadline::after(self.patience)
     }
 
-    /// The transport's address.
+    /// Returns the transport's address.
     ///
     /// # Panics
     ///
@@ -125,7 +125,7 @@ impl<T: Transport> TestEndpoint<T> {
         self.outbox.values().all(|outbox| outbox.frames.is_empty())
     }
 
-    /// How many frames are queued on a link, including one that was taken in part.
+    /// Counts the frames that are queued on a link, including one that was taken in part.
     pub fn queued_frame_count(&self, link: LinkId) -> usize {
         self.outbox.get(&link).map_or(0, |outbox| outbox.frames.len())
     }
@@ -135,7 +135,7 @@ impl<T: Transport> TestEndpoint<T> {
         self.outbox.get(&link).is_some_and(|outbox| outbox.taken_bytes.is_some())
     }
 
-    /// How often a link has not taken all queued frames.
+    /// Counts the passes in which a link did not take all queued frames.
     pub fn refusal_count(&self) -> usize {
         self.refusals
     }
@@ -220,7 +220,7 @@ impl Outbox {
     }
 }
 
-/// A payload as two slices, one of which may be empty.
+/// Splits a payload into two slices, one of which may be empty.
 fn split_in_two_slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
     let (start, end) = payload.split_at(payload.len() / 3);
     [IoSlice::new(start), IoSlice::new(end)]
@@ -246,7 +246,7 @@ pub fn drive_until<T: Transport, const N: usize>(
     }
 }
 
-/// As [`drive_until`], for endpoints whose number is not a constant.
+/// Drives a slice of endpoints as [`drive_until`] drives an array.
 ///
 /// # Panics
 ///

@@ -46,7 +46,7 @@ impl Sleep {
         }
     }
 
-    /// Arms an endpoint's transport as it is. If the transport stays awake, the sleep is over at once.
+    /// Arms an endpoint's transport as it is. If the transport stays awake, the sleep ends at once.
     fn arm<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
         let after = match endpoint.transport.arm() {
             Armed::Ready => Some(Duration::ZERO),
@@ -55,7 +55,7 @@ impl Sleep {
         Sleep { retry_at: after.map(|after| Instant::now() + after) }
     }
 
-    /// Waits until the transport is woken, without a call to it; calls `meanwhile` in a loop.
+    /// Waits until the transport is woken, without calling it; calls `meanwhile` in a loop.
     #[track_caller]
     fn wait_until_woken<T: Transport>(
         &self,
@@ -72,8 +72,8 @@ impl Sleep {
         }
     }
 
-    /// Waits until the transport is woken by a frame or by an event of a link, then arms it several times: it
-    /// must stay awake until it has reported that. It may wake without cause before.
+    /// Waits until a frame or a link event wakes the transport, then arms it several times: it must
+    /// stay awake until it has reported that event. It may wake without cause before.
     #[track_caller]
     fn wait_until_event<T: Transport>(
         mut self,
@@ -93,7 +93,8 @@ impl Sleep {
     }
 }
 
-/// Arms a transport. Returns whether its caller would look at it again although nothing more happens.
+/// Arms a transport. Returns whether its caller would make another pass although nothing more
+/// happens.
 fn arm_stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
     let sleep = Sleep::arm(endpoint);
     sleep.retry_at.is_some() || poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
@@ -132,8 +133,8 @@ fn drive_sleeping_until<T: Transport>(
     }
 }
 
-/// Calls `done`; if it returns false, transmits what it may have posted, and calls it again. Otherwise the
-/// endpoint would sleep with frames that it has not offered to the transport.
+/// Calls `done`. If it returns false, transmits the frames that it may have posted, and calls it
+/// again. Otherwise the endpoint would sleep with frames that it has not offered to the transport.
 fn transmit_unless_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
@@ -190,7 +191,8 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     });
 }
 
-/// The refusal of a connect wakes the sleeping connector, even if it is known before the transport is armed.
+/// The refusal of a connect wakes the sleeping connector, even if it came before the transport was
+/// armed.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, vacant] = [11, 22].map(|instance| backend.open_endpoint(instance));
     let address = vacant.address();
@@ -325,7 +327,7 @@ pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'
 pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = fill_link(&mut a, link, 500);
-    // The peer reads what has arrived, or the most of it.
+    // The peer reads most or all of the arrived frames.
     for _ in 0..1000 {
         b.receive(BUDGET_FRAMES);
     }
@@ -334,8 +336,8 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
     drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// A connect comes up although the connector sleeps and no descriptor announces that it may go on: other
-/// connects have filled the acceptor's backlog, if that is short.
+/// A connect succeeds although other connects have filled the acceptor's backlog, the connector
+/// sleeps, and no descriptor announces room in the backlog. A long backlog does not fill up here.
 pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     const OTHERS: usize = 32;
     let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));

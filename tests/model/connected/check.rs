@@ -1,4 +1,4 @@
-//! What must hold of two connected endpoints: all that holds of others, and the order of receives.
+//! The checks of two connected endpoints: those of all endpoints, and the order of receives.
 
 use super::run::Observed;
 use crate::check::{self, Promise};
@@ -31,7 +31,7 @@ fn messages_of_one_buffer_complete_in_the_order_of_sending(observed: &Observed) 
     }
 }
 
-/// Each of their messages is matched as it comes, tagged or not.
+/// Receives posted first match each message as it arrives, tagged or not.
 fn receives_posted_first_complete_in_the_order_of_sending(observed: &Observed) {
     for received in &observed.received {
         let first = received.iter().filter(|(receive, _)| *receive < observed.posted_first);

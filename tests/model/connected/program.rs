@@ -6,16 +6,17 @@ use proptest::sample::select;
 use crate::history::Level;
 use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
-/// The longest message, and room for any: over TCP too, its receiver asks for it.
+/// The length of the longest message, and of a buffer with room for any. Over TCP too, its receiver
+/// requests it.
 pub(super) const LONGEST_BYTES: usize = 300_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    /// What decides the misbehaviour of a network inside the process.
+    /// The seed of the loopback network's faults.
     pub(super) seed: u64,
     /// The depth of both endpoints in both directions; 0 for the default.
     pub(super) depth_ops: usize,
-    /// How much both keep of what no receive has taken; 0 for the default.
+    /// The budget of both endpoints for unexpected messages; 0 for the default.
     pub(super) unexpected_bytes: usize,
     /// Whether all receives are posted before the first message is sent.
     pub(super) receives_first: bool,
@@ -47,7 +48,7 @@ pub(super) enum Step {
         at: usize,
         rounds: usize,
     },
-    /// Reads up to so many completions.
+    /// Reads up to `count` completions.
     Read {
         at: usize,
         count: usize,
@@ -64,7 +65,7 @@ pub(super) fn any_program() -> impl Strategy<Value = Program> {
     let bounds = (select(vec![0, 0, 3, 8]), select(vec![0, 0, 40_000, 100_000]), any::<bool>());
     (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {
-            // With few places a buffer leaves untagged messages out of matching for a while, and
+            // With a small depth, a buffer keeps untagged messages out of matching for a while, and
             // tagged ones pass.
             let depth_ops = if receives_first { 0 } else { depth_ops };
             Program { seed, depth_ops, unexpected_bytes, receives_first, steps }

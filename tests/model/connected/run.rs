@@ -1,4 +1,4 @@
-//! Runs a program, and receives everything that was sent.
+//! Runs a program, and receives all messages.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -14,19 +14,19 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Ended, Net};
 
-/// What posts are given in place of an address, which is not looked at.
+/// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
 /// How many rounds without an event show that no message is reported twice.
 const SILENT_ROUNDS: usize = 10;
 
-/// What the endpoints have observed.
+/// The history of a run, and its completions.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) history: History,
     /// The receives of each endpoint and their messages, in the order of their completions.
     pub(super) received: [Vec<(usize, usize)>; 2],
-    /// How many receives were posted before anything was sent.
+    /// How many receives were posted before the first send.
     pub(super) posted_first: usize,
 }
 
@@ -34,7 +34,7 @@ struct Runner {
     sides: [Side; 2],
     endpoints: [Endpoint; 2],
     observed: Observed,
-    /// The present moment.
+    /// The current time of the history.
     now: u64,
 }
 
@@ -69,7 +69,7 @@ fn open_side(net: &Net, program: &Program) -> Side {
     side
 }
 
-/// As [`connecting::connect_pair`], with the attributes of the sides at both ends.
+/// Connects as [`connecting::connect_pair`], with the attributes of the sides at both ends.
 fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
     let listener = server.open_listener(connecting::LISTENER);
     let connecting = client.open_endpoint(connecting::CLIENT);
@@ -151,12 +151,12 @@ impl Runner {
         });
     }
 
-    /// The context of the next receive.
+    /// Returns the context of the next receive.
     fn next_receive_context(&self) -> u64 {
         Operation::Receive(self.observed.history.receives.len()).context()
     }
 
-    /// Returns whether the receive was accepted.
+    /// Posts a receive. Returns whether it was accepted.
     fn post_receive(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize) -> bool {
         let buffers = vec![marked_buffer(len_bytes)];
         let receive = RecvMsg {
@@ -195,7 +195,7 @@ impl Runner {
         });
     }
 
-    /// Reads one completion, if there is one. Returns whether there was.
+    /// Reads one completion. Returns whether there was one.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = poll_completion(&self.sides[at].cq) else { return false };
         let context = match &ended {
@@ -247,7 +247,7 @@ impl Runner {
         }
     }
 
-    /// Checks the message of a receive, and notes that it has arrived.
+    /// Checks the message of a receive, and records its arrival.
     fn record_message(
         &mut self,
         at: usize,
@@ -271,8 +271,8 @@ impl Runner {
         identity
     }
 
-    /// Receives what no receive of the program takes, until everything that was sent has arrived
-    /// and has ended.
+    /// Receives the messages that no receive of the program takes, until all messages have arrived
+    /// and all sends have ended.
     fn receive_everything(&mut self) {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -290,7 +290,8 @@ impl Runner {
         }
     }
 
-    /// Has a receive for each kind of message that has not arrived, behind those of the program.
+    /// Posts a receive, after the program's receives, for each kind of message that has not
+    /// arrived.
     fn post_drain_receives(&mut self, at: usize) {
         for tagged in [None, Some((0, u64::MAX))] {
             let History { sends, receives, .. } = &self.observed.history;
@@ -307,12 +308,13 @@ impl Runner {
         }
     }
 
-    /// Takes back the last of the program's receives that is not given a message.
+    /// Cancels the last of the program's receives that has no message.
     fn cancel_last_receive(&mut self, at: usize) {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
-            // Otherwise those for tagged and for untagged messages would take turns without end.
+            // Otherwise drain receives for tagged and for untagged messages would replace each
+            // other without end.
             if is_open
                 && !is_drain_receive(receive)
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
@@ -324,7 +326,7 @@ impl Runner {
     }
 }
 
-/// Whether a receive is not the program's, but takes what the program's leave.
+/// Whether the runner posted a receive, to take the messages that the program's receives leave.
 fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

@@ -1,6 +1,6 @@
-//! What must hold of every history of a shared receive context. That each message is received once, by one
-//! receive, and reported where it came to, and that each receive ends once, was checked when the completions
-//! were read.
+//! The checks of every history of a shared receive context. The runner has already checked, when it
+//! read the completions, that each message is received once, by one receive, and reported by the
+//! member that it was sent to, and that each receive ends once.
 
 use super::history::{History, Message};
 use crate::history::Level;
@@ -8,16 +8,17 @@ use crate::history::Level;
 pub(super) fn check_history(history: &History, is_connected: bool) {
     only_accidents_lose_messages(history);
     each_failed_receive_lost_a_message(history);
-    receives_take_what_they_accept(history);
-    earlier_receives_come_first(history);
+    receives_take_only_accepted_messages(history);
+    earlier_receives_match_first(history);
     messages_of_a_link_do_not_overtake(history, is_connected);
-    nothing_completes_before_it_is_matched(history);
+    match_level_sends_complete_after_their_match(history);
     if is_connected {
         connections_complete_in_order(history);
     }
 }
 
-/// The receives that took messages, with these and the times at which the completions were read.
+/// Returns the received messages, each with its receive and the time at which its completion was
+/// read.
 fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64)> {
     let messages = history.messages.iter().enumerate();
     messages.filter_map(|(number, message)| {
@@ -25,8 +26,8 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
     })
 }
 
-/// A message is received unless its link has ended or its member has left. One whose sender was told that it
-/// has arrived is lost with its member alone.
+/// Checks that a message is received unless its link has ended or its member has left. An
+/// acknowledged message is lost only with its member.
 fn only_accidents_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
@@ -37,8 +38,8 @@ fn only_accidents_lose_messages(history: &History) {
     }
 }
 
-/// A receive that fails with a member or a link was given a message, which was lost. A receive of
-/// the messages of one peer alone may fail without one.
+/// Checks that each receive that fails with a member or a link had matched a message, which was
+/// lost. A receive from one peer alone may fail without a message.
 fn each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
@@ -55,15 +56,15 @@ fn each_failed_receive_lost_a_message(history: &History) {
     assert!(failed_with_links <= lost_with_links, "receives fail without messages: {history:#?}");
 }
 
-fn receives_take_what_they_accept(history: &History) {
+fn receives_take_only_accepted_messages(history: &History) {
     for (_, message, receive, _) in taken_messages(history) {
         let receive = &history.receives[receive];
         assert!(receive.accepts(message), "{receive:?} took {message:?}");
     }
 }
 
-/// A message is taken by the earliest posted receive that accepts it.
-fn earlier_receives_come_first(history: &History) {
+/// Checks that the earliest posted receive that accepts a message takes it.
+fn earlier_receives_match_first(history: &History) {
     for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
@@ -75,9 +76,9 @@ fn earlier_receives_come_first(history: &History) {
     }
 }
 
-/// Of two messages of one peer to one member, a receive that accepts the earlier one never takes the later
-/// one. Once a link has ended, messages on the next one may overtake what is still read from it; a
-/// connection has no next one.
+/// Checks two messages of one peer to one member: a receive that accepts the earlier one never
+/// takes the later one. Once a link has ended, messages on the next link may overtake messages that
+/// are still read from the old one; a connection has no next link.
 fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {
@@ -97,8 +98,9 @@ fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     }
 }
 
-/// A send at match level completes only after the receive that takes its message was posted.
-fn nothing_completes_before_it_is_matched(history: &History) {
+/// Checks that a send at match level completes only after the receive that takes its message was
+/// posted.
+fn match_level_sends_complete_after_their_match(history: &History) {
     for (number, message, receive, _) in taken_messages(history) {
         let posted_at = history.receives[receive].posted_at;
         let ended_at = message.ended_at.expect("every send has ended");
@@ -109,7 +111,7 @@ fn nothing_completes_before_it_is_matched(history: &History) {
     }
 }
 
-/// Untagged messages over a connection complete in the order in which they were sent.
+/// Checks that untagged messages over a connection complete in the order of sending.
 fn connections_complete_in_order(history: &History) {
     let untagged = || taken_messages(history).filter(|(_, message, ..)| message.tag.is_none());
     for (later, second, _, then) in untagged() {

@@ -1,5 +1,5 @@
-//! What comes after a program: everything that was sent is received, what is still posted is taken back, and
-//! nothing is left over.
+//! The end of a run: all messages are received, the remaining receives are cancelled, and the
+//! budget is free again.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
@@ -18,12 +18,12 @@ use homespun_suite::payload::{marked_buffer, payload};
 const SILENT_ROUNDS: usize = 10;
 
 impl Runner<'_> {
-    /// Posts receives for all that waits, of either kind, until every message was taken that cannot be lost,
-    /// every send has ended, and nothing is on its way.
+    /// Posts receives of both kinds until each message that cannot be lost was received, every send
+    /// has ended, and no frame is in flight.
     pub(super) fn receive_everything(&mut self) {
-        if self.hall.oldest_member().is_none() {
-            // One that reports what concerns no endpoint.
-            self.hall.add_member();
+        if self.fixture.oldest_member().is_none() {
+            // The oldest member reports entries that belong to no endpoint.
+            self.fixture.add_member();
         }
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -35,7 +35,7 @@ impl Runner<'_> {
                 message.ended_at.is_some()
                     && (message.taken.is_some() || !self.history.is_certain_to_arrive(message))
             });
-            self.hall.drain_events();
+            self.fixture.drain_events();
             let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
             let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.read_all() {
@@ -49,8 +49,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Posts a receive for any tagged message and one for any other, unless such receives are posted. If the
-    /// context has no room for them, takes back the receive of the program that was posted last.
+    /// Posts a receive for any tagged message and one for any untagged message, unless such
+    /// receives are posted. If the context has no room for them, cancels the program's last posted
+    /// receive.
     fn post_last_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
@@ -68,7 +69,7 @@ impl Runner<'_> {
                 context,
                 ..RecvMsg::default()
             };
-            if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
+            if is_accepted(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                 self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
                 continue;
             }
@@ -82,8 +83,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels what is still posted, which is possible for all that no message has taken: every message that
-    /// could be taken was.
+    /// Cancels all posted receives. Each cancel must succeed unless a message of a member that left
+    /// took the receive: all other messages that receives could take have arrived.
     pub(super) fn cancel_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
@@ -104,11 +105,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Each receive is counted by the endpoint that it is reported to: as a success if all of a message was
-    /// received. What a member has failed to report is counted, but not heard.
+    /// Checks the counter of each member. A receive counts at the member that reports it, as a
+    /// success if it received a whole message. Entries that a member left unread are counted, but
+    /// not expected.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
-        for (number, member) in self.hall.members.iter().enumerate() {
+        for (number, member) in self.fixture.members.iter().enumerate() {
             let of_member = self.history.messages.iter().filter(|message| message.to == number);
             let received = of_member.filter(|message| {
                 let len_bytes = message.taken.map(|(receive, _)| self.history.receives[receive].len_bytes);
@@ -121,7 +123,7 @@ impl Runner<'_> {
                 "member {number} has counted {counted} successes of {expected}"
             );
             failed = (failed.0 + member.failures, failed.1 + member.received.read_error());
-            // What one has counted that leaves is perhaps reported by another.
+            // Another member may report a failure that a leaving member has counted.
             let is_exact = self.history.left.is_empty();
             assert!(
                 !is_exact || member.failures == member.received.read_error(),
@@ -135,18 +137,20 @@ impl Runner<'_> {
         );
     }
 
-    /// When all members have left, nothing of the budget is used. So another one has room for a
-    /// message of all of it, but for what its link begins with, although there is no receive for
-    /// it.
+    /// Checks that no memory of the budget is used when all members have left: another member has
+    /// room for a message of the whole budget, minus the initial credit of its link, without a
+    /// receive for it.
     pub(super) fn check_credit_returned(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         if unexpected_bytes == 0 {
             return;
         }
-        self.hall.close_members(0..self.hall.members.len());
-        self.hall.add_member();
-        let to = self.hall.open_peer().unwrap_or(FabricAddress::UNSPECIFIED);
-        let (Some(member), Some(peer)) = (self.hall.members.last(), self.hall.peers.last()) else { return };
+        self.fixture.close_members(0..self.fixture.members.len());
+        self.fixture.add_member();
+        let to = self.fixture.open_peer().unwrap_or(FabricAddress::UNSPECIFIED);
+        let (Some(member), Some(peer)) = (self.fixture.members.last(), self.fixture.peers.last()) else {
+            return;
+        };
         let len_bytes = budget_bytes - CREDIT_INITIAL_BYTES as usize;
         let buffers = vec![payload(0, len_bytes)];
         let flags = OpFlags::DELIVERY_COMPLETE;
@@ -162,7 +166,7 @@ impl Runner<'_> {
     }
 }
 
-/// Whether a receive was posted to empty the context: no receive of a program has so much room.
+/// Whether a receive was posted to empty the context: no receive of a program has as much room.
 fn is_last_receive(receive: &Receive) -> bool {
     receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

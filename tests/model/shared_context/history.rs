@@ -9,9 +9,9 @@ use crate::history::Level;
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// Members that have left, and whether all that they had to report was read before.
+    /// Members that have left, and whether all their entries were read before.
     pub(super) left: BTreeSet<(usize, bool)>,
-    /// The peers and members between which a link has ended, and when the first one did.
+    /// When the first link between a peer and a member ended.
     pub(super) ended_links: BTreeMap<(usize, usize), u64>,
     /// Whether the network ends links by itself.
     pub(super) is_violent: bool,
@@ -31,7 +31,7 @@ pub(super) struct Message {
     pub(super) sent_at: u64,
     /// When its sender read its completion.
     pub(super) ended_at: Option<u64>,
-    /// Whether its sender was told that it had failed.
+    /// Whether its sender read its failure.
     pub(super) has_failed: bool,
     /// The receive that took it, and when the completion was read.
     pub(super) taken: Option<(usize, u64)>,
@@ -50,12 +50,13 @@ pub(super) struct Receive {
     pub(super) cancelled_at: Option<u64>,
     /// The member at whose queue its last entry was read.
     pub(super) ended_at: Option<usize>,
-    /// How many messages it was given that were lost with the member that they came to.
+    /// How many of its messages were lost with their member.
     pub(super) lost_with_member: usize,
-    /// How many messages it was given that were lost with their link, or whether it was that of its only
-    /// sender.
+    /// How many of its messages were lost with their link, including the failure of a receive from
+    /// one peer with the link of that peer.
     pub(super) lost_with_link: usize,
-    /// Whether it was taken by a message of a member that left before its end was reported there.
+    /// Whether it matched a message of a member that left before the end of the receive was read
+    /// there.
     pub(super) is_unheard: bool,
 }
 
@@ -70,7 +71,7 @@ impl History {
         self.now
     }
 
-    /// Records that a receive took a message, which happens once.
+    /// Records that a receive took a message. Each message is taken once.
     pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));
@@ -89,12 +90,12 @@ impl History {
         self.left.iter().any(|(left, _)| *left == member)
     }
 
-    /// Whether a member left with reports that were not read, which are lost with it.
+    /// Whether a member left with unread entries, which are lost with it.
     pub(super) fn has_left_unread(&self, member: usize) -> bool {
         self.left.contains(&(member, false))
     }
 
-    /// Whether messages between a peer and a member may be lost although the member is there.
+    /// Whether messages between a peer and a member may be lost although the member has not left.
     pub(super) fn can_lose_messages(&self, from: usize, to: usize) -> bool {
         self.is_violent || self.ended_links.contains_key(&(from, to))
     }
@@ -104,7 +105,7 @@ impl History {
         !self.is_violent && self.ended_links.get(&(from, to)).is_none_or(|ended_at| now < *ended_at)
     }
 
-    /// Whether a message has to be received: nothing has happened that it can be lost by.
+    /// Whether a message must be received, since no event can have lost it.
     pub(super) fn is_certain_to_arrive(&self, message: &Message) -> bool {
         let Message { from, to, .. } = *message;
         !message.has_failed && !self.has_left(to) && !self.can_lose_messages(from, to)
@@ -125,7 +126,8 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// A time until which it could certainly take a message: when its last message was sent, or its cancel.
+    /// Returns a time until which it could certainly take a message: when its last message was
+    /// sent, or its cancel.
     pub(super) fn posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

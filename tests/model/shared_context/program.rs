@@ -6,7 +6,7 @@ use proptest::sample::select;
 use crate::history::Level;
 use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
-/// What may go wrong in a program.
+/// The disruptions of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disruption {
     None,
@@ -28,12 +28,12 @@ pub(super) struct Program {
     pub(super) cq_depth_entries: usize,
     /// How many receives the context takes; 0 for the default.
     pub(super) depth_ops: usize,
-    /// How much memory unexpected messages may take; 0 for the default.
+    /// The budget for unexpected messages; 0 for the default.
     pub(super) unexpected_bytes: usize,
     pub(super) steps: Vec<Step>,
 }
 
-/// Every operand is taken modulo the number of objects there are to choose from.
+/// A step. Every operand is taken modulo the number of objects to choose from.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// A peer sends to a member.
@@ -46,17 +46,18 @@ pub(super) enum Step {
     Cancel { which: usize },
     /// Drives a member without reading its queue.
     Drive { at: usize, rounds: usize },
-    /// Reads up to so many completions of a member.
+    /// Reads up to `count` completions of a member.
     Read { at: usize, count: usize },
     /// Reads all entries of a peer.
     ReadPeer { at: usize },
-    /// Closes a member, whose queue is perhaps read first until it is empty.
+    /// Closes a member, perhaps after reading its queue until it is empty.
     Leave { at: usize, reads_first: bool },
-    /// Ends what connects a peer and a member: breaks it, or if it is a connection perhaps shuts it down.
+    /// Ends the link of a peer and a member: breaks it, or, if it is a connection, may shut it down
+    /// instead.
     EndLink { from: usize, to: usize, in_order: bool },
 }
 
-/// A program of members with connections, or without.
+/// Returns a program of members with connections, or without.
 pub(super) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
     any::<bool>().prop_flat_map(move |connected| any_program_of_kind(connected, accidents))
 }

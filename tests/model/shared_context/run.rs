@@ -1,11 +1,11 @@
-//! Runs a program, and notes what is told of it.
+//! Runs a program, and records its history.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Completion, Error, FabricAddress, Misuse, OperationError, Tag};
 use homespun_engine::loopback::Faults;
 
-use super::hall::ContextFixture;
+use super::fixture::ContextFixture;
 use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
@@ -16,16 +16,16 @@ use homespun_suite::{Ended, Net};
 
 pub(super) struct Runner<'a> {
     pub(super) net: &'a Net,
-    pub(super) hall: ContextFixture<'a>,
+    pub(super) fixture: ContextFixture<'a>,
     pub(super) history: History,
     is_connected: bool,
 }
 
-/// Runs a program. Its steps have these faults, if there are any, and not those of the network.
+/// Runs a program. The faults, if there are any, replace those of the network during its steps.
 pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) -> History {
-    let hall = ContextFixture::open(net, program);
+    let fixture = ContextFixture::open(net, program);
     let history = History::new(faults.is_some());
-    let mut runner = Runner { net, hall, history, is_connected: program.connected };
+    let mut runner = Runner { net, fixture, history, is_connected: program.connected };
     if let (Some(network), Some(faults)) = (&net.network, faults) {
         network.set_faults(faults);
     }
@@ -44,8 +44,8 @@ pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) 
 
 impl Runner<'_> {
     fn run_step(&mut self, step: &Step) {
-        let (members, peers) = (self.hall.members.len(), self.hall.peers.len());
-        // The peer of a connection is that of its member.
+        let (members, peers) = (self.fixture.members.len(), self.fixture.peers.len());
+        // The peer of a connection has the number of its member.
         let peer = |from: usize, to: usize| if self.is_connected { to % members } else { from % peers };
         match *step {
             Step::Send { from, to, tag, len_bytes, level } => {
@@ -63,16 +63,16 @@ impl Runner<'_> {
                     context,
                     ..RecvMsg::default()
                 };
-                if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
+                if is_accepted(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                     self.record_posted_receive(tagged, from, len_bytes, None);
                 }
             }
             Step::ReceiveMany { from, len_bytes, min_free_bytes } => {
                 let from = self.only_source(from);
                 let context = self.history.receives.len() as u64;
-                self.hall.context.set_min_multi_recv_bytes(min_free_bytes);
+                self.fixture.context.set_min_multi_recv_bytes(min_free_bytes);
                 let posted =
-                    self.hall.context.recv_multi(marked_buffer(len_bytes), source_address(from), context);
+                    self.fixture.context.recv_multi(marked_buffer(len_bytes), source_address(from), context);
                 if is_accepted(posted.map_err(Error::from)) {
                     self.record_posted_receive(None, from, len_bytes, Some(min_free_bytes));
                 }
@@ -86,14 +86,14 @@ impl Runner<'_> {
             Step::EndLink { from, to, in_order } => {
                 let (from, to) = (peer(from, to), to % members);
                 let has_ended =
-                    in_order && self.hall.shut_down_connection(from) || self.hall.break_link(from, to);
+                    in_order && self.fixture.shut_down_connection(from) || self.fixture.break_link(from, to);
                 if has_ended {
                     let now = self.history.tick();
                     self.history.ended_links.entry((from, to)).or_insert(now);
                 }
             }
             Step::Drive { at, rounds } => {
-                (0..rounds).for_each(|_| self.hall.members[at % members].cq.progress());
+                (0..rounds).for_each(|_| self.fixture.members[at % members].cq.progress());
             }
             Step::Read { at, count } => {
                 for _ in 0..count {
@@ -104,20 +104,20 @@ impl Runner<'_> {
         }
     }
 
-    /// The only peer that a receive is to accept messages of. Connections have none, and a context without
-    /// members has no vector to look one up in.
+    /// Returns the only source that a receive accepts. Over connections receives have none, and a
+    /// context without members has no vector to look one up in.
     fn only_source(&self, from: Option<usize>) -> Option<usize> {
-        from.filter(|_| !self.is_connected && self.hall.oldest_member().is_some())
-            .map(|from| from % self.hall.peers.len())
+        from.filter(|_| !self.is_connected && self.fixture.oldest_member().is_some())
+            .map(|from| from % self.fixture.peers.len())
     }
 
     /// Closes a member.
     fn close_member(&mut self, member: usize, reads_first: bool) {
-        if !self.hall.is_member(member) {
+        if !self.fixture.is_member(member) {
             return;
         }
         while reads_first && self.read_member(member) {}
-        self.hall.close_members([member]);
+        self.fixture.close_members([member]);
         self.history.left.insert((member, reads_first));
     }
 
@@ -137,7 +137,7 @@ impl Runner<'_> {
             context: identity,
             flags,
         };
-        let posted = self.hall.peers[from].send(message);
+        let posted = self.fixture.peers[from].send(message);
         if self.is_connected && matches!(posted, Err(Error::Misuse(Misuse::NotConnected))) {
             let has_ended = self.history.has_left(to) || self.history.can_lose_messages(from, to);
             assert!(has_ended, "the connection of member {to} has ended by itself");
@@ -184,9 +184,9 @@ impl Runner<'_> {
         });
     }
 
-    /// Returns whether the receive could be cancelled.
+    /// Cancels a receive. Returns whether that was possible.
     pub(super) fn cancel_receive(&mut self, receive: usize) -> bool {
-        let result = self.hall.context.cancel(receive as u64);
+        let result = self.fixture.context.cancel(receive as u64);
         let now = self.history.tick();
         let posted = &mut self.history.receives[receive];
         if result.is_ok() {
@@ -199,15 +199,15 @@ impl Runner<'_> {
         result.is_ok()
     }
 
-    /// Reads one completion of a member, if there is one. Returns whether there was.
+    /// Reads one completion of a member. Returns whether there was one.
     fn read_member(&mut self, member: usize) -> bool {
-        let Some(ended) = poll_completion(&self.hall.members[member].cq) else { return false };
+        let Some(ended) = poll_completion(&self.fixture.members[member].cq) else { return false };
         self.record_receive_end(member, &ended);
         true
     }
 
     fn read_peer(&mut self, peer: usize) -> bool {
-        let Some(ended) = self.hall.peers[peer].poll_send_end() else { return false };
+        let Some(ended) = self.fixture.peers[peer].poll_send_end() else { return false };
         let (completion, error) = match ended {
             Ok((completion, _)) => (completion, None),
             Err(failed) => (failed.completion, Some(failed.error)),
@@ -222,15 +222,15 @@ impl Runner<'_> {
         true
     }
 
-    /// Reads all entries. Returns whether there was any.
+    /// Reads all entries. Returns whether there was one.
     pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
-        for member in 0..self.hall.members.len() {
+        for member in 0..self.fixture.members.len() {
             while self.read_member(member) {
                 has_read = true;
             }
         }
-        for peer in 0..self.hall.peers.len() {
+        for peer in 0..self.fixture.peers.len() {
             while self.read_peer(peer) {
                 has_read = true;
             }
@@ -244,7 +244,7 @@ impl Runner<'_> {
             Err(failed) => (&failed.completion, failed.source, Some(&failed.error)),
         };
         let number = completion.context as usize;
-        self.hall.members[member].failures += u64::from(error.is_some());
+        self.fixture.members[member].failures += u64::from(error.is_some());
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
@@ -266,7 +266,8 @@ impl Runner<'_> {
                     "receive {number} was not cancelled: {ended:?}"
                 );
                 // A released buffer ends at the endpoint of its last message.
-                let may_report = self.hall.oldest_member() == Some(member) || !self.hall.is_member(member);
+                let may_report =
+                    self.fixture.oldest_member() == Some(member) || !self.fixture.is_member(member);
                 assert!(may_report || is_buffer, "cancelled receives are reported to the oldest member");
                 self.history.receives[number].lost_with_member += usize::from(!is_cancelled);
             }

@@ -1,8 +1,8 @@
-//! The checks at the end of every program of works. Counters were checked meanwhile.
+//! The checks at the end of every program of works. The runner has already checked the counters.
 
 use homespun::OperationError;
 
-use super::bench::{CONSTANT, CONSTANT_AT, SUM_AT, own_number_offset};
+use super::fixture::{CONSTANT, CONSTANT_AT, SUM_AT, own_number_offset};
 use super::operations::number_written_by;
 use super::program::Action;
 use super::reference::{Reference, WorkEffect};
@@ -74,7 +74,8 @@ fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Obs
     }
 }
 
-/// Works of one counter match, arrive and change elements in the order in which they became due.
+/// Checks that works of one counter match, arrive and change elements in the order in which they
+/// became due.
 fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
     for (one, first) in reference.works.iter().enumerate() {
         for (other, second) in reference.works.iter().enumerate() {

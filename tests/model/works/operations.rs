@@ -8,7 +8,7 @@ use homespun::flags::OpFlags;
 use homespun::trigger::Operation;
 use homespun::{Bytes, FabricAddress, RemoteMemory, Tag};
 
-use super::bench::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_number_offset};
+use super::fixture::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_number_offset};
 use super::program::Action;
 use homespun_suite::payload::{marked_buffer, payload};
 
@@ -16,18 +16,18 @@ use homespun_suite::payload::{marked_buffer, payload};
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// The context of a work's operation. Contexts and the queue's numbers of works are both small, so confusing
-/// them would show.
+/// Returns the context of a work's operation. Contexts and the queue's numbers of works are both
+/// small, so that the checks notice if the library confuses them.
 pub(super) fn context_of(work: usize) -> u64 {
     work as u64
 }
 
-/// The work of an operation with this context.
+/// Returns the work of an operation with this context.
 pub(super) fn work_of(context: u64) -> usize {
     context as usize
 }
 
-/// The tag of messages that have one. All receives of a kind accept all messages of that kind.
+/// Returns the tag of tagged messages. All receives of a kind accept all messages of that kind.
 pub(super) fn tag_of_kind(is_tagged: bool) -> Option<u64> {
     is_tagged.then_some(7)
 }
@@ -49,18 +49,18 @@ pub(super) fn make_send(is_tagged: bool, identity: usize, context: u64, flags: O
     SendMsg { buffers, to: PEER, tag: tag_of_kind(is_tagged), data, context, flags }
 }
 
-/// The number that a work writes to its own offset.
+/// Returns the number that a work writes to its own offset.
 pub(super) fn number_written_by(work: usize) -> u64 {
     work as u64 + 1
 }
 
 pub(super) fn make_operation(
-    bench: &WorkFixture<'_>,
+    fixture: &WorkFixture<'_>,
     work: usize,
     action: Action,
     flags: OpFlags,
 ) -> Operation {
-    let (region, context) = (&bench.region, context_of(work));
+    let (region, context) = (&fixture.region, context_of(work));
     let word = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let target = |at: usize, op| AtomicTarget {
         peer: PEER,

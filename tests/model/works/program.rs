@@ -18,7 +18,7 @@ pub(super) struct Program {
     pub(super) steps: Vec<Step>,
 }
 
-/// A counter. Those of one kind are taken modulo their number.
+/// A counter. Its number is taken modulo the number of counters of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterName {
     /// Changed only by the application and by works, so its value is known at every moment.
@@ -36,7 +36,8 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Queues deferred work that posts an operation, which is counted by a counter, and reported or not.
+    /// Queues deferred work that posts an operation. A counter counts its completion, which may be
+    /// unreported.
     QueuePost {
         trigger: CounterName,
         threshold: u64,
@@ -75,7 +76,7 @@ pub(super) enum Step {
 pub(super) enum Change {
     Add(u64),
     AddError(u64),
-    /// Sets a known counter; with others the same as adding.
+    /// Sets a known counter; adds to a counting one.
     Set(u64),
 }
 
@@ -88,13 +89,13 @@ pub(super) enum Action {
     Receive { is_tagged: bool },
     /// Writes to its own number.
     Write,
-    /// Writes with a key without a region, which fails.
+    /// Writes with a key that no region has, which fails.
     WriteInVain,
     /// Reads the constant.
     Read,
     /// Adds one to a number that all works of this kind share.
     Add,
-    /// The same, and fetches the former value.
+    /// Adds one to that number, and fetches its former value.
     FetchAdd,
     /// Swaps its own number if it is zero.
     CompareSwap,

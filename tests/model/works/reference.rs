@@ -1,12 +1,12 @@
 //! The model of deferred work.
 //!
-//! The value of a *known* counter follows from the application's calls. That of a *counting* one also depends
-//! on when operations end; its bound is the value if each operation ended when posted. Such counters only
-//! grow, so they equal their bound when all operations have ended, in any order.
+//! The application's calls determine the value of a *known* counter. The value of a *counting* one
+//! also depends on when operations end; its bound is the value if each operation ended when posted.
+//! Such counters only grow, so they equal their bound when all operations have ended, in any order.
 
 use super::program::{Action, Change, CounterName};
 
-/// The first half triggers works; the second half is changed by them.
+/// The first half triggers works, which change the second half.
 pub(super) const KNOWN: usize = 4;
 pub(super) const COUNTING: usize = 3;
 
@@ -17,7 +17,7 @@ pub(super) type Counted = (u64, u64);
 pub(super) struct Reference {
     /// The values of known counters.
     pub(super) known: [Counted; KNOWN],
-    /// The additions to counting ones by the application, and by works of known counters.
+    /// The additions to counting counters by the application, and by works of known counters.
     added: [Counted; COUNTING],
     pub(super) works: Vec<Work>,
     /// The works of known counters that have run, in order.
@@ -45,7 +45,7 @@ enum State {
     Cancelled,
 }
 
-/// Counting counters and works, if every operation ended when posted.
+/// The counting counters and the works, if every operation ended when posted.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) counted: [Counted; COUNTING],
@@ -138,8 +138,8 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other, if both are: they wait for the same counter, and
-    /// the one that was queued first has no higher threshold; or the counters are known.
+    /// Whether one work is certainly done before the other, if both are done: they wait for the
+    /// same counter, and the one queued first has no higher threshold; or the counters are known.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);
@@ -155,7 +155,7 @@ impl Reference {
 }
 
 impl Work {
-    /// The largest threshold is as the one before it.
+    /// Returns the threshold; the largest one acts like the one before it.
     fn effective_threshold(&self) -> u64 {
         self.threshold.min(u64::MAX - 1)
     }

@@ -5,7 +5,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
 use homespun::{Errno, OperationError, RemoteMemory};
 
-use super::bench::{CONSTANT_AT, PEER, WorkFixture};
+use super::fixture::{CONSTANT_AT, PEER, WorkFixture};
 use super::operations::{LEN_BYTES, context_of, make_operation, make_receive, make_send, work_of};
 use super::program::{Action, Change, CounterName, Program, Step};
 use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
@@ -13,7 +13,7 @@ use homespun_suite::payload::{marked_buffer, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net};
 
-/// Contexts from here on are those of the runner's own operations.
+/// The first context of the runner's own operations.
 const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// The context of the read that ends a program.
@@ -27,7 +27,7 @@ const SILENT_ROUNDS: usize = 10;
 pub(super) struct Observed {
     /// The reported result of each work: the fetched value, or the number of the message.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
-    /// The works whose messages the peer has received, in that order, for untagged and for tagged ones.
+    /// The works whose messages the peer has received, in that order: untagged, then tagged.
     pub(super) sent: [Vec<usize>; 2],
     /// The messages of the peer that no work has received.
     pub(super) left_over: [usize; 2],
@@ -37,11 +37,11 @@ pub(super) struct Observed {
 }
 
 pub(super) struct Runner<'a> {
-    bench: WorkFixture<'a>,
+    fixture: WorkFixture<'a>,
     is_shallow: bool,
     pub(super) reference: Reference,
     pub(super) seen: Observed,
-    /// How many messages the peer has sent of each kind.
+    /// How many messages of each kind the peer has sent.
     messages: [usize; 2],
     /// Whether the read that ends the program has completed.
     is_past_fence: bool,
@@ -49,7 +49,7 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     let mut runner = Runner {
-        bench: WorkFixture::open(net, program),
+        fixture: WorkFixture::open(net, program),
         is_shallow: program.depth_ops > 0,
         reference: Reference::default(),
         seen: Observed::default(),
@@ -63,20 +63,21 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
         runner.run_step(step);
     }
     runner.wait_for_due_works();
-    runner.receive_what_is_left();
-    runner.seen.region = runner.bench.region.content();
+    runner.receive_leftover_messages();
+    runner.seen.region = runner.fixture.region.content();
     if program.closes_endpoint {
         runner.close_endpoint();
     }
     runner
 }
 
-/// The counter that only works of this known counter change, so its value shows their order.
+/// Returns the counter that only works of this known counter change, so that its value shows their
+/// order.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
 
-/// A counter that may be a trigger.
+/// Returns a counter that may be a trigger.
 fn trigger_counter_of(name: CounterName) -> CounterName {
     match name {
         CounterName::Known(number) => CounterName::Known(number % (KNOWN / 2)),
@@ -114,13 +115,14 @@ impl Runner<'_> {
                 }
             }
             Step::Flush { counter } => self.flush_works(counter.map(trigger_counter_of)),
-            Step::Drive { rounds } => (0..rounds).for_each(|_| self.bench.progress()),
+            Step::Drive { rounds } => (0..rounds).for_each(|_| self.fixture.progress()),
             Step::Look => self.check_counters(),
         }
     }
 
-    /// Works of a known counter add to any counter, and set their own result counter. Others only add to
-    /// counting ones: the value after a set depends on the order, which is promised only for one counter.
+    /// Queues work that changes a counter. Works of a known counter add to any counter, and set
+    /// their own result counter. Others only add to counting ones: the value after a set depends on
+    /// the order, which is promised only for one counter.
     fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
         let (counter, change) = match (trigger, counter, change) {
             (CounterName::Known(number), _, Change::Set(_)) => (result_counter_of(number), change),
@@ -133,20 +135,21 @@ impl Runner<'_> {
                 Change::Add(value) | Change::AddError(value) | Change::Set(value),
             ) => (CounterName::Counting(number), Change::Add(value)),
         };
-        let target = self.bench.counter(counter).clone();
+        let target = self.fixture.counter(counter).clone();
         let action = match change {
             Change::Set(value) => DeferredAction::Set { counter: target, value },
             Change::Add(value) | Change::AddError(value) => DeferredAction::Add { counter: target, value },
         };
         let context = self.reference.works.len() as u64;
-        let trigger_counter = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
+        let trigger_counter = Trigger { counter: self.fixture.counter(trigger).clone(), threshold };
         let work = DeferredWork { context, trigger: trigger_counter, action, completion: None };
-        self.bench.domain.queue_work(work).expect("room for work");
+        self.fixture.domain.queue_work(work).expect("room for work");
         self.seen.reports.push(None);
         self.reference.queue_work(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
-    /// With little room, operations wait for counting counters alone: when they are carried out is not known.
+    /// Queues work that posts an operation. With little room it waits for a counting counter, since
+    /// its time is not known.
     fn queue_post(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
@@ -158,23 +161,23 @@ impl Runner<'_> {
         }
         let work = self.reference.works.len();
         let flags = if is_reported { flags | OpFlags::COMPLETION } else { flags };
-        let operation = make_operation(&self.bench, work, action, flags);
-        let when = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
+        let operation = make_operation(&self.fixture, work, action, flags);
+        let when = Trigger { counter: self.fixture.counter(trigger).clone(), threshold };
         if is_triggered {
-            self.bench.trigger(&when, operation);
+            self.fixture.trigger(&when, operation);
         } else {
             let completion = completion.map(CounterName::Counting);
-            let completion = completion.map(|counter| self.bench.counter(counter).clone());
-            let action = self.bench.post_action(operation);
+            let completion = completion.map(|counter| self.fixture.counter(counter).clone());
+            let action = self.fixture.post_action(operation);
             let work = DeferredWork { context: work as u64, trigger: when, action, completion };
-            self.bench.domain.queue_work(work).expect("room for work");
+            self.fixture.domain.queue_work(work).expect("room for work");
         }
         self.seen.reports.push(None);
         self.reference.queue_work(trigger, threshold, effect);
     }
 
     fn change_counter(&mut self, name: CounterName, change: Change) {
-        let counter = self.bench.counter(name);
+        let counter = self.fixture.counter(name);
         let change = match (name, change) {
             (CounterName::Counting(_), Change::Set(value)) => Change::Add(value),
             _ => change,
@@ -193,9 +196,9 @@ impl Runner<'_> {
         let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
         let is_receive = matches!(work.effect, WorkEffect::Post { action: Action::Receive { .. }, .. });
         let result = if is_triggered {
-            self.bench.cancel(is_receive, context_of(number))
+            self.fixture.cancel(is_receive, context_of(number))
         } else {
-            self.bench.domain.cancel_work(number as u64)
+            self.fixture.domain.cancel_work(number as u64)
         };
         let certainly_waits =
             self.reference.may_wait(number) && !self.reference.upper_bound().is_done[number];
@@ -207,7 +210,7 @@ impl Runner<'_> {
         assert!(!self.reference.is_cancelled(number), "work {number} was taken back twice");
         assert!(self.seen.reports[number].is_none(), "work {number} had ended, and was cancelled");
         if is_triggered {
-            // It may have been posted, and ends as cancelled then, too.
+            // The operation may have been posted; then it ends as cancelled, too.
             self.seen.cancelled.push(number);
         } else {
             assert!(self.reference.may_wait(number), "work {number} was done, and was cancelled");
@@ -215,14 +218,15 @@ impl Runner<'_> {
         self.reference.cancel_work(number);
     }
 
-    /// While no operation is outstanding, the waiting works of counting counters are known.
+    /// Flushes waiting works. Those of counting counters are known only while no operation is
+    /// outstanding.
     fn flush_works(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.upper_bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
-        if !is_known && (self.is_shallow || self.bench.counting_values() != bound.counted) {
+        if !is_known && (self.is_shallow || self.fixture.counting_values() != bound.counted) {
             return;
         }
-        self.bench.domain.flush_work(counter.map(|counter| self.bench.counter(counter)));
+        self.fixture.domain.flush_work(counter.map(|counter| self.fixture.counter(counter)));
         for number in 0..self.reference.works.len() {
             let work = &self.reference.works[number];
             let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
@@ -233,11 +237,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares the counters with the model: known ones are equal, and others no further than they can be.
+    /// Compares the counters with the model: known ones must be equal, others at most at their
+    /// bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
-        assert_eq!(self.bench.known_values(), self.reference.known, "known counters");
-        for (counted, most) in self.bench.counting_values().into_iter().zip(bound.counted) {
+        assert_eq!(self.fixture.known_values(), self.reference.known, "known counters");
+        for (counted, most) in self.fixture.counting_values().into_iter().zip(bound.counted) {
             let is_possible = counted.0 <= most.0 && counted.1 <= most.1;
             assert!(is_possible, "a counter is at {counted:?}, and can be no further than {most:?}");
         }
@@ -246,24 +251,24 @@ impl Runner<'_> {
     fn have_peer_send(&mut self, is_tagged: bool) {
         let number = &mut self.messages[usize::from(is_tagged)];
         let message = make_send(is_tagged, *number, RUNNERS_CONTEXT, OpFlags::empty());
-        self.bench.peer.endpoint.sendmsg(message).expect("room for a send");
+        self.fixture.peer.endpoint.sendmsg(message).expect("room for a send");
         *number += 1;
     }
 
     fn have_peer_receive(&mut self, is_tagged: bool) {
         let context = u64::from(is_tagged);
         let receive = make_receive(is_tagged, context, OpFlags::empty());
-        self.bench.peer.endpoint.recvmsg(receive).expect("room for a receive");
+        self.fixture.peer.endpoint.recvmsg(receive).expect("room for a receive");
     }
 
-    /// Reads everything that can be read. Returns whether there was anything.
+    /// Reads all available entries and messages. Returns whether there was one.
     fn read_all(&mut self) -> bool {
         let mut has_read = false;
-        while let Some(ended) = poll_completion(&self.bench.cq) {
+        while let Some(ended) = poll_completion(&self.fixture.cq) {
             has_read = true;
             self.record_report(ended);
         }
-        while let Some(ended) = self.bench.peer.poll_completion() {
+        while let Some(ended) = self.fixture.peer.poll_completion() {
             has_read = true;
             let (completion, _) = ended.expect("nothing fails at the peer");
             if completion.flags.contains(CompletionFlags::RECV) {
@@ -300,7 +305,8 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // A receive of the runner's for messages that no work has received, or its cancellation.
+            // A receive of the runner's for a message that no work has received, or its
+            // cancellation.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
@@ -310,7 +316,7 @@ impl Runner<'_> {
         assert_eq!(before, None, "work {} was reported again", work_of(context));
     }
 
-    /// Waits until everything has ended that is due.
+    /// Waits until all due works have ended.
     fn wait_for_due_works(&mut self) {
         let bound = self.reference.upper_bound();
         let mut deadline = Deadline::new();
@@ -345,11 +351,11 @@ impl Runner<'_> {
             let is_unreported = self.seen.reports[number].is_none();
             is_due && (must_report && is_unreported || is_unsent) || is_cancelled && is_unreported
         };
-        self.bench.counting_values() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
+        self.fixture.counting_values() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
     }
 
-    /// Has the runner receive the messages of the peer that no work has received.
-    fn receive_what_is_left(&mut self) {
+    /// Receives the peer's messages that no work has received.
+    fn receive_leftover_messages(&mut self) {
         let bound = self.reference.upper_bound();
         for is_tagged in [false, true] {
             let kind = usize::from(is_tagged);
@@ -365,7 +371,7 @@ impl Runner<'_> {
             while self.seen.left_over[kind] < left {
                 let before = self.seen.left_over[kind];
                 let receive = make_receive(is_tagged, context, OpFlags::COMPLETION);
-                self.bench.receive(receive);
+                self.fixture.receive(receive);
                 while self.seen.left_over[kind] == before {
                     self.read_all();
                     deadline.yield_or_panic_with(|| format!("{left} messages, of {:?}", self.seen));
@@ -379,7 +385,7 @@ impl Runner<'_> {
     /// Closes the endpoint, then has the counters reach most thresholds. Of the works that waited, only
     /// those that change counters are done.
     fn close_endpoint(&mut self) {
-        self.bench.close_endpoint();
+        self.fixture.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;
         for (number, is_done) in is_done.into_iter().enumerate() {
             let is_post = matches!(self.reference.works[number].effect, WorkEffect::Post { .. });
@@ -396,9 +402,9 @@ impl Runner<'_> {
         self.wait_for_due_works();
     }
 
-    /// Reads behind a fence, which completes when everything before it has.
+    /// Posts a fenced read, which completes after everything before it, and waits for it.
     fn wait_for_silent_operations(&mut self) {
-        let region = &self.bench.region;
+        let region = &self.fixture.region;
         let last = ReadMsg {
             buffers: vec![marked_buffer(LEN_BYTES)],
             from: PEER,
@@ -406,7 +412,7 @@ impl Runner<'_> {
             context: FENCE_CONTEXT,
             flags: OpFlags::FENCE | OpFlags::COMPLETION,
         };
-        self.bench.endpoint().readmsg(last).expect("room for a read");
+        self.fixture.endpoint().readmsg(last).expect("room for a read");
         let deadline = Deadline::new();
         while !self.is_past_fence {
             self.read_all();

@@ -22,10 +22,10 @@ pub(super) const CONSTANT: u64 = 0x1234_5678_9abc_def0;
 /// The offset of the first work's own number.
 const OWN_AT: usize = 16;
 
-/// The address of the endpoint and its peer in each other's vectors.
+/// The address of either endpoint in the other's vector.
 pub(super) const PEER: FabricAddress = FabricAddress(0);
 
-/// The offset of a work's own number in the region of the peer.
+/// Returns the offset of a work's own number in the region of the peer.
 pub(super) fn own_number_offset(work: usize) -> usize {
     OWN_AT + work * size_of::<u64>()
 }
@@ -33,7 +33,7 @@ pub(super) fn own_number_offset(work: usize) -> usize {
 pub(super) struct WorkFixture<'a> {
     net: &'a Net,
     pub(super) domain: Domain,
-    /// `None` when it was closed.
+    /// `None` once it is closed.
     endpoint: Option<Endpoint>,
     /// The context of the endpoint's receives, if it shares one.
     receive_context: Option<SharedReceiveContext>,
@@ -142,7 +142,7 @@ impl<'a> WorkFixture<'a> {
         self.counting.each_ref().map(|counter| (counter.read(), counter.read_error()))
     }
 
-    /// Drives both sides, without reading anything.
+    /// Drives both sides without reading entries.
     pub(super) fn progress(&self) {
         self.cq.progress();
         self.net.progress();
@@ -160,8 +160,8 @@ fn open_region(peer: &Party, works: usize) -> Region {
 }
 
 impl WorkFixture<'_> {
-    /// Closes the endpoint, and the context of its receives, while the peer is driven: closing waits
-    /// for it.
+    /// Closes the endpoint, and the context of its receives, while driving the peer, for which closing
+    /// waits.
     pub(super) fn close_endpoint(&mut self) {
         let endpoint = (self.endpoint.take(), self.receive_context.take());
         thread::scope(|scope| {

@@ -23,13 +23,13 @@ pub(super) struct ContextFixture<'a> {
     domain: Domain,
     ends: Ends,
     pub(super) members: Vec<Member>,
-    /// Each peer's addresses of the members are their indices, and the members' address of it is
-    /// its own index.
+    /// The peers. In their vectors the address of a member is its index, and in the members' vector
+    /// the address of a peer is its index.
     pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
 }
 
-/// How members and peers come together.
+/// How members and peers reach each other.
 enum Ends {
     /// By the vector of the members' addresses.
     Unconnected(AddressVector),
@@ -61,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// The next end of a send, if there is one.
+    /// Returns the next end of a send, if there is one.
     pub(super) fn poll_send_end(&self) -> Option<Ended> {
         match self {
             Peer::Unconnected(party) => party.poll_completion(),
@@ -99,17 +99,17 @@ impl<'a> ContextFixture<'a> {
         let context = domain.shared_receive_context(&attr).expect("a context");
         let cq_depth_entries = program.cq_depth_entries;
         let (members, peers) = (Vec::new(), Vec::new());
-        let mut hall = ContextFixture { net, cq_depth_entries, domain, ends, members, peers, context };
-        (0..program.members).for_each(|_| hall.add_member());
+        let mut fixture = ContextFixture { net, cq_depth_entries, domain, ends, members, peers, context };
+        (0..program.members).for_each(|_| fixture.add_member());
         if !program.connected {
             for _ in 0..program.peers {
-                hall.open_peer();
+                fixture.open_peer();
             }
         }
-        hall
+        fixture
     }
 
-    /// Adds a member. If members have connections, its peer comes with it.
+    /// Adds a member. If members have connections, adds its peer too.
     pub(super) fn add_member(&mut self) {
         let cq = self.open_cq();
         let received = self.domain.open_counter(&CounterAttr::default()).expect("a counter");
@@ -149,7 +149,8 @@ impl<'a> ContextFixture<'a> {
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
     }
 
-    /// Adds an unconnected peer, which knows all members. Returns what it calls the youngest of them.
+    /// Adds an unconnected peer, whose vector has all members. Returns its address of the youngest
+    /// member.
     pub(super) fn open_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
@@ -174,7 +175,7 @@ impl<'a> ContextFixture<'a> {
         endpoint.bind_shared_receive_context(&self.context).expect("the first context");
     }
 
-    /// Reads what is told of connections. Some have ended.
+    /// Reads all connection events: some connections have ended.
     pub(super) fn drain_events(&self) {
         if let Ends::Connected { client, server } = &self.ends {
             [client, server].into_iter().for_each(|side| while side.poll_event().is_some() {});
@@ -185,19 +186,19 @@ impl<'a> ContextFixture<'a> {
         self.members[member].endpoint.is_some()
     }
 
-    /// The member that reports what concerns no endpoint.
+    /// Returns the oldest member, which reports entries that belong to no endpoint.
     pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }
 
-    /// Closes members while their peers are driven: closing waits for them. Their queues stay.
+    /// Closes members while driving their peers, for which closing waits. The members' queues stay.
     pub(super) fn close_members(&mut self, members: impl IntoIterator<Item = usize>) {
         let closed: Vec<_> =
             members.into_iter().filter_map(|member| self.members[member].endpoint.take()).collect();
         self.run_while_driving(|| drop(closed));
     }
 
-    /// Does something while all endpoints are driven, but for members whose queues may be full.
+    /// Calls `act` while driving all endpoints except members, whose queues may be full.
     fn run_while_driving(&self, act: impl FnOnce() + Send) {
         thread::scope(|scope| {
             let acting = scope.spawn(act);
@@ -223,16 +224,16 @@ impl<'a> ContextFixture<'a> {
         true
     }
 
-    /// Has a peer shut its connection down, if it has one.
+    /// Shuts down the connection of a peer, if it has one.
     pub(super) fn shut_down_connection(&self, peer: usize) -> bool {
         let Peer::Connected { endpoint, .. } = &self.peers[peer] else { return false };
-        // It may have ended before.
+        // The connection may have ended before.
         let _ = endpoint.shutdown();
         true
     }
 }
 
-/// The next event of one side that is not of a connection which has ended.
+/// Returns the next event of one side, except the shutdowns of connections.
 fn next_event_past_shutdowns(side: &Side, other: &Side) -> ConnectionEvent {
     loop {
         match connecting::next_event(&[side, other]) {
