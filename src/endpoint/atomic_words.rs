@@ -13,10 +13,10 @@ use super::atomic::AtomicTarget;
 use crate::av::FabricAddress;
 use crate::cq::Completion;
 
-/// Atomic operations on one word. The number is as a `u64` lies in memory.
+/// Atomic operations on one word, in the byte order of the host.
 impl Endpoint {
-    /// Adds to a `u64` of a peer, modulo 2^64, and fetches what it was before:
-    /// [`Completion::fetched_u64`] tells it. `fi_fetch_atomic(3)` with `FI_SUM` and `FI_UINT64`.
+    /// Adds to a `u64` of a peer, modulo 2^64, and fetches its previous value, which
+    /// [`Completion::fetched_u64`] returns. `fi_fetch_atomic(3)` with `FI_SUM` and `FI_UINT64`.
     ///
     /// ```
     /// use homespun::flags::MrAccess;
@@ -25,7 +25,7 @@ impl Endpoint {
     /// let hints = Hints::new().node("127.0.0.1").source();
     /// let OpenEndpoint { endpoint, cq, av, domain } = Fabric::new().open_endpoint(&hints)?;
     /// let own = av.insert_one(endpoint.name()?)?;
-    /// // A number that any number of peers may add to; here the endpoint does so itself.
+    /// // A number that any number of peers may add to; here the endpoint itself does so.
     /// let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
     /// let region = domain.register(8, &attr)?;
     /// region.write_at(0, &40_u64.to_ne_bytes())?;
@@ -53,9 +53,9 @@ impl Endpoint {
         Ok(self.fetch_atomic(word_to_bytes(addend), BytesMut::zeroed(8), target, context)?)
     }
 
-    /// Sets a `u64` of a peer to `new` if it is `expected`, and fetches what it was before, which
-    /// [`Completion::fetched_u64`] tells: it was set if that is `expected`. `fi_compare_atomic(3)`
-    /// with `FI_CSWAP` and `FI_UINT64`.
+    /// Sets a `u64` of a peer to `new` if it equals `expected`, and fetches its previous value, which
+    /// [`Completion::fetched_u64`] returns: the value was set if that equals `expected`.
+    /// `fi_compare_atomic(3)` with `FI_CSWAP` and `FI_UINT64`.
     ///
     /// # Errors
     ///

@@ -4,16 +4,16 @@ use crate::endpoint_pump::Bindings;
 use crate::wait::Waiter;
 
 impl Bindings {
-    /// The waiters of the queues and counters of this endpoint. Those of counters that regions are bound to
-    /// are not among them.
+    /// Returns the waiters of the queues and counters of this endpoint, without those of counters that regions
+    /// are bound to.
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.waiter());
         let events = self.reporter.iter().filter_map(|reporter| reporter.waiter());
         queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.waiter()))
     }
 
-    /// Whether a thread may be asleep that relies on the transport to wake it: the progress thread, or if
-    /// there is none, a thread that waits for what it would do.
+    /// Whether a thread may sleep that relies on the transport to wake it: the progress thread or, in a domain
+    /// without one, a thread that waits for a queue or a counter.
     pub(super) fn has_sleepers(&self) -> bool {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.is_armed(),
@@ -24,7 +24,7 @@ impl Bindings {
         }
     }
 
-    /// Wakes them.
+    /// Wakes these threads.
     pub(super) fn wake_sleepers(&self) {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.ring(),

@@ -20,12 +20,12 @@ use crate::sync::Mutex;
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// On which side of the interface a thread sleeps.
+/// The place where a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Inside a call of this library.
     Call,
-    /// In the application, which says nothing when it wakes.
+    /// In the application, which does not report when it wakes.
     Application,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Sleepers {
     /// Wakes threads inside calls. A wait set has no doorbell of its own for them: calls sleep in turns on the
     /// object that the application sleeps on.
     calls: Option<Wakeup>,
-    /// Wakes an application that sleeps by itself.
+    /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,
     /// The time after which a sleeper checks for events that no descriptor announces.
     timer: Option<OwnedFd>,
@@ -86,7 +86,7 @@ impl Sleepers {
         Ok(Sleepers { timer: Some(timer), ..sleepers })
     }
 
-    /// For the members of a wait set, whose timers are among their own sources.
+    /// Creates the sleepers of a wait set. The members' sources include their timers.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Sleepers {
         }
     }
 
-    /// Wakes sleepers of a wait set for a member.
+    /// Has events of a member wake the sleepers of its wait set.
     ///
     /// # Errors
     ///

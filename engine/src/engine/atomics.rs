@@ -13,7 +13,8 @@
 use smallvec::SmallVec;
 
 use super::Engine;
-use super::rma::{AccessSent, whole_or_full};
+use super::rma::whole_or_full;
+use super::transmit::Taken;
 use crate::completion::Sink;
 use crate::link::{Frame, RequestStage, op_number_of};
 use crate::operation::{OneSided, SendId};
@@ -32,16 +33,16 @@ impl Engine {
         form: AtomicForm,
         caps: &LinkCaps,
         transport: &mut impl Transport,
-    ) -> AccessSent {
+    ) -> Taken {
         let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         };
         let fetched_bytes = send.fetch_len_bytes();
         if !link.tx.may_begin_access(0, fetched_bytes) {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         }
         let header = Header::Atomic(Atomic { op: op_number_of(send_id), key: *key, address: *address, form });
         let payload_bytes = form.payload_len_bytes();
@@ -57,7 +58,7 @@ impl Engine {
             whole_or_full(transport.send_inline(id, &header, &bytes))
         };
         let stage = match sent {
-            Sent::Full => return AccessSent::Nothing,
+            Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
                 link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would break the protocol.
@@ -67,7 +68,7 @@ impl Engine {
         };
         let after = link.tx.access_begun(send_id, stage, 0, fetched_bytes);
         self.initiator.access_begun(send_id, stage, after, false);
-        if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
+        if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Ends an atomic operation whose fetched elements have all arrived.

@@ -16,23 +16,13 @@
 //! not refuse it. The number of unanswered accesses on a link is limited.
 
 use super::Engine;
+use super::transmit::Taken;
 use crate::completion::Sink;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link::{Frame, Link, OpClass, RequestStage, op_number_of};
 use crate::operation::{OneSided, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Message, Outcome, Rma, RmaKind};
-
-/// How much of an access a link has taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AccessSent {
-    /// The link has taken the whole frame.
-    Whole,
-    /// The link has begun to take the payload.
-    Partly,
-    /// Nothing: the link has no room, or too many accesses of the target are unanswered.
-    Nothing,
-}
 
 impl Engine {
     /// Gives a link the access that is its peer's first queued send.
@@ -42,19 +32,19 @@ impl Engine {
         send_id: SendId,
         caps: &LinkCaps,
         transport: &mut impl Transport,
-    ) -> AccessSent {
+    ) -> Taken {
         let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         };
         let effect = OpClass::of(send);
-        let Some(one_sided) = &send.one_sided else { return AccessSent::Nothing };
+        let Some(one_sided) = &send.one_sided else { return Taken::Nothing };
         if let Some(form) = one_sided.atomic {
             return self.transmit_atomic(id, send_id, form, caps, transport);
         }
         let Message { len_bytes, data, .. } = send.message;
         let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
         if !link.tx.may_begin_access(cost_bytes, 0) {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         }
         let OneSided { key, address, durable, .. } = **one_sided;
         let op = op_number_of(send_id);
@@ -102,14 +92,14 @@ impl Engine {
             }
         };
         if sent == Sent::Full {
-            return AccessSent::Nothing;
+            return Taken::Nothing;
         }
         let after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
         let order = self.config.transmit_order;
         let is_postponed =
             link.tx.record_if_postponed(effect, stage == RequestStage::Exposed, len_bytes, order);
         self.initiator.access_begun(send_id, stage, after, is_postponed);
-        if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
+        if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Begins a piece of a read. Ends the link if this side has not asked for the piece.

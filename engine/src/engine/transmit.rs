@@ -2,13 +2,23 @@
 
 use super::Engine;
 use super::fences::advance_fence;
-use super::rma::AccessSent;
 use crate::completion::Sink;
 use crate::link::{Frame, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{AwaitedReply, Header, Message};
+
+/// How much of an operation a link has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The whole frame.
+    Whole,
+    /// The header, and a part of the payload.
+    Partly,
+    /// Nothing: the link has no room, or the operation must wait.
+    Nothing,
+}
 
 impl Engine {
     /// Sends a small message, if that is possible at once. The engine neither records nor reports
@@ -130,70 +140,82 @@ impl Engine {
             return true;
         }
         while let Some(id) = self.initiator.first_queued(peer) {
-            let link = self.find_or_open_transmit_link(peer, transport);
-            let caps = transport.caps(link);
-            let Some(send) = self.initiator.get(id) else {
+            let taken = self.transmit_first(peer, id, transport, sink);
+            if taken != Taken::Nothing {
                 self.initiator.unqueue_first(peer);
-                continue;
-            };
-            if send.fence
-                && !advance_fence(&mut self.links, link, &self.peers.peer(peer).links, send, transport)
-            {
+            }
+            if taken != Taken::Whole {
                 return true;
-            }
-            let order = self.config.transmit_order;
-            if self.links.get(link).is_some_and(|link| link.tx.is_held_by_order(send, order)) {
-                return true;
-            }
-            if send.one_sided.is_some() {
-                match self.transmit_rma(link, id, &caps, transport) {
-                    AccessSent::Nothing => return true,
-                    AccessSent::Whole => {
-                        self.initiator.unqueue_first(peer);
-                        continue;
-                    }
-                    AccessSent::Partly => {
-                        self.initiator.unqueue_first(peer);
-                        return true;
-                    }
-                }
-            }
-            let way = self.links.get(link).map_or(SendProtocol::Waiting, |link| {
-                link.tx.protocol_of(send, &caps, self.config.eager_max_bytes)
-            });
-            match way {
-                SendProtocol::Waiting => return true,
-                SendProtocol::Eager => {}
-                SendProtocol::Pulled | SendProtocol::Requested => {
-                    match self.transmit_request(link, id, way, &caps, transport) {
-                        Some(Ok(())) => {
-                            self.initiator.unqueue_first(peer);
-                            continue;
-                        }
-                        Some(Err(Full)) => return true,
-                        None => {}
-                    }
-                }
-            }
-            let Some(send) = self.initiator.get(id) else { continue };
-            match send_eager(transport, link, &caps, send) {
-                Sent::Full => return true,
-                Sent::Partial(taken_bytes) => {
-                    let message = send.message;
-                    self.initiator.unqueue_first(peer);
-                    self.eager_message_begun(link, &message);
-                    self.message_partly_taken(link, id, taken_bytes);
-                    return true;
-                }
-                Sent::Whole => {
-                    let message = send.message;
-                    self.initiator.unqueue_first(peer);
-                    self.eager_message_begun(link, &message);
-                    self.queued_message_taken(link, id, sink);
-                }
             }
         }
         false
+    }
+
+    /// Gives the link to a peer the first operation that is queued for it.
+    fn transmit_first(
+        &mut self,
+        peer: PeerId,
+        id: SendId,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Taken {
+        let link = self.find_or_open_transmit_link(peer, transport);
+        let caps = transport.caps(link);
+        // An operation that is gone takes nothing of the link.
+        let Some(send) = self.initiator.get(id) else { return Taken::Whole };
+        if send.fence && !advance_fence(&mut self.links, link, &self.peers.peer(peer).links, send, transport)
+        {
+            return Taken::Nothing;
+        }
+        let order = self.config.transmit_order;
+        if self.links.get(link).is_some_and(|link| link.tx.is_held_by_order(send, order)) {
+            return Taken::Nothing;
+        }
+        if send.one_sided.is_some() {
+            return self.transmit_rma(link, id, &caps, transport);
+        }
+        let protocol = self.links.get(link).map_or(SendProtocol::Waiting, |link| {
+            link.tx.protocol_of(send, &caps, self.config.eager_max_bytes)
+        });
+        match protocol {
+            SendProtocol::Waiting => return Taken::Nothing,
+            SendProtocol::Eager => {}
+            SendProtocol::Pulled | SendProtocol::Requested => {
+                match self.transmit_request(link, id, protocol, &caps, transport) {
+                    Some(Ok(())) => return Taken::Whole,
+                    Some(Err(Full)) => return Taken::Nothing,
+                    // Its memory could not be exposed.
+                    None => {}
+                }
+            }
+        }
+        self.transmit_eager(link, id, &caps, transport, sink)
+    }
+
+    /// Gives a link an eager message of the operation table.
+    fn transmit_eager(
+        &mut self,
+        link: LinkId,
+        id: SendId,
+        caps: &LinkCaps,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Taken {
+        let Some(send) = self.initiator.get(id) else { return Taken::Whole };
+        let message = send.message;
+        match send_eager(transport, link, caps, send) {
+            Sent::Full => Taken::Nothing,
+            Sent::Partial(taken_bytes) => {
+                self.eager_message_begun(link, &message);
+                self.message_partly_taken(link, id, taken_bytes);
+                Taken::Partly
+            }
+            Sent::Whole => {
+                self.eager_message_begun(link, &message);
+                self.queued_message_taken(link, id, sink);
+                Taken::Whole
+            }
+        }
     }
 
     /// Continues the link's partly written frame. Returns whether the link can take the next one.
