@@ -298,7 +298,7 @@ impl Party {
         self.next_completion_with_source().0
     }
 
-    /// Like [`completion`](Self::next_completion), with the source of a received message.
+    /// As [`next_completion`](Self::next_completion), with the source of a received message.
     #[track_caller]
     pub fn next_completion_with_source(&self) -> (Completion, FabricAddress) {
         match self.next() {

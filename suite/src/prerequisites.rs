@@ -1,9 +1,8 @@
 //! The features of a host that tests need and a host may lack: the only reasons for which a test may be skipped.
 //!
 //! A test asks here for the feature that it needs, and returns if the host lacks it.
-//! [`Prerequisite::report_skipped`] then reports the
-//! skipped test on standard error, and in the file that the environment variable `HOMESPUN_SKIPPED` names, from
-//! which `./test` takes its summary.
+//! [`Prerequisite::report_skipped`] then reports the skipped test on standard error, and in the file that the
+//! environment variable `HOMESPUN_SKIPPED` names, from which `./test` takes its summary.
 
 use std::env;
 use std::fmt::Display;
@@ -18,7 +17,7 @@ use rustix::process::geteuid;
 /// The number of tmpfs, whose files are in memory only, `statfs(2)`.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// Something that a host may lack. There are no others than the constants here.
+/// A feature that a host may lack. The constants here are all that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prerequisite {
     name: &'static str,

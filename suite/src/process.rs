@@ -85,7 +85,7 @@ impl Process {
         }
     }
 
-    /// Like [`hear`](Self::receive_message), but returns `None` if the process ends.
+    /// Like [`receive_message`](Self::receive_message), but returns `None` if the process ends.
     pub fn receive_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
         self.channel.receive_message().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::ConnectionReset => None,
