@@ -78,9 +78,9 @@ impl AsyncQueue {
                 yield_now().await;
                 continue;
             }
-            // What comes from now on makes the descriptor readable. Tokio remembers that it was, until that is
-            // cleared. Clear it before the next look at the queue: what comes after that look sets it again.
-            // Cleared between the look and the wait, it would take along the only sign of an entry.
+            // What comes from now on makes the descriptor readable. Tokio remembers that it was, until that
+            // is cleared. Clear it before the next look at the queue: what comes after that look sets it
+            // again. Cleared between the look and the wait, it would take along the only sign of an entry.
             self.fd.readable().await?.clear_ready();
         }
     }

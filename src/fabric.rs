@@ -189,11 +189,12 @@ impl fmt::Debug for Fabric {
 /// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
 /// are ignored.
 ///
-/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, except
-/// for wishes that cost an application nothing when they are not granted (traffic class, prefix size) and for
-/// fields that describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
-/// size of its keys, and [`FabricAttr::prov_version`]. An application reads those from the answer.
-/// [`FabricAttr::api_version`] is returned as the hints have it.
+/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded,
+/// except for wishes that cost an application nothing when they are not granted (traffic class, prefix
+/// size) and for fields that describe a provider: the numbers of objects that a
+/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
+/// An application reads those from the answer. [`FabricAttr::api_version`] is returned as the hints have
+/// it.
 ///
 /// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`],
 /// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it

@@ -117,7 +117,9 @@ pub struct TxAttr {
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
     pub inject_size_bytes: usize,
-    /// How many operations may be outstanding. 0 in hints: the value of [`TX_SIZE`](crate::params::TX_SIZE), else [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
+    /// How many operations may be outstanding. 0 in hints: the value of
+    /// [`TX_SIZE`](crate::params::TX_SIZE), else
+    /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one operation may gather from.
     pub iov_limit: usize,

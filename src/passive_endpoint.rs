@@ -31,8 +31,8 @@ use crate::params::Params;
 /// dropped the endpoint is closed. Then unread requests are rejected, and so are read ones that the
 /// application does not accept later.
 ///
-/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for
-/// each requester that waits. From the first call of [`name`](Self::name) or [`listen`](Self::listen) on it has
+/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for each
+/// requester that waits. From the first call of [`name`](Self::name) or [`listen`](Self::listen) on it has
 /// its address, and requesters that ask before it listens wait.
 ///
 /// ```

@@ -180,8 +180,8 @@ use crate::tag::TagMatch;
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecvMsg<B = Vec<BytesMut>> {
-    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each filled up
-    /// to its length.
+    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each
+    /// filled up to its length.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
     /// [`FabricAddress::UNSPECIFIED`] for any. Such a receive fails when that sender is gone, or when an
@@ -214,8 +214,8 @@ pub(crate) trait ReceivePoster {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {
-            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for: the engine ends the operation
-            // before its completion can be read, and is dropped when the endpoint is closed.
+            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for: the engine ends
+            // the operation before its completion can be read, and is dropped when the endpoint is closed.
             unsafe { Destination::raw_allowing_null(buffers)? }
         } else {
             Destination::default()

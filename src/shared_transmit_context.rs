@@ -17,9 +17,9 @@ use crate::info::TxAttr;
 /// [bound](crate::Endpoint::bind_shared_transmit_context) to one before it is enabled. The
 /// application posts to its endpoints as usual, and their own queues and counters report the operations.
 ///
-/// Endpoints share no resources here: each keeps its own queue of operations, with the depth and the default
-/// flags of its own info, so a full queue holds up no other endpoint. A context limits the capabilities of its
-/// endpoints.
+/// Endpoints share no resources here: each keeps its own queue of operations, with the depth and the
+/// default flags of its own info, so a full queue holds up no other endpoint. A context limits the
+/// capabilities of its endpoints.
 ///
 /// A handle may be cloned and used from any thread; the context takes some 200 bytes. Bound
 /// endpoints keep it alive.

@@ -4,10 +4,10 @@
 //! then offers a provider `homespun`. The library needs no libfabric to be built, and imports nothing from
 //! it.
 //!
-//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back.
-//! C applications get the same features as Rust applications. C's interface is in [`abi`], the way of calls in
-//! and out in `edge`, the keeping of objects in `object`. The rest is one file for each kind of object, and one
-//! for each of its vtables that is more than stubs.
+//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back. C
+//! applications get the same features as Rust applications. C's interface is in [`abi`], the way of calls
+//! in and out in `edge`, the keeping of objects in `object`. The rest is one file for each kind of object,
+//! and one for each of its vtables that is more than stubs.
 //!
 //! Two checks exist only here, since Rust has other means for them: closing an object that others depend on
 //! gets `-FI_EBUSY`, where a Rust handle keeps alive what it needs; and null pointers, and objects of the

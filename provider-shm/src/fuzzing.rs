@@ -51,8 +51,8 @@ const INLINE: u8 = 64;
 /// The numbers that headers are made from are less than this, so that payloads fit into the ring.
 const NUMBER_END: u64 = 1 << 19;
 
-/// A header that a correct engine may send: with this kind and these flags, if they are a form, otherwise with
-/// any form.
+/// A header that a correct engine may send: with this kind and these flags, if they are a form, otherwise
+/// with any form.
 fn sendable_header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
     static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
     let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];

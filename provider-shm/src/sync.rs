@@ -1,7 +1,7 @@
 //! Atomics and fences, of the standard library or of loom.
 //!
-//! If an access of one side pairs with an access of the other, both carry a comment `SYNC POINT` with the same
-//! name:
+//! If an access of one side pairs with an access of the other, both carry a comment `SYNC POINT` with the
+//! same name:
 //!
 //! - line: the producer publishes a line, release; the consumer finds its sequence number, acquire.
 //! - room: the consumer publishes its progress, release; the producer looks for room, acquire.

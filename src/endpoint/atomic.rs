@@ -1,8 +1,8 @@
 //! Atomic operations on the memory of peers, in both tiers: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its level: until then the target may refuse
-//! it, for its key, its range, or the rights of the region. A refused operation ends with an error and changes
-//! nothing.
+//! An operation completes when its target has answered, whatever its level: until then the target may
+//! refuse it, for its key, its range, or the rights of the region. A refused operation ends with an error
+//! and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -96,10 +96,10 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub flags: OpFlags,
 }
 
-/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand the memory back; also with [`Misuse::NoAtomic`] for an operation
-/// that the elements or the call do not have, [`Misuse::TooLong`] for too many elements, and [`Misuse::Memory`]
-/// for a part of an element, or buffers of different lengths.
+/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail
+/// as [`post_send`](Self::post_send) does, and hand the memory back; also with [`Misuse::NoAtomic`] for an
+/// operation that the elements or the call do not have, [`Misuse::TooLong`] for too many elements, and
+/// [`Misuse::Memory`] for a part of an element, or buffers of different lengths.
 ///
 /// An operation on no elements changes nothing and may name any key and any address. It completes, in
 /// order, as others do; the counter of a region counts it if it names a range that the peer may access.

@@ -55,9 +55,10 @@ receive_calls! {
     Endpoint,
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names
-    /// the only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's
-    /// default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names the only peer whose messages are
+    /// accepted; over a connection it is ignored. Where the endpoint's default flags have
+    /// [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
@@ -66,9 +67,9 @@ receive_calls! {
     /// vector does not name. The buffer comes back with the error.
     recv,
 
-    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. It comes back as
-    /// [`Buffer::Reusable`](crate::Buffer::Reusable), with a failure too, and then with as much of the message
-    /// as was received.
+    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. It comes back
+    /// as [`Buffer::Reusable`](crate::Buffer::Reusable), with a failure too, and then with as much of the
+    /// message as was received.
     ///
     /// # Errors
     ///

@@ -153,8 +153,8 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(to, TransmitOp::Send { source, tag, data }, context), flags)
     }
 
-    /// Sends a small message that may be reused at once, and reports no success: `fi_inject`, `fi_injectdata`,
-    /// `fi_tinject`, `fi_tinjectdata`.
+    /// Sends a small message that may be reused at once, and reports no success: `fi_inject`,
+    /// `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
     ///
     /// # Errors
     ///

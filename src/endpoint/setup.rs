@@ -91,8 +91,9 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may get
-    /// one at any time; earlier completions are not reported to it. Without a direction the call has no effect.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may
+    /// get one at any time; earlier completions are not reported to it. Without a direction the call has no
+    /// effect.
     ///
     /// # Errors
     ///
@@ -143,12 +144,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Each kind of event
-    /// may have one counter, and several kinds the same. A counter that is bound for no event drives the
-    /// endpoint like any other.
+    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Each kind of
+    /// event may have one counter, and several kinds the same. A counter that is bound for no event drives
+    /// the endpoint like any other.
     ///
-    /// Once a counter for accesses by peers is bound, all accesses through the endpoint travel in frames. So a
-    /// region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no longer shareable.
+    /// Once a counter for accesses by peers is bound, all accesses through the endpoint travel in frames.
+    /// So a region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no longer
+    /// shareable.
     ///
     /// # Errors
     ///
@@ -230,8 +232,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the event queue for events of its connection: `fi_ep_bind`. Events name the endpoint by `object`.
-    /// Endpoints without connections report no events. Binding the same queue again has no effect.
+    /// Binds the event queue for events of its connection: `fi_ep_bind`. Events name the endpoint by
+    /// `object`. Endpoints without connections report no events. Binding the same queue again has no
+    /// effect.
     ///
     /// # Errors
     ///

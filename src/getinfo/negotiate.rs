@@ -161,8 +161,8 @@ fn reach_caps(provider: &ProviderAttr) -> Caps {
     reach
 }
 
-/// Returns all capabilities if none is requested; else the requested ones, with the modifiers that they imply,
-/// and the secondary capabilities that cost nothing.
+/// Returns all capabilities if none is requested; else the requested ones, with the modifiers that they
+/// imply, and the secondary capabilities that cost nothing.
 fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
     let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);

@@ -51,9 +51,9 @@ receive_calls! {
     SharedReceiveContext,
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); among
-    /// endpoints with connections it is ignored. Where the default flags have [`OpFlags::MULTI_RECV`], as
-    /// [`recv_multi`](Self::recv_multi).
+    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); among endpoints with connections it is ignored.
+    /// Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///

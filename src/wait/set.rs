@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
-/// SetMembers are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
+/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
 /// they are closed. A member that is closed while a thread waits for the set is freed when that
 /// thread wakes. They may belong to different domains. They are not waited for one by one any more,
 /// except counters.
@@ -96,8 +96,8 @@ impl WaitSet {
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
-    /// Waits until a member has an event, without limit if there is no timeout: `fi_wait`. Returns `false` after
-    /// the timeout.
+    /// Waits until a member has an event, without limit if there is no timeout: `fi_wait`. Returns `false`
+    /// after the timeout.
     ///
     /// A queue has an event as long as it is not empty, a counter once after each change.
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A

@@ -32,8 +32,8 @@ pub(super) enum Side {
 /// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
-    /// Wakes threads inside calls. A wait set has no doorbell of its own for them: calls sleep in turns on the
-    /// object that the application sleeps on.
+    /// Wakes threads inside calls. A wait set has no doorbell of its own for them: calls sleep in turns on
+    /// the object that the application sleeps on.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,

@@ -43,8 +43,8 @@ static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
 impl Waiter {
-    /// Returns the waiter of a queue or a counter; `None` if the application does not wait. [`WaitObject::Set`]
-    /// needs the set to be a member of; other objects ignore it.
+    /// Returns the waiter of a queue or a counter; `None` if the application does not wait.
+    /// [`WaitObject::Set`] needs the set to be a member of; other objects ignore it.
     ///
     /// # Errors
     ///

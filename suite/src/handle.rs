@@ -569,7 +569,8 @@ impl ReceiveBuffer {
         self.into_filled_bytes(completion.context, completion.len_bytes)
     }
 
-    /// As [`into_message`](Self::into_message), for a released multi-receive buffer that is filled up to `used_bytes`.
+    /// As [`into_message`](Self::into_message), for a released multi-receive buffer that is filled up to
+    /// `used_bytes`.
     #[track_caller]
     pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
         let (remote, next_own_context) = match self {

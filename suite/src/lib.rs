@@ -61,7 +61,8 @@ pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;
 pub use transport::{Backend, Transport, Turns};
 
-/// The entry of processes with a party, [`Turns::Processes`]: an ignored test at the root of the test's crate.
+/// The entry of processes with a party, [`Turns::Processes`]: an ignored test at the root of the test's
+/// crate.
 ///
 /// A test starts its own program again for each such party, at this entry.
 #[macro_export]

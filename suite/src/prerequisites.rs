@@ -1,4 +1,5 @@
-//! The features of a host that tests need and a host may lack: the only reasons for which a test may be skipped.
+//! The features of a host that tests need and a host may lack: the only reasons for which a test may be
+//! skipped.
 //!
 //! A test asks here for the feature that it needs, and returns if the host lacks it.
 //! [`Prerequisite::report_skipped`] then reports the skipped test on standard error, and in the file that the

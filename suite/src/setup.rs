@@ -49,7 +49,8 @@ pub struct Setup {
     /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether the party stays undriven until a test reads its queue, or [`Net::start_driving`](super::net::Net::start_driving)s it.
+    /// Whether the party stays undriven until a test reads its queue, or
+    /// [`Net::start_driving`](super::net::Net::start_driving)s it.
     pub asleep: bool,
     /// The wait object of its queues and counters, for a party in this process only.
     #[serde(skip)]

@@ -2,9 +2,10 @@
 //! room, or because as many of its receives as may be outstanding wait for their turn.
 //!
 //! A receiver with one endpoint stops matching while its queue is full
-//! ([`multi_receive`](super::multi_receive)); that would stop all members of a shared receiver. Here
-//! only the untagged messages of the full member stay out of matching, in order, until its queue has room or fewer of its receives wait. Messages of other
-//! members go on being matched. So no message overtakes another of its sender.
+//! ([`multi_receive`](super::multi_receive)); that would stop all members of a shared receiver. Here only
+//! the untagged messages of the full member stay out of matching, in order, until its queue has room or
+//! fewer of its receives wait. Messages of other members go on being matched. So no message overtakes
+//! another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;

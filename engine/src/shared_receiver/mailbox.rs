@@ -159,8 +159,9 @@ impl Mailbox {
 }
 
 impl Report {
-    /// Returns what another member can report of it. Deferred work is counted in any case, and a multi-receive buffer takes messages of all
-    /// endpoints, so its release is reported even if its last message is lost.
+    /// Returns what another member can report of it. Deferred work is counted in any case, and a
+    /// multi-receive buffer takes messages of all endpoints, so its release is reported even if its last
+    /// message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common || self.ends_work => {}

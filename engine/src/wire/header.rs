@@ -157,8 +157,8 @@ pub enum Header {
     Connection(Handshake),
 }
 
-/// The table of headers. A row names the file that describes a header, the fields that this file gets, and how
-/// the header is made from the fields that the file returns.
+/// The table of headers. A row names the file that describes a header, the fields that this file gets, and
+/// how the header is made from the fields that the file returns.
 macro_rules! headers {
     ($($file:ident: $header:pat => $parts:expr, $made:expr;)*) => {
         /// The rules of each kind.

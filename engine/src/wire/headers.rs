@@ -1,8 +1,8 @@
 //! The headers, one a file: its number, flags, words, payload and the limits of each.
 //!
-//! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it together
-//! again or refuses what the rule cannot check. [`Header::encode_words`](crate::wire::Header::encode_words) finds
-//! them by the table in `header.rs`.
+//! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it
+//! together again or refuses what the rule cannot check.
+//! [`Header::encode_words`](crate::wire::Header::encode_words) finds them by the table in `header.rs`.
 
 pub(super) mod ack;
 pub(super) mod answer;

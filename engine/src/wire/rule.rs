@@ -170,9 +170,9 @@ impl fmt::Debug for Form {
     }
 }
 
-/// A header taken apart, except for its words: [`Header::encode_words`](crate::wire::Header::encode_words) hands these to
-/// the layout one by one, and [`Header::decode_words`](crate::wire::Header::decode_words) asks for them one by one, so that
-/// no copy of them is kept.
+/// A header taken apart, except for its words: [`Header::encode_words`](crate::wire::Header::encode_words)
+/// hands these to the layout one by one, and [`Header::decode_words`](crate::wire::Header::decode_words)
+/// asks for them one by one, so that no copy of them is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields {
     /// Kind and flags.

@@ -26,8 +26,8 @@ pub fn last_words_and_lengths(number: u64) -> [(u64, u64); ENDS] {
     ]
 }
 
-/// The header with this form and end, if a correct peer may send it. Its other words are `number` and `!number`
-/// in turn.
+/// The header with this form and end, if a correct peer may send it. Its other words are `number` and
+/// `!number` in turn.
 pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
@@ -49,8 +49,8 @@ pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u6
     Header::decode_words(Fields { form, payload_len_bytes }, word).ok()
 }
 
-/// The header with this form, made from this number and the first end that the form accepts. The search begins
-/// at the end with the number `first`.
+/// The header with this form, made from this number and the first end that the form accepts. The search
+/// begins at the end with the number `first`.
 ///
 /// # Panics
 ///

@@ -12,15 +12,15 @@ use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 use homespun_engine::wire::stream::Decoder;
 use homespun_engine::wire::{Form, Header, WireError};
 
-/// A header has one form only, and is judged alike by each start of it that is long enough to be judged. So is
-/// one that was given the checks that it lacks, which random headers would hardly have.
+/// A header has one form only, and is judged alike by each start of it that is long enough to be judged. So
+/// is one that was given the checks that it lacks, which random headers would hardly have.
 pub(crate) fn check_frame(bytes: &[u8]) -> bool {
     check_one_frame(&with_checks(bytes));
     check_one_frame(bytes)
 }
 
-/// A header with the checks of its form and of its words in their places, if its form exists and its words are
-/// all there.
+/// A header with the checks of its form and of its words in their places, if its form exists and its words
+/// are all there.
 pub(crate) fn with_checks(bytes: &[u8]) -> Vec<u8> {
     let mut checked = bytes.to_vec();
     if let Some(([kind, flags, of_form, of_words], words)) = checked.split_first_chunk_mut()

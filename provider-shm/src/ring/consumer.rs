@@ -13,8 +13,9 @@ use crate::sync::{Ordering, fence};
 /// The size of the buffer for payload that has no place yet: a part of the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends. Leaving the pass and entering
-/// the next takes as long as some polls, and a message that arrives meanwhile would wait for it.
+/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends.
+/// Leaving the pass and entering the next takes as long as some polls, and a message that arrives meanwhile
+/// would wait for it.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);

@@ -13,7 +13,8 @@ pub(super) struct Program {
     pub(super) shares_receives: bool,
     /// Whether the endpoint has a shared transmit context.
     pub(super) shares_transmits: bool,
-    /// Whether the endpoint is closed at the end, while works wait, and counters reach their thresholds after that.
+    /// Whether the endpoint is closed at the end, while works wait, and counters reach their thresholds
+    /// after that.
     pub(super) closes_endpoint: bool,
     pub(super) steps: Vec<Step>,
 }

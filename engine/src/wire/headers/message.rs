@@ -94,8 +94,9 @@ pub(in crate::wire) fn decode_words(
 }
 
 impl Message {
-    /// An untagged message of this length, without data, of which its sender awaits nothing. Code that posts
-    /// a message, or makes any message for a test, names all fields instead: the compiler asks it for new ones.
+    /// An untagged message of this length, without data, of which its sender awaits nothing. Code that
+    /// posts a message, or makes any message for a test, names all fields instead: the compiler asks it for
+    /// new ones.
     #[inline(always)]
     pub const fn of_len(len_bytes: u64) -> Message {
         Message { len_bytes, tag: None, data: None, awaits: AwaitedReply::Nothing }
