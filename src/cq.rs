@@ -400,7 +400,7 @@ impl CompletionQueue {
         strerror(prov_errno)
     }
 
-    /// Closes the queue; entries that were not read are lost.
+    /// Closes this handle of the queue: `fi_close`. Entries that were not read are lost with the last clone.
     ///
     /// # Errors
     ///

@@ -184,8 +184,10 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     /// filled up to its length.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
-    /// [`FabricAddress::UNSPECIFIED`] for any. Such a receive fails when that sender is gone, or when an
-    /// attempt to connect to it has failed, as a send to it does. The receive itself connects to no peer.
+    /// [`FabricAddress::UNSPECIFIED`] for any. The receive itself connects to no peer. It fails if, while
+    /// it is posted, the last link to that sender ends, or an attempt to connect to it fails, as a send
+    /// makes one. So post it before the request that it is to answer; if the sender was gone before, only
+    /// [`cancel`](crate::Endpoint::cancel) ends it.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,

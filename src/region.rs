@@ -28,13 +28,14 @@ use crate::region::persistent::Persistent;
 /// The attributes of a memory region: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
-    /// The allowed uses of the memory. Only those of peers are enforced; local buffers need no
+    /// The allowed uses of the memory; none by default, see [`granting`](Self::granting). Only those of
+    /// peers are enforced; local buffers need no
     /// registration. Other bits, such as the capabilities that some programs pass, are ignored.
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key that the region is to have. Not looked at in a domain that picks keys itself
-    /// ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]); such a key is 64 random bits.
+    /// The key of the region. Ignored in a domain that picks keys itself ([`MrMode::PROV_KEY`],
+    /// [`MrMode::BASIC`]); such a key is 64 random bits.
     pub requested_key: u64,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
     /// supports it, as `"shm"` does. After its first access a peer accesses the region by plain copies,
@@ -50,7 +51,7 @@ pub struct MrAttr {
 }
 
 impl MrAttr {
-    /// Attributes of a region that grants these rights, and else the defaults, which grant none.
+    /// Returns attributes that grant these rights, and are else the defaults, which grant none.
     ///
     /// ```
     /// use homespun::MrAttr;
@@ -112,14 +113,14 @@ impl MrAttr {
 pub struct MemoryRegion {
     region: Arc<Region>,
     domain: Arc<domain::DomainShared>,
-    /// Whether it is to be enabled, and cannot be bound after that.
-    is_to_be_enabled: bool,
-    /// Once for each binding.
+    /// Whether the region was registered disabled, and allows no binding once it is enabled.
+    needs_enable: bool,
+    /// One entry for each binding.
     counters: Mutex<Vec<Arc<counter::CounterShared>>>,
 }
 
 impl Domain {
-    /// Registers memory that the region owns, all zeros at first: `fi_mr_reg`.
+    /// Registers new memory that the region owns, all zeros at first: `fi_mr_reg`.
     ///
     /// # Errors
     ///
@@ -169,15 +170,15 @@ impl Domain {
         if attr.shareable {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
-        // SAFETY: the caller promises that it stays mapped as it is until the region is dropped.
+        // SAFETY: the caller promises that its mapping does not change until the region is dropped.
         let persistent = attr
             .flags
             .contains(MrFlags::RMA_PMEM)
             .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
         self.register_with_key(attr, |attr| {
-            // SAFETY: the caller promises the same until the region is dropped, and by the end of
-            // that it has ended.
+            // SAFETY: the caller promises the same until the `MemoryRegion` is dropped, and its
+            // drop closes this region.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
                 Some(persistent) => region.with_persistence(Box::new(persistent.clone())),
@@ -263,20 +264,20 @@ impl Domain {
         if offset != 0 {
             return Err(Misuse::Memory(BadMemory::RegionOffset).into());
         }
-        let is_to_be_enabled = flags.contains(MrFlags::RMA_EVENT);
+        let needs_enable = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         loop {
             let key = if picks_key { random_key()? } else { requested_key };
             let region = make(RegionAttr { key, access, base_address: 0 })?;
             let region = if is_virtual { region.with_own_base_address() } else { region };
-            let region = if is_to_be_enabled { region.into_disabled() } else { region };
+            let region = if needs_enable { region.into_disabled() } else { region };
             match self.shared.regions().add(region) {
                 Ok(region) => {
                     let (domain, counters) = (self.shared.clone(), Mutex::default());
-                    return Ok(MemoryRegion { region, domain, is_to_be_enabled, counters });
+                    return Ok(MemoryRegion { region, domain, needs_enable, counters });
                 }
-                // As good as never.
+                // Another region has this random key, which is very unlikely: draw another one.
                 Err(Misuse::KeyInUse(_)) if picks_key => {}
                 Err(misuse) => return Err(misuse.into()),
             }
@@ -284,7 +285,7 @@ impl Domain {
     }
 }
 
-/// A key that cannot be guessed, and that is not `FI_KEY_NOTAVAIL`.
+/// Returns a key that peers cannot guess, and that is not `FI_KEY_NOTAVAIL`.
 fn random_key() -> Result<u64, Error> {
     const FI_KEY_NOTAVAIL: u64 = u64::MAX;
     loop {
@@ -299,19 +300,20 @@ fn random_key() -> Result<u64, Error> {
 }
 
 impl MemoryRegion {
-    /// The key by which peers name the region: `fi_mr_key`.
+    /// Returns the key by which peers name the region: `fi_mr_key`.
     pub fn key(&self) -> u64 {
         self.region.key()
     }
 
-    /// The address of the first byte, as peers name it: 0, but [its own](Self::as_ptr) in a domain
-    /// that was opened with [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`].
+    /// Returns the address by which peers name the first byte: 0, or its [own
+    /// address](Self::as_ptr) in a domain that was opened with [`MrMode::VIRT_ADDR`] or
+    /// [`MrMode::BASIC`].
     pub fn address(&self) -> u64 {
         self.region.base_address()
     }
 
-    /// The region's first byte as peers name it in reads, writes and atomic operations:
-    /// [`address`](Self::address) and [`key`](Self::key) in one.
+    /// Returns the region's first byte as peers name it in reads, writes and atomic operations: its
+    /// [`address`](Self::address) and [`key`](Self::key).
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { address: self.address(), key: self.key() }
     }
@@ -323,13 +325,13 @@ impl MemoryRegion {
         self.region.as_ptr()
     }
 
-    /// How long the region is, in bytes.
+    /// Returns the region's length in bytes.
     pub fn len_bytes(&self) -> usize {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory, which they may not once their accesses are counted. For
-    /// any other memory they need this side's progress.
+    /// Whether peers may map the memory; they may not once a counter counts their accesses.
+    /// Accesses to any other memory need progress of this side.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
     }
@@ -339,7 +341,7 @@ impl MemoryRegion {
         self.region.is_persistent()
     }
 
-    /// The access rights to the memory.
+    /// Returns the access rights to the memory.
     pub fn access(&self) -> MrAccess {
         self.region.access()
     }
@@ -355,8 +357,8 @@ impl MemoryRegion {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
 
-    /// Copies all of `from` into the region, `offset_bytes` from its start. A peer that reads at
-    /// the same moment may get a part of it.
+    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same
+    /// time may get a part of it.
     ///
     /// # Errors
     ///
@@ -376,7 +378,7 @@ impl MemoryRegion {
     /// unequal. A refused access is not counted:
     /// its initiator gets the error.
     ///
-    /// Reading the counter and waiting for it drive all these endpoints of the domain.
+    /// Reading the counter and waiting for it drive progress of all these endpoints of the domain.
     ///
     /// ```
     /// use homespun::flags::{CounterEvents, MrAccess};
@@ -420,7 +422,7 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // The counter drives the endpoints before it can count, so that every count wakes its
+        // The counter must drive the endpoints before it can count, so that every count wakes its
         // sleepers.
         self.domain.domain_counters().add(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
@@ -444,14 +446,14 @@ impl MemoryRegion {
         self.check_binding(endpoint.domain() == self.domain.id())
     }
 
-    /// Lets peers access the region: `fi_mr_enable`. A region that was registered without
+    /// Allows peers to access the region: `fi_mr_enable`. A region that was registered without
     /// [`MrFlags::RMA_EVENT`] is enabled from the start.
     pub fn enable(&self) {
         self.region.enable();
     }
 
     fn check_binding(&self, is_of_domain: bool) -> Result<(), Error> {
-        if self.is_to_be_enabled && self.region.is_enabled() {
+        if self.needs_enable && self.region.is_enabled() {
             return Err(Misuse::State(ObjectState::RegionEnabled).into());
         }
         if is_of_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }

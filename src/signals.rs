@@ -1,4 +1,4 @@
-//! Threads that the application's signals do not interrupt.
+//! Blocks signals, for threads that the application's signals must not interrupt.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -7,7 +7,7 @@ use std::ptr;
 /// application's handlers, which may count on the thread that they interrupt.
 pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
-    // SAFETY: both sets are memory of this function, and the first is filled in by the first call.
+    // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.
     let is_blocked = unsafe {
         let mut all = MaybeUninit::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -15,7 +15,7 @@ pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
     };
     let done = act();
     if is_blocked {
-        // SAFETY: the call that has succeeded has written it.
+        // SAFETY: the successful call has written `before`.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     }
     done

@@ -1,17 +1,19 @@
-//! Atomics, fences and mutexes of the handshake between threads that sleep and threads that wake them: those
-//! of the standard library and of parking_lot, or of loom.
+//! Atomics, fences and mutexes of the handshake between threads that sleep and threads that wake
+//! them: from the standard library and parking_lot, or from loom.
 //!
 //! If accesses of two threads pair, both carry a comment `SYNC POINT` with the same name:
 //!
-//! | name | one side | the other side |
-//! | --- | --- | --- |
-//! | sleep | a thread about to sleep arms the doorbell, fence, looks | a thread that changes something does so, fence, looks whether the doorbell is armed |
-//! | threshold | a change of a counter is made before its threshold is read | a threshold is set before the counter is read |
-//! | turn | a thread leaves a note that there is something to carry out, fence, tries to get the turn | the thread that has the turn gives it back, fence, looks for notes |
-//! | join | a thread that joins sleepers reads the doorbell under the lock under which they have armed it | a thread that changes something, as above |
+//! - sleep: a thread about to sleep arms the doorbell, fences, and checks for events. The other side makes
+//!   its change, fences, and checks whether the doorbell is armed.
+//! - threshold: a thread changes a counter, then reads its threshold. The other side sets the threshold,
+//!   then reads the counter.
+//! - turn: a thread leaves a note of work to carry out, fences, and tries to get the turn. The thread that
+//!   has the turn gives it back, fences, and checks for notes.
+//! - join: a thread that joins sleepers reads the doorbell under the lock under which they have armed it.
+//!   The other side makes a change, as for sleep.
 //!
-//! At least one side sees what the other has done, so that no thread sleeps through it. Where the look takes
-//! the lock under which the change was made, that lock does what the fences do.
+//! At least one side sees the other's change, so that no thread sleeps through it. If the check
+//! takes the lock under which the change was made, that lock replaces the fences.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -27,12 +29,12 @@ pub(crate) use std::thread::yield_now;
 #[cfg(all(test, loom))]
 pub(crate) use self::modelled::{Mutex, ReentrantMutex};
 
-/// A mutex that its owner may lock again, with nothing in it.
+/// A mutex without data that its owner may lock again.
 #[cfg(not(all(test, loom)))]
 pub(crate) type ReentrantMutex = parking_lot::ReentrantMutex<()>;
 
-/// Stands between two sequentially consistent accesses whose order other threads rely on. Loom
-/// takes them for an acquire and a release, and needs a fence.
+/// Orders two sequentially consistent accesses for loom, if other threads rely on their order: loom
+/// models them as acquire and release, and needs a fence.
 #[inline(always)]
 pub(crate) fn fence_for_loom() {
     #[cfg(all(test, loom))]
@@ -46,7 +48,7 @@ mod modelled {
     use loom::sync::MutexGuard;
     use loom::thread::{self, ThreadId};
 
-    /// Loom's mutex, to be used as that of parking_lot is.
+    /// Loom's mutex with the interface of parking_lot's.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -64,13 +66,13 @@ mod modelled {
     #[derive(Debug, Default)]
     pub(crate) struct ReentrantMutex {
         lock: loom::sync::Mutex<()>,
-        /// A thread compares it with itself alone, so it needs no model.
+        /// Each thread only compares it with its own id, so it needs no model.
         owner: std::sync::Mutex<Option<ThreadId>>,
     }
 
     pub(crate) struct ReentrantMutexGuard<'a> {
         mutex: &'a ReentrantMutex,
-        /// Of the outermost lock.
+        /// The guard of the outermost lock.
         guard: Option<MutexGuard<'a, ()>>,
     }
 

@@ -9,14 +9,14 @@ use crate::lock::{Locking, Serialised};
 
 impl Fabric {
     /// Opens a domain whose endpoints and completion queues take no locks, for an application that
-    /// uses them one at a time ([`Threading::Domain`], with manual progress). It saves an atomic
-    /// exchange for each post and each poll; otherwise the domain is as [`domain`](Self::domain)
-    /// opens it.
+    /// serialises its calls ([`Threading::Domain`], with manual progress). This saves an atomic
+    /// exchange for each post and each poll. Otherwise the domain is the same as one of
+    /// [`domain`](Self::domain).
     ///
     /// # Errors
     ///
-    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not say
-    /// [`Threading::Domain`], or asks for automatic data progress, which is made by a thread.
+    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not have
+    /// [`Threading::Domain`], or asks for automatic data progress, for which a thread would run.
     ///
     /// # Safety
     ///
@@ -35,7 +35,7 @@ impl Fabric {
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a counter:
     /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
     /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a
-    /// call that finds another one inside panics.
+    /// call panics if it finds another thread inside one.
     ///
     /// ```
     /// use homespun::Fabric;
@@ -57,9 +57,9 @@ impl Fabric {
             return Err(Misuse::Invalid(Argument::UnlockedProgress).into());
         }
         // SAFETY: the caller promises that no two threads are inside the calls that take these
-        // locks. Those that are excepted take none, but for one: enabling takes that of an endpoint
-        // which no queue drives yet, so that no other call can be there, and the list in which the
-        // queue then finds it is synchronised.
+        // locks. The excepted calls take none, but for enabling an endpoint: it takes a lock of an
+        // endpoint that no queue drives yet, so no other call can hold that lock, and the list in
+        // which the queue then finds the endpoint is synchronised.
         let promise = unsafe { Serialised::promise() };
         self.open_domain(info, Locking::LeftOut(promise))
     }
@@ -81,7 +81,7 @@ mod tests {
     use crate::tag::Tag;
     use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
-    /// How long the messages may take: a thread that waits for a lock would wait for ever.
+    /// The time limit for the messages: a thread that waits for a lock would never end.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     const MESSAGES: u64 = 1000;
@@ -105,13 +105,13 @@ mod tests {
             Party { endpoint, cq, av }
         }
 
-        /// Holds all locks that are no [`Lock`](crate::lock::Lock).
+        /// Takes all locks other than a [`Lock`](crate::lock::Lock).
         fn hold_other_locks(&self) -> impl Sized + '_ {
             (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_driven())
         }
     }
 
-    /// Moves messages from one to the other, tagged and not, posted and injected.
+    /// Sends tagged and untagged messages, posted and injected ones.
     fn send_messages(from: &Party, to: &Party, messages: u64) {
         let (message, mut room) = ([7; LEN_BYTES], [0; LEN_BYTES]);
         let any = FabricAddress::UNSPECIFIED;
@@ -121,7 +121,7 @@ mod tests {
             let tagged = tag.map(|tag| Tag(tag).into());
             let flags = to.endpoint.rx_op_flags();
             let receive = RecvMsg { buffers: &into[..], from: any, tagged, context: number, flags };
-            // SAFETY: nothing else uses `room` until the message was read, below.
+            // SAFETY: no other code uses `room` until the completion is read, below.
             unsafe { to.endpoint.post_receive(&receive).expect("room for a receive") };
             let is_injected = number % 4 < 2;
             if is_injected {
@@ -138,7 +138,7 @@ mod tests {
                     context: 0,
                     flags: from.endpoint.tx_op_flags(),
                 };
-                // SAFETY: `message` stays until the completion was read, below.
+                // SAFETY: `message` lives until the completion is read, below.
                 unsafe { from.endpoint.post_send(&post).expect("room for a send") };
                 while from.cq.read().expect("a success").is_none() {}
             }
@@ -159,7 +159,7 @@ mod tests {
         hints.domain.threading = Some(Threading::Domain);
         let info =
             &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
-        // SAFETY: this thread alone uses the domain, and all that is opened from it.
+        // SAFETY: only this thread uses the domain and its objects.
         let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
         let (left, right) = (Party::open(&domain, info), Party::open(&domain, info));
         for (one, other) in [(&left, &right), (&right, &left)] {
@@ -201,7 +201,8 @@ mod tests {
         (hints.domain.name, hints.domain.threading) = (Some("shm".into()), Some(Threading::Domain));
         let info =
             &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
-        // SAFETY: one thread reads the queue, and the other only binds and enables until that has ended.
+        // SAFETY: one thread reads the queue, and until it has ended the other only binds and
+        // enables.
         let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
         let polled = domain.open_cq(&CqAttr::default()).expect("a queue");
         let slept_on = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
@@ -240,7 +241,7 @@ mod tests {
             hints.domain.data_progress = Some(progress);
             fabric.getinfo(None, None, InfoFlags::default(), Some(&hints)).expect("a domain").remove(0)
         };
-        // SAFETY: nothing is done with the domains.
+        // SAFETY: the test makes no call on the domains.
         let open = |info: &Info| unsafe { fabric.domain_unsynchronised(info) };
         assert!(open(&offered(Threading::Domain, Progress::Manual)).is_ok());
         for threading in [Threading::Safe, Threading::Fid, Threading::Endpoint, Threading::Completion] {

@@ -1,25 +1,26 @@
-//! Waiting: wait objects, and sleeping until a queue or a counter, or any member of a set of them, has
-//! something to report. `fi_poll(3)`.
+//! Wait objects, and the sleep of threads until a queue or a counter, or any member of a wait set,
+//! has something to report. `fi_poll(3)`.
 //!
-//! Completion queues, event queues, counters and wait sets wait by a `Waiter`, and say by `Awaited` what
-//! for. `Waiter::wait` is the only loop in which a thread of the application sleeps inside this library.
+//! Completion queues, event queues, counters and wait sets wait by a `Waiter`, and describe the
+//! awaited event by `Awaited`. `Waiter::wait` is the only loop in which a thread of the application
+//! sleeps inside this library.
 //!
-//! A waiter has an `epoll(7)` set of everything that can bring about what is awaited: the descriptors of its
-//! endpoints' transports, a doorbell, and a timer. Going to sleep takes these steps, in this order, and
-//! whatever happens meanwhile is found by a later one or wakes the sleeper:
+//! A waiter has an `epoll(7)` set of all sources of the awaited event: the descriptors of its
+//! endpoints' transports, a doorbell, and a timer. A thread goes to sleep by these steps, in this
+//! order. Any event meanwhile is found by a later step or wakes the sleeper:
 //!
-//! 1. arm the doorbell: from now on a thread rings it that inserts an entry, counts, or has the endpoints
-//!    make progress;
-//! 2. arm each endpoint, whose transport looks once more for frames;
-//! 3. carry out the works that have become due by that, with no lock of the sleepers held;
-//! 4. look once more at the ring of entries, or at the counter;
+//! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
+//!    endpoints rings it;
+//! 2. arm each endpoint, whose transport checks once more for frames;
+//! 3. carry out the works that this has made due, with no lock of the sleepers held;
+//! 4. check the ring of entries, or the counter, once more;
 //! 5. sleep on the set.
 //!
-//! Arming the doorbell silences it, which must not happen while it rings for sleepers that have not
-//! woken yet. A thread that comes when others sleep joins them if it finds the doorbell armed; if
-//! it was rung, the thread waits until they have woken. An application that sleeps by itself says
-//! nothing when it wakes, so it has an epoll set and a doorbell of its own, which calls of this
-//! library leave alone.
+//! Arming the doorbell silences it, which must not happen before all sleepers that it has rung for
+//! have woken. A thread that wants to sleep while others do joins them if the doorbell is armed. If
+//! it was rung, the thread waits until they have woken. An application that sleeps by itself does
+//! not report when it wakes, so it has its own epoll set and doorbell, which calls of this library
+//! do not arm.
 
 mod awaited;
 mod deadline;

@@ -1,10 +1,11 @@
-//! The C interface of libfabric, written by hand: what `rdma/*.h` declares, as far as a provider needs it.
+//! The C interface of libfabric, written by hand: the declarations of `rdma/*.h` that a provider
+//! needs.
 //!
 //! A structure has the name of its C counterpart in Rust's spelling (`struct fi_tx_attr` is
 //! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that
-//! libfabric added after 1.17 carry the version that added them: a vtable has them all, since its
-//! `size` tells the host how far it goes, but in memory that belongs to the caller they exist only
-//! if the caller was compiled with such a version.
+//! libfabric added after 1.17 carry the version that added them. A vtable has them all, since its
+//! `size` tells the host where it ends. In memory that belongs to the caller they exist only if the
+//! caller was compiled with such a version.
 //!
 //! Sizes are asserted at compile time; the test `layout` compares every offset and constant in [`structs`]
 //! and [`constants`] with the installed headers.
@@ -44,13 +45,13 @@ pub struct Layout {
 pub struct Field {
     /// The C name.
     pub name: &'static str,
-    /// How far from the start of the structure, in bytes.
+    /// The offset from the start of the structure, in bytes.
     pub offset_bytes: usize,
     /// The version, major and minor, of the first header that has the field.
     pub since: (u16, u16),
 }
 
-/// The version of the headers that everything without a mark is taken from.
+/// The version of the headers that have every field without a version of its own.
 pub const BASE_VERSION: (u16, u16) = (1, 17);
 
 /// Declares structures of the C interface, with their expected size, and their [`Layout`].
@@ -98,7 +99,7 @@ macro_rules! c_structs {
 }
 use c_structs;
 
-/// Every structure that is declared here.
+/// Returns the layout of every structure that this module declares.
 pub fn structs() -> impl Iterator<Item = &'static Layout> {
     [
         atomic::STRUCTS,

@@ -142,7 +142,7 @@ entry_points! {
 ///
 /// # Safety
 ///
-/// The operands stay as they are until the completion was read (`fi_atomic(3)`).
+/// The operands stay unchanged until the application has read the completion (`fi_atomic(3)`).
 unsafe fn post_base(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -152,7 +152,7 @@ unsafe fn post_base(
 ) -> Result<(), Failure> {
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
-    // SAFETY: the caller makes the same promises.
+    // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Atomic(atomic))
@@ -164,7 +164,7 @@ unsafe fn post_base(
 ///
 /// # Safety
 ///
-/// As [`post_base`]; and nothing else touches the results until then.
+/// As [`post_base`]; and no other code accesses the results until then.
 unsafe fn post_fetch(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -176,7 +176,7 @@ unsafe fn post_fetch(
     let (operands, results) = (operands.as_ref(), results.as_ref());
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = FetchAtomicMsg { operands, results, target, context, flags };
-    // SAFETY: the caller makes the same promises.
+    // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_fetch_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic))
@@ -188,7 +188,7 @@ unsafe fn post_fetch(
 ///
 /// # Safety
 ///
-/// As [`post_fetch`]; the elements to compare with are as the operands.
+/// As [`post_fetch`]; the comparands stay unchanged as long as the operands.
 unsafe fn post_compare(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -201,7 +201,7 @@ unsafe fn post_compare(
     let (operands, compares, results) = (operands.as_ref(), compares.as_ref(), results.as_ref());
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
-    // SAFETY: the caller makes the same promises.
+    // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_compare_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
@@ -209,7 +209,7 @@ unsafe fn post_compare(
     }
 }
 
-/// Says how many elements a call covers at most.
+/// Writes the most elements that one call may have to `count`.
 ///
 /// # Safety
 ///
@@ -231,8 +231,8 @@ unsafe fn write_max_count(
     Ok(())
 }
 
-/// Returns the operation and the type of its elements if such a call is offered. Values that the headers lack
-/// are not.
+/// Returns the operation and the type of its elements if homespun offers this call. It offers no
+/// call with values that the headers lack.
 fn check_supported(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;
@@ -252,12 +252,12 @@ fn make_target(
     Ok(AtomicTarget { peer: FabricAddress(to), memory, datatype, op })
 }
 
-/// The length of `count` elements in bytes. An error if it exceeds the address space.
+/// Returns the length of `count` elements in bytes. It is an error if it exceeds the address space.
 fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
 
-/// Elements in a vector that are read.
+/// Returns the elements of a vector to read.
 ///
 /// # Safety
 ///
@@ -275,7 +275,7 @@ pub(crate) unsafe fn ioc_segments(
         .collect()
 }
 
-/// Elements in a vector that are written.
+/// Returns the elements of a vector to write.
 ///
 /// # Safety
 ///
@@ -295,7 +295,7 @@ unsafe fn ioc_segments_mut(
         .collect()
 }
 
-/// The operands in a vector, which an operation without operands does not look at.
+/// Returns the operands in a vector. Does not read the vector of an operation without operands.
 ///
 /// # Safety
 ///
@@ -312,7 +312,7 @@ unsafe fn operands_in_vector(
     unsafe { ioc_segments(ioc, count, target.datatype) }
 }
 
-/// The operands in one piece, which an operation without operands does not look at.
+/// Returns the operands in one buffer; none for an operation without operands.
 fn operands_in_one_piece(
     buf: *const c_void,
     count: usize,
@@ -324,7 +324,7 @@ fn operands_in_one_piece(
     }
 }
 
-/// A call that a structure describes, and what comes beside it.
+/// A call that a `struct fi_msg_atomic` describes, with the results that come beside it.
 pub(crate) struct AtomicMessage {
     pub(crate) target: AtomicTarget,
     pub(crate) operands: Segments,
@@ -332,11 +332,11 @@ pub(crate) struct AtomicMessage {
     pub(crate) ctx: *mut c_void,
 }
 
-/// Reads such a call.
+/// Reads a call from its structure and results.
 ///
 /// # Safety
 ///
-/// `msg` is null or valid, and so is what it points to; the results are as [`vector_entries`].
+/// `msg` is null or valid, and so are its pointers; the results are as for [`vector_entries`].
 pub(crate) unsafe fn parse_atomic_message(
     kind: AtomicKind,
     msg: *const FiMsgAtomic,
@@ -380,14 +380,14 @@ pub(crate) unsafe extern "C" fn query_atomic(
         if attr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // Flags that say nothing of an operation are ignored here as they are where it is posted.
+        // Other flags are ignored, as in calls that post an operation.
         let kind = match (flags & FI_FETCH_ATOMIC != 0, flags & FI_COMPARE_ATOMIC != 0) {
             (false, false) => AtomicKind::Base,
             (true, false) => AtomicKind::Fetch,
             (false, true) => AtomicKind::Compare,
             (true, true) => return Err(Errno::EINVAL.into()),
         };
-        // Receive buffers are no targets.
+        // Atomic operations on receive buffers (`FI_TAGGED`) are not offered.
         if flags & Caps::TAGGED.bits() != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }

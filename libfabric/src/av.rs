@@ -67,7 +67,8 @@ pub(crate) unsafe extern "C" fn open_av(
         let av_type = opened.av_type().raw();
         let state = AvState { av: opened, in_use: InUse::default(), _domain: domain.in_use.lease() };
         let front = FidAv { fid: object::new_fid::<AvState>(context, &FID_OPS), ops: &OPS };
-        // SAFETY: neither is null, so both are writable. The application learns which type it got.
+        // SAFETY: neither is null, so both are writable. The type tells the application which one
+        // it got.
         unsafe {
             (*attr).r#type = av_type;
             av.write(object::open(front, state));
@@ -86,7 +87,7 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
             av_type: AvType::from_raw((*attr).r#type)?,
             count: (*attr).count,
             ep_per_node: (*attr).ep_per_node,
-            // It is not looked at, whatever it is.
+            // Any value will do: homespun ignores it.
             rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).unwrap_or(0),
             name: read_string((*attr).name)?,
             flags: AvFlags::from_bits_retain((*attr).flags),
@@ -111,8 +112,8 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // Other flags have no meaning here, but for this one, with which the caller chooses what `fi_addr`
-        // is.
+        // With this flag `fi_addr` has values that the caller chose, which is not supported. Other
+        // unknown flags are ignored.
         if flags & FI_AV_USER_ID != 0 {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }
@@ -159,7 +160,7 @@ unsafe extern "C" fn insert(
         }
         let stride_bytes = av.format().len_bytes();
         let read = |index| {
-            // SAFETY: there are `count` addresses of the vector's format, says the caller.
+            // SAFETY: the caller passes `count` addresses of the vector's format.
             let address = unsafe { sockaddr::read(addr.byte_add(index * stride_bytes), stride_bytes) };
             // The vector refuses an invalid address like the wildcard, to which nothing can be sent. Both
             // take an index.
@@ -169,7 +170,7 @@ unsafe extern "C" fn insert(
         let mut inserted = 0;
         for (index, outcome) in av.insert(&addresses).iter().enumerate() {
             inserted += c_int::from(outcome.is_ok());
-            // SAFETY: `insert` answers for as many addresses as it was given, which are `count`.
+            // SAFETY: `insert` returns one result for each of the `count` addresses.
             unsafe { report.write_outcome(index, outcome) };
         }
         Ok(inserted)
@@ -225,14 +226,14 @@ unsafe extern "C" fn insertsym(
         for (index, outcome) in av.insert_sym(&node, node_count, &service, service_count)?.iter().enumerate()
         {
             inserted += c_int::from(outcome.is_ok());
-            // SAFETY: it answers for as many addresses as it was asked for.
+            // SAFETY: it returns one result for each address of the arrays.
             unsafe { report.write_outcome(index, outcome) };
         }
         Ok(inserted)
     })
 }
 
-/// Flags have no meaning here, and are ignored.
+/// `fi_av_remove`. Ignores the flags, which have no meaning here.
 unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _flags: u64) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
@@ -243,7 +244,7 @@ unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _fl
         if fi_addr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: there are `count` addresses, says the caller.
+        // SAFETY: the caller passes `count` addresses.
         let raw = unsafe { slice::from_raw_parts(fi_addr, count) };
         let addresses: Vec<FabricAddress> = raw.iter().map(|&raw| FabricAddress(raw)).collect();
         av.remove(&addresses)?;
@@ -259,7 +260,7 @@ unsafe extern "C" fn lookup(av: *mut FidAv, fi_addr: u64, addr: *mut c_void, add
             return Err(Errno::EINVAL.into());
         }
         let address = CAddress::new(av.lookup(FabricAddress(fi_addr))?);
-        // SAFETY: the caller says how much room there is. Truncation is no error here.
+        // SAFETY: the caller passes the length of its buffer. Truncation is no error here.
         unsafe { address.copy_to(addr, addrlen) };
         Ok(0)
     })
@@ -277,10 +278,10 @@ unsafe extern "C" fn straddr_to(
         if len.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: the address has the vector's format, says the caller.
+        // SAFETY: the caller passes an address of the vector's format.
         let address = unsafe { sockaddr::read(addr, av.format().len_bytes())? };
         let printed = straddr(address);
-        // SAFETY: `len` says how much room there is.
+        // SAFETY: `len` is the length of the buffer.
         unsafe {
             text::copy_terminated(printed.as_bytes(), buf, len.read());
             len.write(printed.len() + 1);

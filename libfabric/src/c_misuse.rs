@@ -1,4 +1,4 @@
-//! The mistakes that only a C program can make: natively the types rule them out.
+//! The mistakes that only a C program can make: in Rust the types rule them out.
 
 use homespun::Errno;
 
@@ -45,7 +45,7 @@ pub(crate) enum CMisuse {
 }
 
 impl CMisuse {
-    /// The error number that the program gets, positive.
+    /// Returns the error number for the program, positive.
     pub(crate) fn errno(self) -> Errno {
         match self {
             CMisuse::NamelessFabric

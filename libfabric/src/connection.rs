@@ -1,4 +1,4 @@
-//! Connections of endpoints: `fi_cm(3)`, but for what passive endpoints do.
+//! Connections of endpoints: `fi_cm(3)`, except for the calls of passive endpoints.
 
 use std::ptr;
 use std::slice;
@@ -51,7 +51,7 @@ unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usiz
             return Err(Errno::EINVAL.into());
         }
         let name = CAddress::new(endpoint.name()?);
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller passes the length of its buffer.
         if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
     })
 }
@@ -78,7 +78,8 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
         let data = unsafe { connection_data(param, paramlen)? };
-        // Once it is accepted, the application may hear of it in another thread and close the endpoint.
+        // After `accept` another thread of the application may read the event and close the
+        // endpoint, so the request is taken out before.
         let request = state.request.lock().take();
         if let Err(error) = state.endpoint.accept(data) {
             *state.request.lock() = request;
@@ -111,16 +112,16 @@ unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut us
             return Err(Errno::EINVAL.into());
         }
         let peer = CAddress::new(state.endpoint.peer()?);
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller passes the length of its buffer.
         if unsafe { peer.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
     })
 }
 
-/// The data that goes with a request for a connection, or with the answer.
+/// Returns the application's data for a connection request or its answer.
 ///
 /// # Errors
 ///
-/// EINVAL for data that is nowhere.
+/// EINVAL for data at a null pointer.
 ///
 /// # Safety
 ///
@@ -141,38 +142,38 @@ pub(crate) unsafe fn connection_data<'a>(
 ///
 /// # Safety
 ///
-/// `addr` is null or points to a socket address as long as its family says.
+/// `addr` is null or points to a socket address with the length that its family implies.
 unsafe fn read_peer_address(addr: *const c_void) -> Result<Address, Failure> {
     if addr.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: not null, so there is a family, which may lie anywhere.
+    // SAFETY: not null, so it has a family, which need not be aligned.
     let family = c_int::from(unsafe { addr.cast::<sa_family_t>().read_unaligned() });
     let len_bytes = match family {
         libc::AF_INET => size_of::<sockaddr_in>(),
         libc::AF_INET6 => size_of::<sockaddr_in6>(),
         _ => return Err(Errno::EINVAL.into()),
     };
-    // SAFETY: the address is as long as its family says.
+    // SAFETY: the address has the length that its family implies.
     unsafe { sockaddr::read(addr, len_bytes) }
 }
 
-/// The header of an entry, behind which comes the application's data.
+/// The size of an entry's header. The application's data follows it.
 pub(crate) const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 
-/// An event of a connection in C's terms.
+/// A connection event in C's form.
 pub(crate) struct CmEvent {
     pub(crate) number: u32,
     fid: *mut Fid,
-    /// Of a request; it becomes the application's.
+    /// The info of a request. The application becomes its owner.
     info: Option<InfoList>,
     handle: *mut Fid,
     data: Box<[u8]>,
 }
 
 impl CmEvent {
-    /// Converts an event. `told` is the info that an earlier read of the request gave to the
-    /// application, and its handle.
+    /// Converts an event. `peeked` is the handle of the request that the application has peeked at,
+    /// and the info that it got.
     ///
     /// # Errors
     ///
@@ -180,18 +181,18 @@ impl CmEvent {
     pub(crate) fn new(
         event: ConnectionEvent,
         fabric: *const c_void,
-        told: Option<(usize, InfoList)>,
+        peeked: Option<(usize, InfoList)>,
     ) -> Result<CmEvent, Failure> {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
                 let handle = handles::handle_of_request(&request, fabric);
-                let info = match told {
+                let info = match peeked {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {
                         let info = request.info();
                         let list = write_request_info(&info)?;
-                        // SAFETY: the list was just made of it.
+                        // SAFETY: the list was just made from this info.
                         unsafe { opened::write_into_request_info(fabric, &info, list.head()) };
                         // SAFETY: as above.
                         unsafe { (*list.head()).handle = handle };
@@ -212,8 +213,8 @@ impl CmEvent {
         })
     }
 
-    /// Writes the entry, and as much of the data as fits. Returns how much was written, and the
-    /// request's info and handle if the application is to read the request once more.
+    /// Writes the entry, and as much of the data as fits. Returns the number of bytes written, and
+    /// after a peek the request's handle and info, for the next read of the request.
     ///
     /// # Safety
     ///
@@ -225,14 +226,14 @@ impl CmEvent {
         is_peek: bool,
     ) -> (usize, Option<(usize, InfoList)>) {
         let CmEvent { fid, info, handle, data, .. } = self;
-        let shown = info.as_ref().map_or(ptr::null_mut(), InfoList::head);
+        let info_head = info.as_ref().map_or(ptr::null_mut(), InfoList::head);
         let data_bytes = data.len().min(len_bytes - ENTRY_BYTES);
-        // SAFETY: the caller says that there is room; entries need not be aligned.
+        // SAFETY: the caller promises the room; the entry may be unaligned.
         unsafe {
-            buf.cast::<FiEqCmEntry>().write_unaligned(FiEqCmEntry { fid, info: shown });
+            buf.cast::<FiEqCmEntry>().write_unaligned(FiEqCmEntry { fid, info: info_head });
             ptr::copy_nonoverlapping(data.as_ptr(), buf.cast::<u8>().add(ENTRY_BYTES), data_bytes);
         }
-        let told = match info {
+        let peeked = match info {
             Some(info) if is_peek => Some((handle.addr(), info)),
             Some(info) => {
                 info.into_raw();
@@ -240,6 +241,6 @@ impl CmEvent {
             }
             None => None,
         };
-        (ENTRY_BYTES + data_bytes, told)
+        (ENTRY_BYTES + data_bytes, peeked)
     }
 }

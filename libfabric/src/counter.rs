@@ -20,7 +20,7 @@ use crate::wait_set::WaitAttr;
 /// The object behind a `struct fid_cntr`.
 pub(crate) struct CounterState {
     pub(crate) counter: Counter,
-    /// The `FI_WAIT_*` that it was opened with.
+    /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
     pub(crate) in_use: InUse,
     _domain: Lease,
@@ -47,7 +47,7 @@ static OPS: FiOpsCntr = FiOpsCntr {
     export_xpu: Unsupported::STUB,
 };
 
-/// A value; 0 for an object that is no counter.
+/// The value of a counter; 0 if the call fails.
 impl Status for u64 {
     fn failure(_: Errno) -> Self {
         0
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn open_counter(
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
         }
-        // SAFETY: the caller passes an open set, if it is to be one.
+        // SAFETY: if the counter waits by a wait set, the caller passes an open one.
         let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
         let state = CounterState {
             counter: domain.domain.open_counter(&CounterAttr { wait, wait_set })?,
@@ -117,7 +117,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
                 0 => Ok(0),
                 flags => Err(Misuse::Flags(flags).into()),
             },
-            // SAFETY: the caller passes what the command wants.
+            // SAFETY: the caller passes the argument that the command takes.
             _ => unsafe { control_wait(&state.counter, state.wait_obj, command, arg) },
         }
     })
@@ -176,7 +176,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
     run_entry_point(|| {
         // SAFETY: the caller passes an open counter.
         let counter = unsafe { counter_from_fid(cntr)? };
-        // A negative timeout is none.
+        // A negative timeout means no limit.
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         counter.wait(threshold, timeout).map_err(|error| Failure(error.errno()))?;
         Ok(0)

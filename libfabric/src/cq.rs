@@ -29,7 +29,7 @@ use crate::wait_set::WaitAttr;
 pub(crate) struct CqState {
     pub(crate) cq: CompletionQueue,
     format: CqFormat,
-    /// The `FI_WAIT_*` that it was opened with.
+    /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
     wait_cond: WaitCondition,
     err_data: ErrorData,
@@ -98,24 +98,24 @@ pub(crate) unsafe extern "C" fn open_cq(
     })
 }
 
-/// Also what keeps its wait set open.
+/// Reads the attributes. Also returns the lease that keeps the wait set open.
 ///
 /// # Safety
 ///
-/// `attr` is valid, and so is the wait set that it names if it is waited for by that.
+/// `attr` is valid, and so is its wait set if its wait object is `FI_WAIT_SET`.
 unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Failure> {
     // SAFETY: the fields exist in every version of the structure.
     let (size_entries, flags, format, wait_obj, wait_set) =
         unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj, (*attr).wait_set) };
-    // Affinity of interrupts is a wish; there are no interrupts.
+    // The affinity of interrupts is only a hint, and there are no interrupts.
     match flags & !FI_AFFINITY {
         0 => {}
-        // `fi_peer(3)` demands it of a provider without peer queues.
+        // `fi_peer(3)` requires this error of a provider without peer queues.
         peer if peer & FI_PEER != 0 => return Err(Errno::EINVAL.into()),
         _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
-        // The choice is ours but cannot be told, so it is the one that fits into any buffer.
+        // The provider chooses the format but cannot report it. This one fits into any buffer.
         FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
         FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
         FI_CQ_FORMAT_DATA => Some(CqFormat::Data),
@@ -139,13 +139,13 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
-        // SAFETY: the caller passes what the command wants.
+        // SAFETY: the caller passes the argument that the command takes.
         unsafe { control_wait(&state.cq, state.wait_obj, command, arg) }
     })
 }
 
 unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: `readfrom` asks for no more than the caller has promised.
+    // SAFETY: the caller keeps to `fi_cq(3)`.
     run_entry_point(|| unsafe { read_entries(cq, buf, count, ptr::null_mut(), None) })
 }
 
@@ -161,7 +161,7 @@ unsafe extern "C" fn sread(
     cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: `sreadfrom` asks for no more than the caller has promised.
+    // SAFETY: as above; `sreadfrom` has no further conditions.
     unsafe { sreadfrom(cq, buf, count, ptr::null_mut(), cond, timeout) }
 }
 
@@ -192,8 +192,8 @@ unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
 
 /// # Safety
 ///
-/// `cq` is open, `buf` has room for `count` entries of its format, `src_addr` is null or has room for as
-/// many.
+/// `cq` is open, `buf` has room for `count` entries of its format, `src_addr` is null or has room
+/// for `count` addresses.
 #[inline]
 unsafe fn read_entries(
     cq: *mut FidCq,
@@ -226,7 +226,7 @@ unsafe fn read_entries(
 
 /// # Safety
 ///
-/// `buf` has room for `count` entries, `src_addr` is null or has room for as many.
+/// `buf` has room for `count` entries, `src_addr` is null or has room for `count` addresses.
 unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
     cq: &CompletionQueue,
     buf: *mut c_void,
@@ -254,7 +254,7 @@ unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
     }
 }
 
-/// The application's context on its way back.
+/// Returns the application's context of the operation.
 fn context_pointer(completion: &Completion) -> *mut c_void {
     ptr::with_exposed_provenance_mut(completion.context as usize)
 }
@@ -317,7 +317,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
         }
         let error = state.cq.read_error().map_err(|error| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
         let completion = &error.completion;
-        // SAFETY: the entry is writable as far as the application's headers have it.
+        // SAFETY: the fields that the application's headers have are writable.
         unsafe {
             (*buf).op_context = context_pointer(completion);
             (*buf).flags = completion.flags.bits();

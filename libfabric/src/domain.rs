@@ -59,7 +59,8 @@ pub(crate) unsafe extern "C" fn open_domain(
             return Err(Errno::EINVAL.into());
         }
         let api_version = fabric.api_version;
-        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        // SAFETY: the info has the fields of the application's headers, which are of `api_version`
+        // or newer.
         let info = unsafe { read_info(info, Extent::Application { api_version })? };
         let front =
             FidDomain { fid: object::new_fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
@@ -75,8 +76,8 @@ pub(crate) unsafe extern "C" fn open_domain(
 }
 
 /// Whether more than one thread may use the objects of a domain at a time. With connected endpoints
-/// they may: event queues belong to the fabric, and any thread may read one and so drive its
-/// endpoints.
+/// this is so: event queues belong to the fabric, and any thread that reads one drives progress of
+/// its endpoints.
 fn needs_locks(info: &Info) -> bool {
     info.domain.threading != Some(Threading::Domain)
         || info.domain.data_progress == Some(Progress::Auto)
@@ -87,9 +88,9 @@ fn needs_locks(info: &Info) -> bool {
 fn open_with_locking(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
     if !is_locked {
         // SAFETY: an application that opens a domain with `FI_THREAD_DOMAIN` serialises all access
-        // to what it opens from it (`fi_domain(3)`), and `getinfo` grants that level only on
-        // request. Of the plugin's own threads, that of `FI_WAIT_MUTEX_COND` touches neither queues
-        // nor endpoints, and that of automatic progress is not there.
+        // to the domain's objects (`fi_domain(3)`), and `getinfo` grants that level only on
+        // request. Of the plugin's own threads, the one of `FI_WAIT_MUTEX_COND` accesses neither
+        // queues nor endpoints, and no progress thread runs.
         unsafe { fabric.domain_unsynchronised(info) }
     } else {
         fabric.domain(info)
@@ -107,8 +108,8 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
             // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
             FI_MAP_RAW_MR => unsafe { mr::map_raw(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
-            // SAFETY: for this command it points to a `struct fi_deferred_work`, which is as
-            // `fi_trigger(3)` asks.
+            // SAFETY: for this command it points to a `struct fi_deferred_work` that meets the
+            // conditions of `fi_trigger(3)`.
             FI_QUEUE_WORK => unsafe { deferred_work::queue_work(&state.domain, arg.cast()) },
             FI_CANCEL_WORK => deferred_work::cancel_work(&state.domain, arg.cast()),
             // SAFETY: for this command it is null, or an open counter.
@@ -122,7 +123,7 @@ unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &DomainState| {
             let is_leased = state.in_use.is_leased();
-            // It is forgotten before another object may have its place.
+            // Remove it before another object may have its address.
             if !is_leased {
                 opened::remove_domain(domain);
             }

@@ -1,11 +1,11 @@
-//! The edge between C and Rust: how a result leaves, and why no panic does.
+//! The edge between C and Rust: converts results for C, and lets no panic through.
 //!
-//! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts. Neither
-//! suits a plugin in an application's process, so every entry point that runs code of homespun runs
-//! it through [`run_entry_point`]. A panic is a bug in homespun and may have left a half-changed object
-//! behind that refers to the application's buffers. So the first one closes the plugin: it and
-//! every later call answer `-FI_EOTHER`, and nothing of homespun's state is touched again. On the
-//! way without a panic this costs one load and one branch.
+//! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts.
+//! Neither suits a plugin in an application's process, so every entry point that runs code of
+//! homespun runs it through [`run_entry_point`]. A panic is a bug in homespun, and may leave a
+//! half-changed object that refers to the application's buffers. So the first panic closes the
+//! plugin: that call and every later one return `-FI_EOTHER`, and no call accesses homespun's state
+//! again. A call without a panic pays one load and one branch for this.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use homespun::{Errno, Error, Misuse};
 use crate::c_misuse::CMisuse;
 use crate::unsupported::Status;
 
-/// Why a call fails, as C sees it.
+/// The error of a call, as C gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) Errno);
 
@@ -64,7 +64,7 @@ impl Status for () {
     fn failure(_: Errno) -> Self {}
 }
 
-/// Lets calls in until one of them panics.
+/// Runs calls until one of them panics, and refuses all later ones.
 struct Edge {
     broken: AtomicBool,
 }
@@ -82,7 +82,8 @@ impl Edge {
         if self.broken.load(Ordering::Relaxed) {
             return R::failure(Errno::EOTHER);
         }
-        // AssertUnwindSafe: nothing that the closure could leave inconsistent is looked at afterwards.
+        // AssertUnwindSafe: after a panic no call reads the state that the closure may have left
+        // inconsistent.
         match panic::catch_unwind(AssertUnwindSafe(call)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(Failure(errno))) => R::failure(errno),
@@ -97,7 +98,7 @@ impl Edge {
     }
 }
 
-/// Logs to the host. The default panic hook has printed the message and the place already.
+/// Logs the panic to the host. The default panic hook has already printed its message and location.
 #[cold]
 fn log_panic() {
     // The subscriber itself may have panicked.

@@ -75,7 +75,8 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         let api_version = domain.api_version;
         // SAFETY: not null, so valid; the field exists in every version of the structure.
         let handle = unsafe { (*info).handle };
-        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        // SAFETY: the info has the fields of the application's headers, which are of `api_version`
+        // or newer.
         let info = unsafe { read_info(info, Extent::Application { api_version })? };
         let (endpoint, request) = match handles::lookup_handle(handle) {
             _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
@@ -109,7 +110,7 @@ fn new_fid_ep(context: *mut c_void) -> FidEp {
     }
 }
 
-/// `fi_ep_alias`. An alias of an alias is one of the endpoint that it depends on.
+/// `fi_ep_alias`. An alias of an alias is an alias of the endpoint itself.
 ///
 /// # Safety
 ///
@@ -157,7 +158,7 @@ unsafe fn bind_object(
     if other.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: `other` is open; what its class is decides which state it has.
+    // SAFETY: `other` is open, and its class determines the type of its state.
     unsafe {
         match (*other).fclass {
             FI_CLASS_CQ => {
@@ -219,14 +220,15 @@ unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> 
     })
 }
 
-/// One of the two directions, by the flag that means it.
+/// A direction: `FI_TRANSMIT` or `FI_RECV`.
 enum Direction {
     Transmit,
     Receive,
 }
 
 impl Direction {
-    /// Takes the direction out of the flags, which name exactly one.
+    /// Returns the direction and the other flags. Flags that do not name exactly one direction are
+    /// an error.
     fn split_from_flags(flags: u64) -> Result<(Direction, OpFlags), Failure> {
         let rest = OpFlags::from_bits_retain(flags & !(FI_TRANSMIT | FI_RECV));
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {

@@ -28,9 +28,10 @@ pub(crate) struct EqState {
     pub(crate) eq: EventQueue,
     /// The address of the fabric.
     fabric: usize,
-    /// The handle of a request that the application has seen and not taken, and the info that it was shown.
-    told: Mutex<Option<(usize, InfoList)>>,
-    /// The `FI_WAIT_*` that it was opened with.
+    /// The handle of the request that the application has peeked at but not read, and the info that
+    /// it got.
+    peeked: Mutex<Option<(usize, InfoList)>>,
+    /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
     err_data: ErrorData,
     api_version: Version,
@@ -66,17 +67,17 @@ pub(crate) unsafe extern "C" fn open_eq(
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
         let (size_entries, flags, wait_obj, wait_set) =
             unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj, (*attr).wait_set) };
-        // `fi_peer(3)` demands it of a provider without peer queues.
+        // `fi_peer(3)` requires this error of a provider without peer queues.
         if flags & FI_PEER != 0 {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: the caller passes an open set, if it is to be one.
+        // SAFETY: if the queue waits by a wait set, the caller passes an open one.
         let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
         let attr = EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait, wait_set };
         let state = EqState {
             eq: fabric.fabric.open_eq(&attr)?,
             fabric: at.expose_provenance(),
-            told: Mutex::default(),
+            peeked: Mutex::default(),
             wait_obj,
             err_data: ErrorData::default(),
             api_version: fabric.api_version,
@@ -103,7 +104,7 @@ unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     run_entry_point(|| {
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
-        // SAFETY: the caller passes what the command wants.
+        // SAFETY: the caller passes the argument that the command takes.
         unsafe { control_wait(&state.eq, state.wait_obj, command, arg) }
     })
 }
@@ -127,7 +128,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    // A negative timeout is none.
+    // A negative timeout means no limit.
     let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
     // SAFETY: the caller keeps to `fi_eq(3)`.
     run_entry_point(|| unsafe { read_event(eq, event, buf, len, flags, EventWait::Until(timeout)) })
@@ -136,11 +137,11 @@ unsafe extern "C" fn sread(
 /// Whether a read waits, and how long.
 enum EventWait {
     None,
-    /// `None` for ever.
+    /// `None`: without a limit.
     Until(Option<Duration>),
 }
 
-/// Whether a read is a look.
+/// Whether the read only peeks.
 fn is_peek(flags: u64) -> Result<bool, Failure> {
     let unknown = flags & !FI_PEEK;
     if unknown == 0 { Ok(flags != 0) } else { Err(Misuse::Flags(unknown).into()) }
@@ -163,7 +164,7 @@ unsafe fn read_event(
     if event.is_null() || buf.is_null() && len > 0 {
         return Err(Errno::EINVAL.into());
     }
-    // Data of connections is cut, that of the application's own events is not.
+    // The data of a connection event may be truncated; that of an application's own event may not.
     let fits = |event: &Event| match event {
         Event::Written { data, .. } => data.len() <= len,
         Event::Connection(_) => ENTRY_BYTES <= len,
@@ -175,7 +176,7 @@ unsafe fn read_event(
         (false, EventWait::Until(timeout)) => state.eq.sread_if(timeout, fits),
     };
     let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
-    // A look takes any event, a read only one that fits.
+    // A peek returns any event, a read only one that fits.
     if !fits(&found) {
         return Err(Errno::ETOOSMALL.into());
     }
@@ -186,18 +187,18 @@ unsafe fn read_event(
             (number, data.len())
         }
         Event::Connection(of) => {
-            let mut told = state.told.lock();
-            let of = CmEvent::new(of, ptr::with_exposed_provenance(state.fabric), told.take())?;
+            let mut peeked = state.peeked.lock();
+            let of = CmEvent::new(of, ptr::with_exposed_provenance(state.fabric), peeked.take())?;
             let number = of.number;
             // SAFETY: the entry fits.
-            let (len_bytes, told_again) = unsafe { of.write(buf, len, is_peek) };
-            *told = told_again;
+            let (len_bytes, peeked_again) = unsafe { of.write(buf, len, is_peek) };
+            *peeked = peeked_again;
             (number, len_bytes)
         }
     };
     // SAFETY: not null, so writable.
     unsafe { event.write(number) };
-    // It is at most the length of a slice.
+    // The length of a slice fits into `isize`.
     Ok(len_bytes.cast_signed())
 }
 
@@ -215,9 +216,9 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         }
         let context = |error: &EventError| {
             let fid = fid_of_error(error);
-            // SAFETY: it is an endpoint. If another thread closes it, that waits for the queue,
-            // which is locked, to take along what the endpoint has reported; and its memory stays
-            // until then.
+            // SAFETY: it is an endpoint. A thread that closes it frees its memory only after it has
+            // removed the endpoint's reports from the queue, and waits for that: the queue is
+            // locked.
             if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
         let found = if is_peek(flags)? {
@@ -227,7 +228,7 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         };
         let (error, context) = found.ok_or(Errno::EAGAIN)?;
         let has_size = state.api_version >= Version::new(1, 5);
-        // SAFETY: the entry is writable as far as the application's headers have it.
+        // SAFETY: the fields that the application's headers have are writable.
         unsafe {
             (*buf).fid = fid_of_error(&error);
             (*buf).context = context;
@@ -256,10 +257,10 @@ unsafe extern "C" fn write(eq: *mut FidEq, event: u32, buf: *const c_void, len: 
         let data = match (buf.is_null(), len) {
             (_, 0) => &[],
             (true, _) => return Err(Errno::EINVAL.into()),
-            // SAFETY: the caller passes as many bytes as it says.
+            // SAFETY: the caller passes `len` bytes.
             (false, _) => unsafe { slice::from_raw_parts(buf.cast(), len) },
         };
-        // It is at most the length of a slice.
+        // The length of a slice fits into `isize`.
         Ok(state.eq.write(event, data)?.cast_signed())
     })
 }

@@ -5,16 +5,17 @@ use std::ptr;
 use libc::c_void;
 use parking_lot::Mutex;
 
-/// Hands over the data of errors in either of two ways.
+/// Passes the data of errors to the application in one of two ways.
 ///
-/// Since 1.5 an application may bring a buffer and say how large it is. Otherwise it gets a pointer to ours,
-/// which stays valid until the next error is read: `fi_cq(3)` and `fi_eq(3)`, "err_data".
+/// Since 1.5 an application may pass a buffer with its size. Otherwise it gets a pointer to the
+/// plugin's buffer, which stays valid until it reads the next error: `fi_cq(3)` and `fi_eq(3)`,
+/// "err_data".
 #[derive(Debug, Default)]
 pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 
 impl ErrorData {
-    /// Fills in `err_data` and `err_data_size`. The latter is `None` where the application's entry ends
-    /// before it.
+    /// Fills in `err_data` and `err_data_size`. The latter is `None` if the application's entry has
+    /// no such field.
     ///
     /// # Safety
     ///
@@ -31,7 +32,7 @@ impl ErrorData {
         let has_buffer = room_bytes > 0 && unsafe { !err_data.read().is_null() };
         let given_bytes = if has_buffer {
             let count_bytes = data.len().min(room_bytes);
-            // SAFETY: the application's buffer has room for this, says the caller.
+            // SAFETY: the caller promises that the application's buffer has this size.
             unsafe { ptr::copy_nonoverlapping(data.as_ptr(), err_data.read().cast(), count_bytes) };
             count_bytes
         } else {
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn size_without_buffer_is_ignored() {
         let (kept, mut err_data, mut size_bytes) = (ErrorData::default(), ptr::null_mut(), 28);
-        // SAFETY: no buffer is given; ours is read while it is valid.
+        // SAFETY: no buffer is passed; the plugin's buffer is read while it is valid.
         unsafe {
             kept.deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
             assert_eq!((err_data.cast::<[u8; 4]>().read(), size_bytes), (*b"abcd", 4));
@@ -81,7 +82,7 @@ mod tests {
         let kept = ErrorData::default();
         let mut err_data = ptr::null_mut();
         let mut size_bytes = 0;
-        // SAFETY: no buffer is given; ours is read while it is valid.
+        // SAFETY: no buffer is passed; the plugin's buffer is read while it is valid.
         unsafe {
             kept.deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
             assert_eq!(size_bytes, 4);

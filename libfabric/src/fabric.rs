@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn open_fabric(
         if attr.is_null() || fabric.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so valid. The host has brought the attributes to its own size.
+        // SAFETY: not null, so valid. The host has converted the attributes to its own version.
         let (name, api_version) =
             unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         match name.as_deref() {
@@ -75,7 +75,7 @@ unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &FabricState| {
             let is_leased = state.in_use.is_leased();
-            // It is forgotten before another object may have its place.
+            // Remove it before another object may have its address.
             if !is_leased {
                 opened::remove_fabric(fabric);
                 handles::remove_fabric(fabric);

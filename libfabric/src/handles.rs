@@ -1,7 +1,7 @@
-//! The objects that `fi_info::handle` may name: passive endpoints, and requests for connections.
+//! The objects that `fi_info::handle` may name: passive endpoints, and connection requests.
 //!
-//! Handles are looked for by where they are and never looked into: an info may be older than the
-//! end of what it names.
+//! The plugin looks handles up by their address and never reads their memory: an application may
+//! still have an info whose object has ended.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -29,7 +29,7 @@ struct Held {
     passive: usize,
     /// The address of the fabric that it belongs to.
     fabric: usize,
-    /// The memory that the handle points to. Only an application may read it; the plugin never does.
+    /// The memory that the handle points to. Only the application reads it, never the plugin.
     _fid: Box<RequestFid>,
 }
 
@@ -46,29 +46,31 @@ pub(crate) enum Handle {
     Request(ConnectionRequest),
 }
 
-/// A passive endpoint was opened.
+/// Adds a passive endpoint that was opened.
 pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint) {
     HANDLES.lock().passive.insert(at.expose_provenance(), passive.clone());
 }
 
-/// A passive endpoint is about to be closed. Requests that were read may still be accepted.
+/// Removes a passive endpoint before it closes. The application may still accept requests that it
+/// has read.
 pub(crate) fn remove_passive<T>(at: *const T) {
     let mut handles = HANDLES.lock();
     let passive = handles.passive.remove(&at.addr());
     for held in handles.requests.values_mut().filter(|held| held.passive == at.addr()) {
         held.passive = 0;
     }
-    // Dropping it takes locks of endpoints.
+    // Its drop takes locks of endpoints, so it comes after the lock.
     drop(handles);
     drop(passive);
 }
 
-/// A fabric is about to be closed. Requests that were neither accepted nor rejected end with it.
+/// Removes the pending requests of a fabric before it closes: they end with it.
 pub(crate) fn remove_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }
 
-/// The handle of a request, the same whenever it is asked for. Until it is decided, the request is kept.
+/// Returns the handle of a request, the same on every call. Keeps the request until the application
+/// has accepted or rejected it.
 pub(crate) fn handle_of_request(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
@@ -84,30 +86,30 @@ pub(crate) fn handle_of_request(request: &ConnectionRequest, fabric: *const c_vo
     ptr::with_exposed_provenance_mut(at)
 }
 
-/// Returns the object that a handle names, if it is one.
+/// Returns the object that a handle names, if it is valid.
 pub(crate) fn lookup_handle(handle: *const Fid) -> Option<Handle> {
     let handles = HANDLES.lock();
     let passive = handles.passive.get(&handle.addr()).cloned().map(Handle::PassiveEndpoint);
     passive.or_else(|| handles.requests.get(&handle.addr()).map(|held| Handle::Request(held.request.clone())))
 }
 
-/// The request that a handle names at this passive endpoint, which it has asked.
+/// Returns the request that a handle names, if this passive endpoint has received it.
 pub(crate) fn request_at<T>(passive: *const T, handle: *const Fid) -> Option<ConnectionRequest> {
     let handles = HANDLES.lock();
     let held = handles.requests.get(&handle.addr()).filter(|held| held.passive == passive.addr())?;
     Some(held.request.clone())
 }
 
-/// A request is decided, so its handle means nothing any more.
+/// Removes a request that the application has accepted or rejected. Its handle becomes invalid.
 pub(crate) fn forget_request(request: &ConnectionRequest) {
     remove_requests(|held| held.request == *request);
 }
 
-fn remove_requests(is_over: impl Fn(&Held) -> bool) {
+fn remove_requests(should_remove: impl Fn(&Held) -> bool) {
     let mut handles = HANDLES.lock();
     let found: Vec<Held> =
-        handles.requests.extract_if(|_, held| is_over(held)).map(|(_, held)| held).collect();
-    // Dropping them takes locks of endpoints.
+        handles.requests.extract_if(|_, held| should_remove(held)).map(|(_, held)| held).collect();
+    // Their drop takes locks of endpoints, so it comes after the lock.
     drop(handles);
     drop(found);
 }

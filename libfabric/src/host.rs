@@ -1,7 +1,7 @@
-//! The libfabric that loaded the plugin, for what it offers to providers.
+//! The host: the libfabric that loaded the plugin, and its functions for providers.
 //!
-//! The plugin imports nothing: it must load also where libfabric's symbols are not visible to it. So it looks
-//! for them, and does without where there are none.
+//! The plugin imports no symbols, since it must load even if libfabric's symbols are not visible to
+//! it. It looks them up at run time, and works without them if there are none.
 
 use std::ffi::{CStr, CString};
 use std::ptr::{self, NonNull};
@@ -31,15 +31,16 @@ pub(crate) struct Host {
     fi_param_get: FiParamGet,
 }
 
-// SAFETY: the functions may be called from any thread, and the provider is only handed to them.
+// SAFETY: any thread may call the functions, and the provider is only passed to them.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
 
-/// The host, from `fi_prov_ini` until it calls `cleanup`: it may be unloaded, and loaded again elsewhere.
+/// The host, from `fi_prov_ini` until it calls `cleanup`. After that it may be unloaded, and loaded
+/// again at another address.
 static HOST: RwLock<Option<Host>> = RwLock::new(None);
 
-/// Looks for the host, which `provider` identifies itself to.
+/// Looks up the host. `provider` identifies the plugin to it.
 pub(crate) fn attach(provider: *const FiProvider) {
     *HOST.write() = Host::find(provider);
 }
@@ -49,7 +50,8 @@ pub(crate) fn detach() {
     *HOST.write() = None;
 }
 
-/// The host, if there is one. A copy, so that no lock is held while the host's code runs.
+/// Returns the host, if there is one. It is a copy, so that no lock is held while the host's code
+/// runs.
 pub(crate) fn current() -> Option<Host> {
     *HOST.read()
 }
@@ -61,8 +63,8 @@ pub(crate) fn define_params(host: &Host) {
     }
 }
 
-/// The values of the parameters: from the host, which has a configuration file of its own too, or without one
-/// from the environment.
+/// Returns the values of the parameters. They come from the host, which may read them from its
+/// configuration file, or without a host from the environment.
 pub(crate) fn read_params() -> Params {
     match current() {
         Some(host) => Params::from_lookup(|param| host.param_value(param)),
@@ -90,17 +92,18 @@ impl Host {
         }
     }
 
-    /// The version of the interface that the host has.
+    /// Returns the version of the host's interface.
     pub(crate) fn version(&self) -> Version {
-        // SAFETY: the host is there, since it called us.
+        // SAFETY: the host is loaded, since it called the plugin.
         Version::from_raw(unsafe { (self.fi_version)() })
     }
 
-    /// Every parameter is a string to the host: of a number that is none it would make 0, and say nothing.
+    /// Defines the parameter as a string, also if it is a number: the host would read an invalid
+    /// number as 0, without an error.
     fn define_param(&self, param: &Param) {
         let (Ok(name), Ok(help)) = (CString::new(param.name), CString::new(param.help)) else { return };
-        // SAFETY: the host is there, since it called us; the format has one string, and one is given. The
-        // host copies what it is given.
+        // SAFETY: the host is loaded, since it called the plugin; the format takes one string, and
+        // gets one. The host copies its arguments.
         unsafe {
             let (name, help) = (name.as_ptr(), help.as_ptr());
             (self.fi_param_define)(self.provider, name, FI_PARAM_STRING, c"%s".as_ptr(), help);
@@ -110,27 +113,27 @@ impl Host {
     fn param_value(&self, param: &Param) -> Option<String> {
         let name = CString::new(param.name).ok()?;
         let mut value: *const c_char = ptr::null();
-        // SAFETY: the host is there; the parameter was defined as a string, so a pointer is written.
+        // SAFETY: the host is loaded; the parameter is defined as a string, so the host writes a
+        // pointer.
         let result = unsafe { (self.fi_param_get)(self.provider, name.as_ptr(), (&raw mut value).cast()) };
         if result != 0 || value.is_null() {
             return None;
         }
-        // SAFETY: not null, so a string. It is copied before another thread may change the
+        // SAFETY: not null, so a string. It is copied at once, before another thread changes the
         // environment.
         Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
     }
 
     /// Whether the host wants messages of this level and subsystem.
     pub(crate) fn is_log_enabled(&self, level: u32, subsystem: u32) -> bool {
-        // SAFETY: the host is there until it calls `cleanup`; level and subsystem are among those that it
-        // knows.
+        // SAFETY: the host is loaded until it calls `cleanup`, and knows this level and subsystem.
         unsafe { (self.fi_log_enabled)(self.provider, level, subsystem) != 0 }
     }
 
-    /// Gives the host one line for its log.
+    /// Writes one line to the host's log.
     pub(crate) fn log(&self, level: u32, subsystem: u32, function: &CStr, line: u32, message: &CStr) {
         let line = c_int::try_from(line).unwrap_or(0);
-        // SAFETY: as above; the format has one string, and one is given.
+        // SAFETY: as above; the format takes one string, and gets one.
         unsafe {
             let (function, message) = (function.as_ptr(), message.as_ptr());
             (self.fi_log)(self.provider, level, subsystem, function, line, c"%s\n".as_ptr(), message);
@@ -146,7 +149,7 @@ struct Library(NonNull<c_void>);
 
 impl Library {
     fn find_loaded(name: &CStr) -> Option<Library> {
-        // SAFETY: nothing is loaded, only looked up.
+        // SAFETY: the call loads no library, and only finds a loaded one.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         NonNull::new(handle).map(Library)
     }
@@ -158,9 +161,10 @@ impl Library {
 }
 
 impl Drop for Library {
-    /// Looking it up counted as a use, which would keep the host from being unloaded.
+    /// Releases the reference that the look-up took. It would keep the host loaded.
     fn drop(&mut self) {
-        // SAFETY: the handle is open and not used any more. The host itself keeps the library loaded.
+        // SAFETY: the handle is open, and this is its last use. The host itself keeps the library
+        // loaded.
         unsafe { libc::dlclose(self.0.as_ptr()) };
     }
 }

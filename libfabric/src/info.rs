@@ -1,4 +1,4 @@
-//! `struct fi_info` both ways.
+//! Conversion of `struct fi_info` from C and to C.
 
 mod read;
 mod write;

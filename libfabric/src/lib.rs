@@ -1,8 +1,8 @@
 //! homespun as a provider of libfabric.
 //!
-//! An unmodified libfabric, 1.17 or 2.x, loads `libhomespun_fi.so` from a directory in `FI_PROVIDER_PATH` and
-//! then offers a provider `homespun`. The library needs no libfabric to be built, and imports nothing from
-//! it.
+//! An unmodified libfabric, 1.17 or 2.x, loads `libhomespun_fi.so` from a directory in
+//! `FI_PROVIDER_PATH` and then offers a provider `homespun`. The library builds without libfabric,
+//! and imports no symbols from it.
 //!
 //! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back. C
 //! applications get the same features as Rust applications. C's interface is in [`abi`], the way of calls

@@ -1,5 +1,5 @@
-//! Diagnostics: what homespun reports by `tracing` goes to the host's `fi_log`, at the level and for the
-//! subsystems that `FI_LOG_LEVEL` and `FI_LOG_SUBSYS` choose.
+//! Diagnostics: forwards homespun's `tracing` events to the host's `fi_log`, at the level and for
+//! the subsystems that `FI_LOG_LEVEL` and `FI_LOG_SUBSYS` choose.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
@@ -18,13 +18,13 @@ use crate::host;
 
 /// Sends log messages to the host from now on; drops them if the host is gone.
 pub(crate) fn forward_to_host() {
-    // The library has its own copy of `tracing`, so a subscriber that exists already is ours.
+    // The plugin has its own copy of `tracing`, so an existing subscriber is its own too.
     if set_global_default(Forward).is_err() {
         callsite::rebuild_interest_cache();
     }
 }
 
-/// Forwards events. Spans are not forwarded.
+/// The subscriber that forwards events, but no spans.
 struct Forward;
 
 impl Subscriber for Forward {
@@ -72,7 +72,8 @@ impl Subscriber for Forward {
     fn exit(&self, _: &Id) {}
 }
 
-/// The host's level for one of ours. Its "trace" is less verbose than its "info".
+/// Returns the host's level for a `tracing` level. The host's "trace" is less verbose than its
+/// "info".
 fn host_log_level(level: &Level) -> u32 {
     match *level {
         Level::ERROR | Level::WARN => FI_LOG_WARN,
@@ -81,7 +82,7 @@ fn host_log_level(level: &Level) -> u32 {
     }
 }
 
-/// Which of the host's subsystems a module belongs to; the first match counts.
+/// The host's subsystem for each module; the first match counts.
 const SUBSYSTEMS: &[(&str, u32)] = &[
     ("homespun::av", FI_LOG_AV),
     ("homespun::cq", FI_LOG_CQ),

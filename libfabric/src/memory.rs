@@ -13,7 +13,7 @@ use crate::mr;
 use crate::object;
 use crate::states::DomainState;
 
-/// The name by which the operations are opened.
+/// The name that an application passes to open the operations.
 const NAME: &CStr = c"homespun_memory";
 
 static OPS: HomespunMemoryOps = HomespunMemoryOps { size: size_of::<HomespunMemoryOps>(), reg };
@@ -32,14 +32,14 @@ pub(crate) unsafe extern "C" fn ops_open(
         if name.is_null() || ops.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so a text that ends, says the caller.
+        // SAFETY: not null, so a string that ends with a zero byte.
         if unsafe { CStr::from_ptr(name) } != NAME {
             return Err(Errno::ENOSYS.into());
         }
         if flags != 0 {
             return Err(Errno::EBADFLAGS.into());
         }
-        // SAFETY: not null, so writable. The application only reads what it points to.
+        // SAFETY: not null, so writable. The application only reads the operations.
         unsafe { ops.write((&raw const OPS).cast_mut().cast()) };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! `fi_msg(3)`, and what untagged and tagged messages have in common.
+//! `fi_msg(3)`, and the functions that untagged and tagged messages have in common.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
@@ -72,7 +72,7 @@ entry_points! {
 ///
 /// # Safety
 ///
-/// The segments stay as they are until the completion was read (`fi_msg(3)`).
+/// The segments stay unchanged until the application has read the completion (`fi_msg(3)`).
 #[inline(always)]
 pub(crate) unsafe fn post_send(
     endpoint: &Endpoint,
@@ -86,7 +86,7 @@ pub(crate) unsafe fn post_send(
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let send = SendMsg { buffers: buffers.as_ref(), to, tag, data, context, flags };
-    // SAFETY: the caller makes the same promises.
+    // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_send(&send).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Send(send))
@@ -98,7 +98,7 @@ pub(crate) unsafe fn post_send(
 ///
 /// # Safety
 ///
-/// Nothing else touches the segments until the completion was read (`fi_msg(3)`).
+/// No other code accesses the segments until the application has read the completion (`fi_msg(3)`).
 #[inline(always)]
 pub(crate) unsafe fn post_receive(
     endpoint: &Endpoint,
@@ -111,7 +111,7 @@ pub(crate) unsafe fn post_receive(
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.rx_op_flags()));
     let from = receive_source(from, endpoint.info().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
-    // SAFETY: the caller makes the same promises.
+    // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_receive(&receive).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Receive(receive))
@@ -138,12 +138,12 @@ pub(crate) unsafe fn post_inject(
     endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
-/// The memory of a receive with flags: none if no data will be received, since the caller need not name any
-/// then.
+/// Returns the buffers of a receive with flags. They are empty if the receive gets no data, since
+/// the caller need not pass any then.
 ///
 /// # Safety
 ///
-/// `iov` is readable for `count` entries, if they matter.
+/// `iov` is readable for `count` entries, if the receive gets data.
 pub(crate) unsafe fn receive_segments(
     iov: *const iovec,
     count: usize,

@@ -20,10 +20,10 @@ use crate::states::{DomainState, EndpointState};
 
 /// The object behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle: dropping it closes the region. Comes first, so that it goes before what it
-    /// depends on.
+    /// The only handle: dropping it closes the region. The first field, so that it is dropped
+    /// before the objects that it depends on.
     region: MemoryRegion,
-    /// The objects that are bound to it.
+    /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,
     _domain: Lease,
 }
@@ -38,10 +38,11 @@ static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 
-/// The memory is a buffer of a device, which a structure of its own describes. Known to headers from 1.20 on.
+/// The memory is a buffer of a device, described by its own structure. Headers have this flag since
+/// 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
 
-/// The size of a key, which is all that there is to a raw one.
+/// The size of a key. A raw key has no other content.
 const KEY_BYTES: usize = size_of::<u64>();
 
 unsafe extern "C" fn reg(
@@ -98,8 +99,8 @@ unsafe extern "C" fn regattr(
         if flags & FI_MR_DMABUF != 0 {
             return Err(Misuse::Flags(FI_MR_DMABUF).into());
         }
-        // SAFETY: not null, so valid, says the caller, and the memory is described by vectors; these fields
-        // exist in every version of the structure, but for the size of a key, which came with 1.5.
+        // SAFETY: not null, so valid, and vectors describe the memory. These fields exist in every
+        // version of the structure, except for the key's size, which 1.5 added.
         let (segments, attr, context) = unsafe {
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(CMisuse::RegionAuthorization.into());
@@ -119,7 +120,7 @@ pub(crate) fn make_mr_attr(access: u64, offset: u64, requested_key: u64, flags: 
 
 /// # Safety
 ///
-/// `domain` is an open domain; the segments may be used as `fi_mr(3)` has it until the region is
+/// `domain` is an open domain; the segments meet the conditions of `fi_mr(3)` until the region is
 /// closed; `mr` is null or writable.
 unsafe fn register(
     domain: *mut Fid,
@@ -133,18 +134,19 @@ unsafe fn register(
     if mr.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller promises it. Only C code knows the memory, so nothing in Rust refers to it.
+    // SAFETY: the caller promises it. The memory belongs to C code, so no Rust reference to it
+    // exists.
     let region = unsafe { domain.domain.register_raw(segments, attr)? };
     // SAFETY: not null, so writable.
     unsafe { mr.write(open_mr_object(region, domain, context)) };
     Ok(0)
 }
 
-/// The structure that C code has of a region of this domain.
+/// Returns the structure of a region of this domain for C.
 pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
         fid: object::new_fid::<MrState>(context, &FID_OPS),
-        // Nothing needs a descriptor.
+        // homespun needs no descriptors.
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
@@ -166,11 +168,11 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         if other.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: `other` is an open object; what its class is decides which state it has.
+        // SAFETY: `other` is an open object, and its class determines the type of its state.
         unsafe {
             match (*other).fclass {
                 FI_CLASS_EP if flags != 0 => return Err(Misuse::Flags(flags).into()),
-                // The endpoint does not depend on it, nor it on the endpoint.
+                // Neither depends on the other, so no lease is kept.
                 FI_CLASS_EP => {
                     region.bind_endpoint(&object::state::<EndpointState>(other.cast())?.endpoint)?;
                 }
@@ -195,7 +197,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
                 region.enable();
                 Ok(0)
             }
-            // The memory behind a region is looked up whenever it is used.
+            // Every access looks up the memory behind a region, so no refresh is needed.
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
@@ -214,7 +216,7 @@ unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller promises it, and how much room there is.
+    // SAFETY: the caller promises it, and `key_size` is the room for the raw key.
     unsafe {
         let room_bytes = attr.key_size.read();
         attr.key_size.write(KEY_BYTES);
@@ -229,7 +231,7 @@ unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_
     Ok(0)
 }
 
-/// `fi_mr_map_raw`, for which there is little to do.
+/// `fi_mr_map_raw`: the raw key is the key's bytes.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
-//! Objects as C holds them: a `struct fid_*` with our state behind it, in one allocation.
+//! The objects of C: a `struct fid_*` with the plugin's state behind it, in one allocation.
 //!
-//! C gets a pointer to the front part and may write there (libfabric sets `api_version`, layers replace
-//! `ops`), so Rust code forms references to the state behind it alone.
+//! C gets a pointer to the front part and may write there (libfabric sets `api_version`, layers
+//! replace `ops`), so Rust code forms references only to the state behind it.
 
 use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 
-/// The Rust object behind one kind of C object. C calls from any thread.
+/// The state behind one kind of C object. C code calls from any thread.
 ///
 /// # Safety
 ///
-/// [`Front`](Self::Front) begins with a [`Fid`], and `CLASS` is used by no other implementation.
+/// [`Front`](Self::Front) begins with a [`Fid`], and no other implementation has the same `CLASS`.
 pub(crate) unsafe trait State: Sized + Send + Sync {
-    /// The structure that C knows.
+    /// The structure that C code uses.
     type Front;
 
     /// Its `FI_CLASS_*`.
@@ -32,18 +32,18 @@ struct Object<S: State> {
     state: S,
 }
 
-/// The head of a new object.
+/// Returns the `struct fid` of a new object.
 pub(crate) fn new_fid<S: State>(context: *mut c_void, ops: &'static FiOps) -> Fid {
     Fid { fclass: S::CLASS, context, ops }
 }
 
-/// Makes an object and hands it to C, which owns it until [`close`].
+/// Allocates an object for C code, which owns it until [`close`].
 pub(crate) fn open<S: State>(front: S::Front, state: S) -> *mut S::Front {
     const { assert!(!needs_drop::<S::Front>()) };
     Box::into_raw(Box::new(Object { front, state })).cast()
 }
 
-/// The state behind a pointer that C passed in.
+/// Returns the state behind a pointer that C code passes.
 ///
 /// # Errors
 ///
@@ -51,44 +51,45 @@ pub(crate) fn open<S: State>(front: S::Front, state: S) -> *mut S::Front {
 ///
 /// # Safety
 ///
-/// `object` is null or points to an open object whose class is right for its type, of this plugin if it is
-/// `S::CLASS`, and that is not closed before the returned reference is dropped.
+/// `object` is null or points to an open object whose class matches its type. An object of class
+/// `S::CLASS` is one of this plugin. The object is not closed before the returned reference is
+/// dropped.
 #[inline]
 pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S, Failure> {
     let object: *const Object<S> = object.cast();
     if object.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: every object begins with a `Fid`, says the caller, and so does `Object<S>`.
+    // SAFETY: the caller passes an open object, which begins with a `Fid`, as `Object<S>` does.
     if unsafe { (*object.cast::<Fid>()).fclass } != S::CLASS {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: of this class there are only objects made by `open`; the caller keeps it alive. State is
-    // shared: it is only ever borrowed like this, until `close` takes it.
+    // SAFETY: all objects of this class come from `open`, and the caller keeps this one open. Until
+    // `close`, all borrows of the state are shared ones from here.
     Ok(unsafe { &(*object).state })
 }
 
-/// Takes an object back from C. Its memory stays until its state has ended: until then a queue may
-/// know of the object, and another thread look at what C has written there.
+/// Closes an object. Frees its memory only after the drop of its state: until then a queue may
+/// refer to the object, and another thread may read the fields that C code has written there.
 ///
 /// # Errors
 ///
-/// As [`state`]; EBUSY when `in_use` says so. The object is untouched then.
+/// As [`state`]; EBUSY if `in_use` returns true. The object then stays open.
 ///
 /// # Safety
 ///
-/// As [`state`], and the object is not used any more unless an error is returned.
+/// As [`state`], and no code uses the object again unless this returns an error.
 pub(crate) unsafe fn close<S: State>(
     object: *mut c_void,
     in_use: impl FnOnce(&S) -> bool,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise is ours.
+    // SAFETY: the caller promises it.
     if in_use(unsafe { state::<S>(object) }?) {
         return Err(CMisuse::InUse.into());
     }
     let object: *mut Object<S> = object.cast();
-    // SAFETY: `state` has established that this came from `open`, and the caller gives it up: there
-    // is no reference to the state. The front has nothing to end, and the allocation is of the same
+    // SAFETY: `state` has checked that this came from `open`, and the caller gives it up, so no
+    // reference to the state exists. The front needs no drop, and the allocation has the same
     // layout.
     unsafe {
         (&raw mut (*object).state).drop_in_place();
@@ -101,14 +102,14 @@ pub(crate) unsafe fn close<S: State>(
 #[derive(Debug, Default)]
 pub(crate) struct InUse(Arc<()>);
 
-/// Held by an object for as long as it depends on another.
+/// The reference that an object holds while it depends on another.
 #[derive(Debug)]
 pub(crate) struct Lease {
     _count: Arc<()>,
 }
 
 impl InUse {
-    /// A lease for one dependent.
+    /// Returns a lease for one dependent object.
     pub(crate) fn lease(&self) -> Lease {
         Lease { _count: Arc::clone(&self.0) }
     }
@@ -163,16 +164,16 @@ mod tests {
         }
     }
 
-    /// Something that finds itself when it ends.
-    struct Known(Arc<AtomicUsize>);
+    /// A state that records its address when it is dropped.
+    struct DropRecorder(Arc<AtomicUsize>);
 
     // SAFETY: the front is a `Fid`; the class is not one of libfabric's.
-    unsafe impl State for Known {
+    unsafe impl State for DropRecorder {
         type Front = Fid;
         const CLASS: usize = 1001;
     }
 
-    impl Drop for Known {
+    impl Drop for DropRecorder {
         fn drop(&mut self) {
             self.0.store(ptr::from_ref(self).addr(), Ordering::Relaxed);
         }
@@ -181,11 +182,11 @@ mod tests {
     #[test]
     fn closed_object_is_dropped_at_its_original_address() {
         let ended_at = Arc::new(AtomicUsize::new(0));
-        let known = open(new_fid::<Known>(ptr::null_mut(), &OPS), Known(ended_at.clone()));
-        // SAFETY: `known` is open until it is closed.
-        let at = unsafe { ptr::from_ref(state::<Known>(known.cast()).unwrap()).addr() };
+        let recorder = open(new_fid::<DropRecorder>(ptr::null_mut(), &OPS), DropRecorder(ended_at.clone()));
+        // SAFETY: `recorder` is open until it is closed.
+        let at = unsafe { ptr::from_ref(state::<DropRecorder>(recorder.cast()).unwrap()).addr() };
         // SAFETY: as above.
-        assert!(unsafe { close::<Known>(known.cast(), |_| false) }.is_ok());
+        assert!(unsafe { close::<DropRecorder>(recorder.cast(), |_| false) }.is_ok());
         assert_eq!(ended_at.load(Ordering::Relaxed), at);
     }
 

@@ -31,23 +31,23 @@ struct OpenDomain {
     resource_mgmt: ResourceManagement,
     threading: Threading,
     data_progress: Progress,
-    /// Whether it can have endpoints for connections, which takes locks.
-    connects: bool,
+    /// Whether it can have connected endpoints, which need locks.
+    allows_connections: bool,
 }
 
 static OPENED: Mutex<Opened> = Mutex::new(Opened { fabrics: Vec::new(), domains: Vec::new() });
 
-/// A fabric was opened.
+/// Adds a fabric that was opened.
 pub(crate) fn add_fabric<T>(fabric: *const T) {
     OPENED.lock().fabrics.push(fabric.expose_provenance());
 }
 
-/// A fabric is about to be closed.
+/// Removes a fabric before it closes.
 pub(crate) fn remove_fabric<T>(fabric: *const T) {
     OPENED.lock().fabrics.retain(|&at| at != fabric.addr());
 }
 
-/// A domain was opened with this info, with locks or without.
+/// Adds a domain that was opened with this info, with locks or without.
 pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info, is_locked: bool) {
     OPENED.lock().domains.push(OpenDomain {
         at: at.expose_provenance(),
@@ -56,33 +56,33 @@ pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info, is_locke
         resource_mgmt: domain.resource_mgmt(),
         threading: info.domain.threading.unwrap_or(Threading::Safe),
         data_progress: info.domain.data_progress.unwrap_or(Progress::Manual),
-        connects: is_locked,
+        allows_connections: is_locked,
     });
 }
 
-/// A domain is about to be closed.
+/// Removes a domain before it closes.
 pub(crate) fn remove_domain<T>(domain: *const T) {
     OPENED.lock().domains.retain(|open| open.at != domain.addr());
 }
 
-/// Puts the open objects into the info of a request for a connection: its fabric, and the first
-/// domain that it belongs to.
+/// Writes the open objects into the info of a connection request: its fabric, and the first domain
+/// that it fits.
 ///
 /// # Safety
 ///
-/// `written` was made of `info`, and was not handed out yet.
+/// `written` was made from `info`, and the application does not have it yet.
 pub(crate) unsafe fn write_into_request_info(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
     let named = NamedObjects { fabric: fabric.addr(), ..NamedObjects::default() };
     // SAFETY: the caller promises it.
     unsafe { named.write_into_answer(std::slice::from_ref(info), written) };
 }
 
-/// The objects that hints name, by where they are.
+/// The addresses of the objects that hints name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NamedObjects {
     fabric: usize,
     domain: usize,
-    /// A passive endpoint, whose address the answer is to be used with.
+    /// A passive endpoint, whose address the new endpoint takes over.
     handle: usize,
 }
 
@@ -106,7 +106,7 @@ impl NamedObjects {
     ///
     /// # Errors
     ///
-    /// ENODATA for an object that is not open, and for hints that ask for something else as well.
+    /// ENODATA for an object that is not open, and for hints that exclude such infos.
     pub(crate) fn restrict_hints(self, hints: &mut Info) -> Result<(), Failure> {
         if let Some(passive) = self.passive_endpoint() {
             restrict_to_passive(passive.info(), hints)?;
@@ -126,7 +126,7 @@ impl NamedObjects {
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.can_serve(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
-            || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.connects);
+            || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.allows_connections);
         if is_another {
             return Err(CMisuse::NotOfDomain.into());
         }
@@ -135,13 +135,13 @@ impl NamedObjects {
         hints.domain.resource_mgmt = Some(domain.resource_mgmt);
         hints.domain.threading.get_or_insert(domain.threading);
         hints.domain.data_progress = Some(domain.data_progress);
-        if !domain.connects {
+        if !domain.allows_connections {
             hints.ep.ep_type = Some(EndpointType::Rdm);
         }
         Ok(())
     }
 
-    /// The passive endpoint that hints name; other handles mean nothing here.
+    /// Returns the passive endpoint that hints name. Other handles are ignored.
     fn passive_endpoint(self) -> Option<PassiveEndpoint> {
         match handles::lookup_handle(ptr::without_provenance(self.handle)) {
             Some(Handle::PassiveEndpoint(passive)) => Some(passive),
@@ -149,11 +149,11 @@ impl NamedObjects {
         }
     }
 
-    /// Puts the open objects into an answer: those that were named, else the first ones.
+    /// Writes the open objects into an answer: the named ones, or else the first ones that fit.
     ///
     /// # Safety
     ///
-    /// `list` was made of `infos`, and was not handed out yet.
+    /// `list` was made from `infos`, and the application does not have it yet.
     pub(crate) unsafe fn write_into_answer(self, infos: &[Info], list: *mut FiInfo) {
         let handle = self.passive_endpoint().map(|_| self.handle);
         let opened = OPENED.lock();
@@ -165,7 +165,8 @@ impl NamedObjects {
                 .domains
                 .iter()
                 .find(|open| open.is_usable_for(info) && (self.domain == 0 || open.at == self.domain));
-            // SAFETY: the list has an entry for each info, with all attributes, says the caller.
+            // SAFETY: the caller promises that the list has an entry for each info, with all
+            // attributes.
             unsafe {
                 (*(*next).fabric_attr).fabric = to_pointer(fabric.filter(|_| is_our_fabric));
                 (*(*next).domain_attr).domain = to_pointer(domain.map(|open| open.at));
@@ -180,7 +181,7 @@ impl NamedObjects {
 ///
 /// # Errors
 ///
-/// ENODATA for hints that ask for something else as well.
+/// ENODATA for hints that exclude such infos.
 fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> {
     let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
         || hints.domain.name.is_some() && hints.domain.name != passive.domain.name
@@ -195,14 +196,14 @@ fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> 
 }
 
 impl OpenDomain {
-    /// Whether an endpoint as this info has it can be opened in the domain.
+    /// Whether the domain can open an endpoint with this info.
     fn is_usable_for(&self, info: &Info) -> bool {
         info.domain.name.as_deref() == Some(&self.name)
             && info.addr_format == Some(self.format)
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
             && info.domain.threading.is_some_and(|threading| self.can_serve(threading))
             && info.domain.data_progress == Some(self.data_progress)
-            && (self.connects || info.ep.ep_type != Some(EndpointType::Msg))
+            && (self.allows_connections || info.ep.ep_type != Some(EndpointType::Msg))
     }
 
     /// Whether the domain supports this threading level. One without locks supports only
@@ -212,7 +213,7 @@ impl OpenDomain {
     }
 }
 
-/// The address of an object that was given to C, on its way back there.
+/// Returns the pointer to an object that C code has.
 fn to_pointer(at: Option<usize>) -> *mut c_void {
     at.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }

@@ -1,9 +1,9 @@
 //! The options of an endpoint: `fi_getopt` and `fi_setopt` of `fi_endpoint(3)`.
 //!
-//! Those of the level FI_OPT_ENDPOINT that there are, each a `size_t`: FI_OPT_MIN_MULTI_RECV, and
-//! where there are connections FI_OPT_CM_DATA_SIZE, which is read only. The others of that level
-//! concern buffered receives and devices, which endpoints here do not have; ENOPROTOOPT says so,
-//! and to an application that asks that is not a failure.
+//! The supported options are of the level FI_OPT_ENDPOINT, each a `size_t`: FI_OPT_MIN_MULTI_RECV,
+//! and for connected endpoints FI_OPT_CM_DATA_SIZE, which is read only. The other options of that
+//! level concern buffered receives and devices, which homespun does not have. They get ENOPROTOOPT,
+//! which an application need not treat as a failure.
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
@@ -39,12 +39,13 @@ pub(crate) unsafe extern "C" fn getopt(
         if value.is_null() || len.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so it holds the room that there is, and takes the length of the value.
+        // SAFETY: not null, so it has the size of the room, and is writable for the length of the
+        // value.
         let room_bytes = unsafe { len.replace(SIZE_BYTES) };
         if room_bytes < SIZE_BYTES {
             return Err(Errno::ETOOSMALL.into());
         }
-        // SAFETY: there is room for it; options need not be aligned.
+        // SAFETY: the room is large enough; options may be unaligned.
         unsafe { value.cast::<usize>().write_unaligned(current) };
         Ok(0)
     })
@@ -66,7 +67,7 @@ pub(crate) unsafe extern "C" fn setopt(
         if value.is_null() || len != SIZE_BYTES {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null and of this length, so readable; options need not be aligned.
+        // SAFETY: not null and of this length, so readable; options may be unaligned.
         let asked = unsafe { value.cast::<usize>().read_unaligned() };
         match setting {
             Setting::MinMultiRecv(endpoint) => endpoint.set_min_multi_recv_bytes(asked),
@@ -77,14 +78,18 @@ pub(crate) unsafe extern "C" fn setopt(
     })
 }
 
-/// An option that there is.
+/// A supported option and its object.
 enum Setting<'a> {
     MinMultiRecv(&'a Endpoint),
     MinMultiRecvOfContext(&'a SharedReceiveContext),
     CmDataSize,
 }
 
-/// The option that is meant, if the endpoint has it.
+/// Returns the option of this level and name.
+///
+/// # Errors
+///
+/// ENOPROTOOPT if the object does not have the option, EINVAL for another object.
 ///
 /// # Safety
 ///

@@ -23,7 +23,7 @@ use crate::{handles, options};
 /// The object behind a `struct fid_pep`.
 pub(crate) struct PassiveState {
     passive: PassiveEndpoint,
-    /// The objects that are bound to it.
+    /// The leases of the objects bound to it.
     bound: Mutex<Vec<Lease>>,
     _fabric: Lease,
 }
@@ -75,7 +75,8 @@ pub(crate) unsafe extern "C" fn open_passive(
             return Err(Errno::EINVAL.into());
         }
         let api_version = fabric.api_version;
-        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        // SAFETY: the info has the fields of the application's headers, which are of `api_version`
+        // or newer.
         let info = unsafe { read_info(info, Extent::Application { api_version })? };
         let passive = fabric.fabric.passive_endpoint(&info)?;
         let state = PassiveState {
@@ -97,7 +98,7 @@ unsafe extern "C" fn close(pep: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::state::<PassiveState>(pep.cast())? };
-        // It is forgotten before another object may have its place.
+        // Remove it before another object may have its address.
         handles::remove_passive(pep);
         // SAFETY: as above.
         unsafe { object::close::<PassiveState>(pep.cast(), |_| false)? };
@@ -161,7 +162,7 @@ unsafe extern "C" fn getname(pep: *mut Fid, addr: *mut c_void, addrlen: *mut usi
             return Err(Errno::EINVAL.into());
         }
         let name = CAddress::new(passive.name()?);
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller passes the length of its buffer.
         if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
     })
 }

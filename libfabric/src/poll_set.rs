@@ -20,7 +20,7 @@ use crate::states::DomainState;
 /// The object behind a `struct fid_poll`.
 pub(crate) struct PollSetState {
     set: PollSet,
-    /// Keeps the members open, by where they are.
+    /// The leases that keep the members open, by the members' addresses.
     members: Mutex<HashMap<usize, Lease>>,
     _domain: Lease,
 }
@@ -73,7 +73,7 @@ unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
     })
 }
 
-/// The queue or counter behind a `fid`, and its count of dependents.
+/// Returns the queue or counter behind a `fid`, and its count of dependents.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InU
     if fid.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller says so; what the class is decides which state it has.
+    // SAFETY: the caller passes an open object, and its class determines the type of its state.
     unsafe {
         match (*fid).fclass {
             FI_CLASS_CQ => {
@@ -111,7 +111,7 @@ unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) 
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
         }
-        // SAFETY: it was looked into already.
+        // SAFETY: `find_poll_object` has checked that it is an open object.
         let context = unsafe { (*fid).context }.expose_provenance() as u64;
         let mut members = state.members.lock();
         state.set.add(object, context)?;
@@ -147,13 +147,13 @@ unsafe extern "C" fn poll(pollset: *mut FidPoll, contexts: *mut *mut c_void, cou
         }
         let mut next = contexts;
         let found = state.set.poll_each(room, |context| {
-            // SAFETY: the caller passes room for as many as it says, and there are not more.
+            // SAFETY: `contexts` has room for `count` contexts, and `poll_each` returns no more.
             unsafe {
                 next.write(ptr::with_exposed_provenance_mut(context as usize));
                 next = next.add(1);
             }
         });
-        // It is at most the count that was passed.
+        // It is at most `count`.
         Ok(c_int::try_from(found).unwrap_or(count))
     })
 }

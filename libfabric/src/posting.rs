@@ -14,27 +14,27 @@ use crate::edge::Failure;
 use crate::object;
 use crate::states::EndpointState;
 
-/// Memory that is read.
+/// Memory to read.
 pub(crate) type Segments = SmallVec<[Segment; IOV_LIMIT]>;
 
-/// Memory that is written.
+/// Memory to write.
 pub(crate) type SegmentsMut = SmallVec<[SegmentMut; IOV_LIMIT]>;
 
-/// A descriptor of memory. Nothing here needs one.
+/// A descriptor of memory. homespun ignores it.
 pub(crate) type Desc = *mut c_void;
 
-/// Several of them.
+/// Several descriptors.
 pub(crate) type Descs = *mut *mut c_void;
 
-/// Defines functions of a table of an endpoint's, or of another object that is got from a `struct
-/// fid_ep` by the function behind `of`. Each is written as in Rust, but for its first argument,
-/// which is the object where C passes the structure. It runs behind the [edge](crate::edge), and in
-/// an `unsafe` block: the caller keeps to the function's manual page.
+/// Defines the functions of a vtable of endpoints, or of another object that the function after
+/// `of` gets from a `struct fid_ep`. Each is written as a Rust function, but its first argument is
+/// the object where C passes the structure. It runs behind the [edge](crate::edge), and in an
+/// `unsafe` block: the caller keeps to the function's manual page.
 macro_rules! entry_points {
     (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
             $crate::edge::run_entry_point(|| {
-                // SAFETY: the caller passes null or an open object, and all else as the manual page asks.
+                // SAFETY: the caller passes null or an open object, and keeps to the manual page.
                 unsafe {
                     let $ep = $object(ep)?;
                     let () = $body?;
@@ -50,7 +50,7 @@ macro_rules! entry_points {
 
 pub(crate) use entry_points;
 
-/// The endpoint of a call.
+/// Returns the endpoint of a call.
 ///
 /// # Errors
 ///
@@ -65,31 +65,31 @@ pub(crate) unsafe fn endpoint_from_fid<'a>(ep: *mut FidEp) -> Result<&'a Endpoin
     Ok(unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint })
 }
 
-/// The application's context as it travels through homespun.
+/// Returns the application's context as a number, as homespun keeps it.
 pub(crate) fn context_number(context: *mut c_void) -> u64 {
-    // It comes back as a pointer, in the completion.
+    // The completion converts it back to a pointer.
     context.expose_provenance() as u64
 }
 
-/// The flags of a call: those it was given, or the default ones.
+/// Returns the flags of a call: its own, or the default ones.
 #[inline(always)]
 pub(crate) fn flags_or_default(flags: Option<u64>, default: OpFlags) -> OpFlags {
     flags.map_or(default, OpFlags::from_bits_retain)
 }
 
-/// The source that a receive names. Without `FI_DIRECTED_RECV` C programs rely on it being ignored
-/// (`fi_msg(3)`). Native calls refuse it then.
+/// Returns the source that a receive names. Without `FI_DIRECTED_RECV`, C programs rely on the
+/// plugin ignoring it (`fi_msg(3)`), while Rust calls refuse it.
 #[inline(always)]
 pub(crate) fn receive_source(from: u64, caps: Caps) -> FabricAddress {
     if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }
 }
 
-/// The data of a message, if its flags say that it has some.
+/// Returns the completion data of a message, if its flags have `FI_REMOTE_CQ_DATA`.
 pub(crate) fn remote_data(flags: u64, data: u64) -> Option<u64> {
     (flags & OpFlags::REMOTE_CQ_DATA.bits() != 0).then_some(data)
 }
 
-/// A structure that a call is described by.
+/// Returns the structure that describes a call.
 ///
 /// # Errors
 ///
@@ -103,19 +103,19 @@ pub(crate) unsafe fn deref_non_null<'a, M>(message: *const M) -> Result<&'a M, F
     unsafe { message.as_ref() }.ok_or(Failure(Errno::EINVAL))
 }
 
-/// Memory in one piece that is read.
+/// Returns one buffer to read, as a vector.
 #[inline(always)]
 pub(crate) fn segment(buf: *const c_void, len_bytes: usize) -> [Segment; 1] {
     [Segment { address: buf.cast(), len_bytes }]
 }
 
-/// Memory in one piece that is written.
+/// Returns one buffer to write, as a vector.
 #[inline(always)]
 pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1] {
     [SegmentMut { address: buf.cast(), len_bytes }]
 }
 
-/// Memory in several pieces that is read.
+/// Returns the buffers of a vector to read.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segment
     Ok(entries.iter().flat_map(|entry| segment(entry.iov_base, entry.iov_len)).collect())
 }
 
-/// Memory in several pieces that is written.
+/// Returns the buffers of a vector to write.
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<Seg
     Ok(entries.iter().flat_map(|entry| segment_mut(entry.iov_base, entry.iov_len)).collect())
 }
 
-/// The entries of a vector.
+/// Returns the entries of a vector.
 ///
 /// # Errors
 ///
@@ -158,7 +158,7 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
     match (vector.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
-        // Checked here so that nothing is read, or allocated, for a count that cannot be right.
+        // Checked here, so that an impossible count causes no read and no allocation.
         (false, _) if count > IOV_LIMIT => Err(Misuse::TooManySegments { count, max: IOV_LIMIT }.into()),
         // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(vector, count) }),
@@ -169,28 +169,29 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
 ///
 /// # Errors
 ///
-/// EINVAL for a null address with a length, EMSGSIZE for a length that no memory has.
+/// EINVAL for a null address with a length, EMSGSIZE for an impossible length.
 ///
 /// # Safety
 ///
-/// `buf` is null or readable for `len` bytes, which nothing writes as long as the slice is used.
+/// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is
+/// used.
 pub(crate) unsafe fn inject_bytes<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
-        // No memory is longer than half of all addresses.
+        // No memory is longer than half of the address space.
         (false, _) if isize::try_from(len).is_err() => Err(Errno::EMSGSIZE.into()),
         // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(buf.cast(), len) }),
     }
 }
 
-/// The one place in the peer's memory that a message names for local memory of these lengths. For no bytes it
-/// need not name any.
+/// Returns the one range of the peer's memory that a message names for local memory of these
+/// lengths. It need not name any for no bytes.
 ///
 /// # Errors
 ///
-/// EINVAL if it names none, or one of another length; [`Misuse::TooManySegments`] for several.
+/// EINVAL if it names no range, or one of another length; [`Misuse::TooManySegments`] for several.
 ///
 /// # Safety
 ///
@@ -201,7 +202,7 @@ pub(crate) unsafe fn single_remote_memory<R>(
     local_lens_bytes: impl Iterator<Item = usize>,
     place: impl FnOnce(&R) -> Result<(RemoteMemory, usize), Failure>,
 ) -> Result<RemoteMemory, Failure> {
-    // A sum that is too long for memory is the length of no place either.
+    // A saturated sum is longer than any remote range, so it never matches.
     let local_bytes = local_lens_bytes.fold(0, usize::saturating_add);
     match (places.is_null(), count) {
         (false, 1) => {

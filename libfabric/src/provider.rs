@@ -18,14 +18,14 @@ use crate::info::{Extent, read_info, write_list};
 use crate::opened::NamedObjects;
 use crate::{host, layers, log};
 
-/// The newest version of the interface that this provider was written against.
+/// The newest version of the interface that this provider supports.
 const INTERFACE_VERSION: Version = Version::new(2, 6);
 
-/// The one `struct fi_provider`.
+/// The plugin's only `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
 
-// SAFETY: the host writes it, and so does `fi_prov_ini`, which hosts call one at a time while they
-// load providers. Nothing else here reads or writes it.
+// SAFETY: only the host and `fi_prov_ini` write it, and hosts call that one at a time while they
+// load providers. No other code of the plugin reads or writes it.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
@@ -38,9 +38,10 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
     cleanup,
 }));
 
-/// The function that a host looks up in a provider's library: `fi_provider(7)`.
+/// Returns the plugin's provider to a host, which looks this function up in the library:
+/// `fi_provider(7)`.
 ///
-/// A host that was unloaded and loaded again calls it again, after [`FiProvider::cleanup`].
+/// A host that is unloaded and loaded again calls it again, after [`FiProvider::cleanup`].
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
@@ -90,8 +91,8 @@ unsafe extern "C" fn provider_getinfo(
         }
         // SAFETY: not null, so writable.
         unsafe { info.write(ptr::null_mut()) };
-        // SAFETY: the host passes null or what the application passed to `fi_getinfo`: strings, and hints
-        // that are as long as the host's structures.
+        // SAFETY: the host passes the application's arguments of `fi_getinfo`: null or strings, and
+        // null or hints with the host's structures.
         let (node, service, named, mut hints) = unsafe {
             (
                 read_str(node)?,
@@ -125,7 +126,8 @@ unsafe extern "C" fn provider_getinfo(
 
 /// # Safety
 ///
-/// `hints` is null or a valid `struct fi_info` as long as ours, and so is all that it points to.
+/// `hints` is null or a valid `struct fi_info` with all fields that the plugin knows, and so are
+/// the structures that it points to.
 unsafe fn read_hints(hints: *const FiInfo, version: u32) -> Result<Option<Info>, Failure> {
     if hints.is_null() {
         return Ok(None);

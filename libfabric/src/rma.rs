@@ -112,7 +112,7 @@ unsafe fn post_write(
 ///
 /// # Safety
 ///
-/// Nothing else touches the segments until the completion is read (`fi_rma(3)`).
+/// No other code accesses the segments until the completion is read (`fi_rma(3)`).
 #[inline(always)]
 unsafe fn post_read(
     endpoint: &Endpoint,

@@ -121,7 +121,7 @@ mod tests {
     fn round_trip_through_c(address: Address) -> Address {
         let mut room = [0u8; 32];
         let mut len_bytes = room.len();
-        // SAFETY: `room` is as long as `len_bytes` says.
+        // SAFETY: `len_bytes` is the length of `room`.
         unsafe {
             assert!(CAddress::new(address).copy_to(room.as_mut_ptr().cast(), &raw mut len_bytes));
             assert_eq!(len_bytes, address.format().len_bytes());
@@ -141,7 +141,7 @@ mod tests {
     fn short_or_foreign_sockaddr_is_refused() {
         let mut raw = [0u8; 28];
         raw[0] = libc::AF_INET6 as u8;
-        // SAFETY: no length is more than what `raw` has.
+        // SAFETY: no length exceeds that of `raw`.
         unsafe {
             assert!(read(raw.as_ptr().cast(), 28).is_ok());
             assert_eq!(read(raw.as_ptr().cast(), 27), Err(Errno::EINVAL.into()));
@@ -157,7 +157,7 @@ mod tests {
         let address = CAddress::new(Address::from("127.0.0.1:7".parse::<SocketAddr>().unwrap()));
         let mut room = [0xffu8; 16];
         let mut len_bytes = 4;
-        // SAFETY: there is more room than `len_bytes` says.
+        // SAFETY: `room` is longer than `len_bytes`.
         let whole = unsafe { address.copy_to(room.as_mut_ptr().cast(), &raw mut len_bytes) };
         assert!(!whole);
         assert_eq!((len_bytes, room[4]), (16, 0xff));

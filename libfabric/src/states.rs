@@ -24,7 +24,7 @@ pub(crate) struct FabricState {
 /// The state behind a `struct fid_domain`.
 pub(crate) struct DomainState {
     pub(crate) domain: Domain,
-    /// The fabric's.
+    /// The fabric's version.
     pub(crate) api_version: Version,
     pub(crate) in_use: InUse,
     _fabric: Lease,
@@ -39,7 +39,7 @@ pub(crate) struct EndpointState {
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
     /// The leases of the objects bound to the endpoint.
     bound: Arc<Mutex<Vec<Lease>>>,
-    /// Leased by its aliases.
+    /// Its aliases hold leases of it.
     pub(crate) in_use: InUse,
     /// The lease of the domain, or of the original endpoint if this is an alias.
     _parent: Lease,

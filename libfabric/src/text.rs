@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// Greater than every known error number, libfabric's or homespun's. Its text is that of an unknown
-/// number.
+/// A number greater than every error number of libfabric or homespun. Its text is that of an
+/// unknown number.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {

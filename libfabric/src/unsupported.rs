@@ -7,14 +7,14 @@ use libc::c_int;
 
 use crate::abi::fid::FiOps;
 
-/// A function of the C interface that does nothing and answers `-FI_ENOSYS`.
+/// A function type of the C interface with a stub that only returns `-FI_ENOSYS`.
 pub(crate) trait Unsupported {
     /// The stub.
     const STUB: Self;
 }
 
 impl FiOps {
-    /// The functions of an object that implements none.
+    /// The vtable of an object that implements none of its functions.
     pub(crate) const UNSUPPORTED: FiOps = FiOps {
         size: size_of::<FiOps>(),
         close: Unsupported::STUB,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stub_says_enosys_in_the_width_of_its_result() {
+    fn stub_returns_enosys_in_its_result_type() {
         let narrow: unsafe extern "C" fn(u32) -> c_int = Unsupported::STUB;
         let wide: unsafe extern "C" fn(*mut u8, u64, usize) -> isize = Unsupported::STUB;
         // SAFETY: a stub reads no argument.

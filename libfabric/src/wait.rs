@@ -80,8 +80,8 @@ impl WaitCondition {
     }
 }
 
-/// Runs the `fi_control` commands for wait objects. `wait_obj` is the one that the queue, counter
-/// or set was opened with.
+/// Runs the `fi_control` commands for wait objects. `wait_obj` is the value that the application
+/// opened the queue, counter or set with.
 ///
 /// # Errors
 ///

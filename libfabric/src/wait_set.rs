@@ -17,7 +17,7 @@ use crate::wait::{control_wait, parse_wait_object};
 /// The state behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
     pub(crate) set: WaitSet,
-    /// The `FI_WAIT_*` that it was opened with.
+    /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
     in_use: InUse,
     _fabric: Lease,

@@ -57,7 +57,8 @@ receive_calls! {
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
     /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
     /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names the only peer whose messages are
-    /// accepted; over a connection it is ignored. Where the endpoint's default flags have
+    /// accepted, as [`RecvMsg::from`] describes; over a connection it is ignored. The room is the buffer's
+    /// length, not its capacity. Where the endpoint's default flags have
     /// [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Writes cache lines back to memory, for memory that is durable once they are written.
+//! Writes cache lines back to memory, which makes their bytes durable if the memory is.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
@@ -7,19 +7,19 @@ use std::sync::OnceLock;
 /// The length of a line on every processor of this architecture, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// The instruction that writes a line back. Each is better than the one after it.
+/// The instructions that write a line back, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlushMethod {
-    /// The line stays in the cache, and others need not wait for it.
+    /// `clwb`: the line stays in the cache, and other lines need not wait for it.
     WriteBack,
-    /// Others need not wait for it.
+    /// `clflushopt`: other lines need not wait for it.
     FlushUnordered,
-    /// Every processor has this.
+    /// `clflush`: every processor has it.
     Flush,
 }
 
 impl FlushMethod {
-    /// The best that this processor has.
+    /// Returns the best instruction that this processor has.
     fn best() -> FlushMethod {
         static BEST: OnceLock<FlushMethod> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -37,7 +37,7 @@ impl FlushMethod {
     }
 }
 
-/// Writes a range of bytes back from the caches to memory, and waits until it is written.
+/// Writes a range of bytes back from the caches to memory, and waits until it is there.
 ///
 /// # Safety
 ///
@@ -49,16 +49,16 @@ pub(super) unsafe fn write_back(address: *const u8, len_bytes: usize) {
 
 /// # Safety
 ///
-/// The bytes are mapped, and the processor has this way.
-unsafe fn write_back_by(way: FlushMethod, address: *const u8, len_bytes: usize) {
+/// The bytes are mapped, and the processor has this instruction.
+unsafe fn write_back_by(method: FlushMethod, address: *const u8, len_bytes: usize) {
     let skipped_bytes = address.addr() % LINE_BYTES;
     let first = address.wrapping_sub(skipped_bytes);
     for line in (0..skipped_bytes + len_bytes).step_by(LINE_BYTES) {
         let line = first.wrapping_add(line);
-        // SAFETY: lines do not cross pages, so the line is mapped if one of its bytes is. What is
-        // in memory does not change.
+        // SAFETY: lines do not cross pages, so the line is mapped if one of its bytes is. The
+        // bytes do not change.
         unsafe {
-            match way {
+            match method {
                 FlushMethod::WriteBack => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
                 FlushMethod::FlushUnordered => {
                     asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
@@ -75,17 +75,17 @@ unsafe fn write_back_by(way: FlushMethod, address: *const u8, len_bytes: usize) 
 mod tests {
     use super::*;
 
-    /// Whether lines have left the caches is not to be seen without the device; that everything
-    /// stays as it is can be.
+    /// A test without the device cannot check that lines have left the caches, only that no byte
+    /// changes.
     #[test]
     fn cache_line_write_back_keeps_contents() {
-        let ways = [FlushMethod::WriteBack, FlushMethod::FlushUnordered, FlushMethod::Flush];
-        let best = ways.iter().position(|way| *way == FlushMethod::best()).unwrap();
+        let methods = [FlushMethod::WriteBack, FlushMethod::FlushUnordered, FlushMethod::Flush];
+        let best = methods.iter().position(|method| *method == FlushMethod::best()).unwrap();
         let memory: Vec<u8> = (0..1000_u32).map(|n| n as u8).collect();
-        for way in &ways[best..] {
+        for method in &methods[best..] {
             for (place, len_bytes) in [(0, 1000), (1, 0), (1, 1), (63, 2), (64, 64), (999, 1)] {
                 // SAFETY: the bytes are a vector's. A processor with `clwb` has `clflushopt`.
-                unsafe { write_back_by(*way, memory[place..].as_ptr(), len_bytes) };
+                unsafe { write_back_by(*method, memory[place..].as_ptr(), len_bytes) };
             }
         }
         assert!(memory.iter().enumerate().all(|(n, byte)| *byte == n as u8));

@@ -1,4 +1,4 @@
-//! Regions that are files.
+//! Regions that are mapped files.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,32 +17,32 @@ use tracing::warn;
 
 use super::persistent::Persistent;
 
-/// A part of a file in this process's memory.
+/// A mapped part of a file.
 #[derive(Debug)]
 pub(super) struct MappedFile {
     /// Its first byte, at the beginning of a page.
     address: NonNull<u8>,
-    /// How long the file's part is. There is memory up to the end of the page.
+    /// The length of the file's part. The memory continues to the end of the page.
     len_bytes: usize,
     is_dax: bool,
-    /// A number for the place in its file where it begins: [`Words::lock_address`].
+    /// The number for its first byte's place in the file: [`Words::lock_address`].
     place: usize,
 }
 
-// SAFETY: an address and a length, which stay; the memory is used as atomic words alone.
+// SAFETY: the address and the length never change, and all accesses to the memory are atomic words.
 unsafe impl Send for MappedFile {}
 // SAFETY: as above.
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps a range of a file, so that flushing caches makes it durable if its device is memory
-    /// (DAX).
+    /// Maps a range of a file. If the file's device is memory (DAX), the mapping is such that
+    /// flushing caches makes writes durable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, a place that is not a multiple of the size of a page,
-    /// or more than the file has; what the system says, such as EACCES for a file that is not open
-    /// for reading and writing.
+    /// [`Misuse::Memory`] for a length of 0, an offset that is not a multiple of the page size, or
+    /// a range beyond the file's end; the system's error, such as EACCES for a file that is not
+    /// open for reading and writing.
     pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
         let refused = |errno: Errno| Error::System { call: "mapping a file", errno };
         let metadata =
@@ -57,11 +57,11 @@ impl MappedFile {
         if end_bytes.is_none_or(|end_bytes| end_bytes > metadata.len()) {
             return Err(Misuse::Memory(BadMemory::LargerThanFile).into());
         }
-        // SAFETY: the system chooses the place, where nothing was before.
+        // SAFETY: the system chooses the address, where nothing is mapped.
         let map = |flags| unsafe {
             mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset_bytes)
         };
-        // Only files whose device is memory can be mapped in the first way.
+        // The first attempt succeeds only for files whose device is memory.
         let (mapped, is_dax) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
             Ok(address) => (Ok(address), true),
             Err(_) => (map(MapFlags::SHARED), false),
@@ -73,18 +73,18 @@ impl MappedFile {
     }
 }
 
-/// The memory of a mapped file; handles share one mapping.
+/// A handle to the memory of a mapped file. All handles share one mapping.
 #[derive(Debug, Clone)]
 pub(super) struct FileMemory(pub(super) Arc<MappedFile>);
 
 impl Words for FileMemory {
     fn words(&self) -> &[AtomicU64] {
         let MappedFile { address, len_bytes, .. } = *self.0;
-        // SAFETY: the memory is mapped for as long as there is a handle of it, readable and
-        // writable, and nothing else refers to it. It begins with a page, and goes on to the end of
-        // one, so there are whole words. Other processes that have mapped the file write to it as
-        // another thread might. If the file has been truncated meanwhile the system ends the
-        // process with a signal, and nothing is read.
+        // SAFETY: the memory stays mapped while a handle exists, readable and writable, and no
+        // other reference to it exists. It begins and ends at page boundaries, so it has whole
+        // words. Other processes that have mapped the file write to it like other threads. If the
+        // file has been truncated, the system ends the process by a signal before it reads
+        // anything.
         unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
     }
 
@@ -93,8 +93,8 @@ impl Words for FileMemory {
     }
 }
 
-/// A number for a place in a file where a page begins. Places of two files may have the same, which
-/// does no harm.
+/// Returns a number for the start of a page of a file. Places of two files may have the same
+/// number, which does no harm.
 fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
@@ -103,7 +103,7 @@ fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
 impl Persist for FileMemory {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
-        // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
+        // SAFETY: the memory stays mapped while a handle exists, and `is_dax` is how it was mapped.
         let persistent = unsafe { Persistent::from_file_mapping(memory, self.0.is_dax) };
         persistent.persist(offset_bytes, len_bytes)
     }
@@ -111,7 +111,7 @@ impl Persist for FileMemory {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and there is no handle of it any more.
+        // SAFETY: `map` has mapped this range, and no handle exists any more.
         if let Err(errno) = unsafe { munmap(self.address.as_ptr().cast(), self.len_bytes) } {
             warn!(%errno, "a file stays mapped");
         }

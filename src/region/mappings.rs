@@ -7,31 +7,31 @@ use std::ops::Range;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
 
-/// A piece of the address space that is mapped in one way.
+/// One mapping of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
-    /// Whether writes there go to a file that has a name somewhere.
+    /// Whether writes go to a file that has a name.
     pub(super) is_of_file: bool,
-    /// Whether the file's device is memory, and what the processor's caches give back is durable:
-    /// `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
+    /// Whether the file's device is memory, and bytes that the processor's caches write back are
+    /// durable: `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
     pub(super) is_dax: bool,
 }
 
-/// Files that are mapped and are not on any device: what is shared without a file, in its several ways.
+/// The name prefixes of shared mappings whose file is on no device.
 const NO_FILES: [&str; 3] = ["/dev/zero ", "/memfd:", "/SYSV"];
 
-/// Devices that are memory through and through.
+/// The name prefix of devices that are memory.
 const MEMORY_DEVICES: &str = "/dev/dax";
 
-/// How this process's memory is mapped now, in the order of addresses.
+/// Returns the current mappings of this process, in the order of addresses.
 ///
 /// # Errors
 ///
 /// The system's error.
 pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
-    // Without the details there are only files, which is safe: to flush them goes down to the
-    // device in any case.
+    // Without `smaps` every file counts as one on a device. That is safe, since `msync` makes any
+    // file durable.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
         _ => Err(error),
@@ -58,7 +58,8 @@ fn parse_mappings(text: &str) -> Vec<Mapping> {
     mappings
 }
 
-/// Reads the first line about a mapping: addresses, permissions, offset, device, inode, and perhaps a name.
+/// Parses the first line of a mapping: addresses, permissions, offset, device, inode, and perhaps a
+/// name.
 fn parse_mapping_head(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut next = || {

@@ -23,7 +23,7 @@ pub(super) struct Persistent {
     pieces: SmallVec<[Piece; 1]>,
 }
 
-/// A piece of it that is made durable in one way.
+/// A piece of persistent memory in one mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     memory: SegmentMut,
@@ -31,7 +31,7 @@ struct Piece {
 }
 
 impl Persistent {
-    /// Finds out how the caller's memory is made durable.
+    /// Looks up how writes to the caller's memory become durable.
     ///
     /// # Errors
     ///
@@ -40,16 +40,17 @@ impl Persistent {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped as it is for as long as the result is used.
+    /// The mapping of the memory does not change as long as the result is used.
     pub(super) unsafe fn from_segments(segments: &[SegmentMut]) -> Result<Persistent, Error> {
         Ok(Persistent { pieces: split_by_mapping(segments, &read_mappings()?)? })
     }
 
-    /// One mapping of a file.
+    /// Returns the persistent memory of one file mapping.
     ///
     /// # Safety
     ///
-    /// The memory stays mapped for as long as the result is used. It is DAX only if it was mapped so.
+    /// The memory stays mapped as long as the result is used. `is_dax` is true only for a DAX
+    /// mapping.
     pub(super) unsafe fn from_file_mapping(memory: SegmentMut, is_dax: bool) -> Persistent {
         Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_dax }]) }
     }
@@ -67,8 +68,7 @@ impl Persist for Persistent {
             if here_bytes > 0 {
                 let memory =
                     SegmentMut { address: address.wrapping_add(skipped_bytes), len_bytes: here_bytes };
-                // SAFETY: the caller that made this has promised that the memory stays mapped, and
-                // in that way.
+                // SAFETY: the creator of `self` has promised that the mapping does not change.
                 unsafe { persist(memory, is_dax)? };
             }
         }
@@ -78,7 +78,7 @@ impl Persist for Persistent {
 
 /// # Safety
 ///
-/// The memory is mapped; it is DAX only if it was mapped so.
+/// The memory is mapped. `is_dax` is true only for a DAX mapping.
 unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let SegmentMut { address, len_bytes } = memory;
     #[cfg(target_arch = "x86_64")]
@@ -87,7 +87,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
         unsafe { cache_lines::write_back(address, len_bytes) };
         return Ok(());
     }
-    // Elsewhere the system knows how to do either.
+    // On other processors `msync` makes both kinds durable.
     let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);
@@ -96,7 +96,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
         .map_err(|errno| Errno::new(errno.raw_os_error()))
 }
 
-/// The pieces of which segments are made, if all of them are of files.
+/// Splits segments into pieces of one mapping each. All mappings must be of files.
 fn split_by_mapping(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
     const NOT_OF_FILES: Misuse = Misuse::Memory(BadMemory::NotPersistent);
     let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();

@@ -1,4 +1,4 @@
-//! How long a wait may last.
+//! The time limit of a wait.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A timeout too long for the clock is no timeout.
+    /// Returns the deadline of a timeout from now. A timeout too long for the clock means no
+    /// deadline.
     pub(super) fn after(timeout: Option<Duration>) -> Deadline {
         Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
@@ -16,7 +17,7 @@ impl Deadline {
         self.0.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// The time until then.
+    /// Returns the time until the deadline.
     pub(super) fn remaining(self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }

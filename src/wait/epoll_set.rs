@@ -10,10 +10,11 @@ use rustix::io;
 
 use crate::doorbell::system_error;
 
-/// The longest time that one sleep lasts, so that any timeout fits into what the system takes.
+/// The longest time of one sleep, so that any timeout fits into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-/// An `epoll(7)` descriptor: readable while one of its sources is. A sleeper never asks which one.
+/// An `epoll(7)` descriptor: readable while one of its sources is. Sleepers do not use which one it
+/// is.
 #[derive(Debug)]
 pub(crate) struct EpollSet(OwnedFd);
 
@@ -26,8 +27,8 @@ impl EpollSet {
         Ok(EpollSet(epoll.map_err(|error| system_error("making an epoll descriptor", error))?))
     }
 
-    /// Adds a source. Adding it once more changes nothing: enabling an endpoint may fail later on, and be
-    /// tried again.
+    /// Adds a source. A source that is already there stays: enabling an endpoint may fail after
+    /// this, and the application may try again.
     ///
     /// # Errors
     ///
@@ -39,13 +40,15 @@ impl EpollSet {
         }
     }
 
-    /// Has a source wake sleepers, or not for now. A source that is no longer there is left out.
+    /// Sets whether a source is muted and wakes no sleepers. Ignores a source that is not in the
+    /// set.
     pub(crate) fn set_muted(&self, source: impl AsFd, is_muted: bool) {
         let flags = if is_muted { EventFlags::empty() } else { EventFlags::IN };
         let _ = epoll::modify(&self.0, source, EventData::new_u64(0), flags);
     }
 
-    /// Removes a source. Closing it would not do where a child process has a copy, which would go on waking.
+    /// Removes a source. Closing its descriptor is not enough: a copy in a child process would
+    /// still wake sleepers.
     pub(crate) fn remove(&self, source: impl AsFd) {
         let _ = epoll::delete(&self.0, source);
     }
@@ -53,7 +56,7 @@ impl EpollSet {
     /// Sleeps until a source is readable or the time has passed. It may also wake spuriously.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
         let at_most = to_timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
-        // A signal of the system ends it early, which does no harm.
+        // A signal ends the sleep early, which does no harm.
         let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_most));
     }
 }

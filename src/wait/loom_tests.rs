@@ -1,8 +1,9 @@
-//! Every order in which threads that wait by a [`Waiter`] and threads that wake them may see what the other
-//! does, as far as loom explores it. A thread that sleeps through a change never wakes, which loom finds.
+//! Loom explores the orders in which threads that wait by a [`Waiter`] and threads that wake them
+//! may see each other's changes. A thread that sleeps through a change never wakes, which loom
+//! reports.
 //!
-//! Loom takes accesses that are sequentially consistent for an acquire and a release, so that fences alone
-//! are in one order for all.
+//! Loom models sequentially consistent accesses as acquire and release, so only fences have one
+//! order for all threads.
 
 use homespun_engine::transport::Armed;
 use loom::model::Builder;
@@ -20,11 +21,10 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such algorithms
-/// need two.
+/// The most preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The same where several doorbells and locks take part, and more would take minutes.
+/// The same for tests with several doorbells and locks, which would take minutes with more.
 const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
@@ -70,7 +70,7 @@ fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
 /// The parts of an endpoint that a thread which waits for its counts uses.
 struct Counted {
     waiter: Waiter,
-    /// Taken to count, and to arm.
+    /// The lock of counting and arming.
     endpoint: Mutex<()>,
     value: AtomicU64,
 }
@@ -117,7 +117,7 @@ impl Awaited for Reached<'_> {
     }
 }
 
-/// The entries of a queue: to insert one is to ring before the lock is given back.
+/// A model of a queue. Inserting an entry rings before it releases the lock.
 struct Inserted {
     waiter: Waiter,
     entries: Mutex<usize>,
@@ -184,7 +184,7 @@ fn one_ring_wakes_all_sleepers() {
     });
 }
 
-/// When it gives up, it does not ring.
+/// A thread that gives up its wait does not ring.
 #[test]
 fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     explore(|| {
@@ -206,7 +206,8 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     });
 }
 
-/// A thread that waits for more wakes for less, and goes to sleep again while another may not have woken yet.
+/// A thread that waits for 2 wakes at 1, and sleeps again while another thread may not have woken
+/// yet.
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
     explore(|| {

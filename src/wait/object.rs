@@ -2,10 +2,11 @@
 
 /// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
 ///
-/// A wait takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be
-/// polled. A wait object to sleep on costs three file descriptors, and two more where the application sleeps
-/// by itself; [`MutexCond`](Self::MutexCond), once the pair is asked for, two more and a thread. A member of
-/// a [set](Self::Set) costs five of its own.
+/// A wait takes no processor time, except with [`Yield`](Self::Yield), and for transports that must
+/// be polled. A wait object to sleep on costs three file descriptors, and two more if the
+/// application can sleep by itself. [`MutexCond`](Self::MutexCond) costs another two and a thread,
+/// once the application has asked for the pair. A member of a [set](Self::Set) costs five
+/// descriptors of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -13,10 +14,10 @@
     serde(rename_all = "SCREAMING_SNAKE_CASE")
 )]
 pub enum WaitObject {
-    /// It does not wait: it polls.
+    /// The application does not wait: it polls.
     #[default]
     None,
-    /// By blocking calls of this library, which choose the means.
+    /// By blocking calls of this library, which chooses how they wait.
     Unspec,
     /// Through a [`WaitSet`](crate::WaitSet), together with its other members.
     Set,

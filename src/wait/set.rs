@@ -1,8 +1,10 @@
-//! Wait sets: sleeping until any of several queues and counters has something to report. `fi_poll(3)`.
+//! Wait sets: a thread sleeps until any of several queues and counters has something to report.
+//! `fi_poll(3)`.
 //!
-//! A member has an epoll set and a doorbell as if the application slept on it by itself, and the wait set has
-//! an epoll set in which those are nested. Going to sleep takes the steps of [`wait`](super), each of them
-//! for all members before the next. The wait set's own doorbell is rung when a member comes.
+//! A member has an epoll set and a doorbell as if the application slept on it by itself, and the
+//! wait set has an epoll set in which those are nested. A thread goes to sleep by the steps of
+//! [`wait`](super), each step for all members before the next step. A new member rings the wait
+//! set's own doorbell.
 
 mod members;
 #[cfg(test)]
@@ -23,10 +25,10 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
-/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
-/// they are closed. A member that is closed while a thread waits for the set is freed when that
-/// thread wakes. They may belong to different domains. They are not waited for one by one any more,
-/// except counters.
+/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain
+/// members until they are closed. A member that is closed while a thread waits for the set is freed
+/// when that thread wakes. Members may belong to different domains. An application cannot wait for
+/// a single member, unless it is a counter.
 ///
 /// A handle: clones refer to the same set, which any thread may use at any time. It takes two file
 /// descriptors, and each member five; with [`WaitObject::Yield`] none at all.
@@ -79,7 +81,7 @@ pub(crate) trait Member: Send + Sync {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
-/// Held by a member's [`Waiter`].
+/// The membership of one member in a set. The member's [`Waiter`] holds it.
 pub(super) struct Membership {
     set: Arc<WaitSetShared>,
     number: u64,
@@ -114,7 +116,7 @@ impl WaitSet {
         self.wait_since(self.shared.report_count(), timeout)
     }
 
-    /// As [`wait`](Self::wait), for a thread that came after this many reports.
+    /// As [`wait`](Self::wait), for a thread that began to wait after this many reports.
     fn wait_since(&self, reports: u64, timeout: Option<Duration>) -> bool {
         let any = AnyMember::new(&self.shared, Some(reports));
         let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
@@ -134,18 +136,18 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// None. The `Result` is that of [`Waitable`](super::Waitable).
+    /// None. The `Result` is for the same signature as in [`Waitable`](super::Waitable).
     pub fn try_wait(&self) -> Result<bool, Error> {
         Ok(self.shared.try_wait())
     }
 
-    /// The descriptor to sleep on, for a set that was opened with [`WaitObject::Fd`], as
+    /// Returns the descriptor to sleep on, for a set that was opened with [`WaitObject::Fd`], as
     /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd): `FI_GETWAIT`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.fd()
     }
 
-    /// The mutex and the condition variable to sleep on, for a set that was opened with
+    /// Returns the mutex and the condition variable to sleep on, for a set that was opened with
     /// [`WaitObject::MutexCond`], as
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond): `FI_GETWAIT`.
     ///
@@ -156,7 +158,7 @@ impl WaitSet {
         self.shared.waiter.mutex_cond()
     }
 
-    /// How the application waits.
+    /// Returns the wait object that the set was opened with.
     pub fn wait_object(&self) -> WaitObject {
         self.shared.waiter.object()
     }
@@ -174,14 +176,15 @@ impl WaitSet {
         Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
     }
 
-    /// Makes room for a member, on which threads sleep so.
+    /// Adds a member that is being opened, and watches its sleepers' descriptor.
     ///
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn admit(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
         let number = self.shared.members.lock().admit();
-        // After it is listed: a sleeper that it wakes knows of it, and yields until it is open.
+        // Listed first: a sleeper that this wakes finds the member in the list, and yields until it
+        // is open.
         let watched = self.shared.waiter.watch_member(sleepers);
         if watched.is_err() {
             self.shared.members.lock().remove(number);
@@ -191,7 +194,7 @@ impl WaitSet {
 }
 
 impl WaitSetShared {
-    /// How often a member was reported to a thread.
+    /// Returns the number of reports of members to threads.
     fn report_count(&self) -> u64 {
         self.reports.load(Ordering::SeqCst)
     }
@@ -202,7 +205,7 @@ impl WaitSetShared {
 }
 
 impl Membership {
-    /// The member is open.
+    /// Attaches the member, once it is open, and wakes the set's sleepers.
     pub(super) fn attach(&self, member: Weak<dyn Member>) {
         self.set.members.lock().attach(self.number, member);
         self.set.waiter.fence_and_ring();
@@ -213,7 +216,7 @@ impl Membership {
         self.set.try_wait()
     }
 
-    /// The member is closed, on which threads slept so.
+    /// Removes the member, which is closed, and stops watching its sleepers' descriptor.
     pub(super) fn leave(&self, sleepers: Option<&Sleepers>) {
         self.set.waiter.unwatch_member(sleepers);
         self.set.members.lock().remove(self.number);

@@ -43,8 +43,8 @@ pub(super) struct Sleepers {
     /// Held while a call sleeps on the application's object: a second call would silence the doorbells of
     /// members.
     turn: Turn<()>,
-    /// The process that the descriptors belong to. A forked child has copies, and would turn them off for its
-    /// parent.
+    /// The process that the descriptors belong to. A forked child has copies, and would change the
+    /// epoll sets of its parent.
     process: u32,
 }
 
@@ -57,7 +57,7 @@ struct Wakeup {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many threads sleep inside calls, or are about to.
+    /// The number of threads that sleep inside calls, or are about to.
     sleeping_calls: usize,
     is_timer_set: bool,
 }
@@ -67,12 +67,13 @@ pub(super) struct Sleeper<'a> {
     wakeup: &'a Wakeup,
     /// The state that counts it, while it is inside a call.
     counted: Option<&'a Mutex<State>>,
-    /// Given back last.
+    /// Released last.
     _turn: Option<TurnGuard<'a, ()>>,
 }
 
 impl Sleepers {
-    /// For calls of this library, and for an application that sleeps by itself if there may be one.
+    /// Opens the descriptors for calls of this library, and with `has_application` also for an
+    /// application that sleeps by itself.
     ///
     /// # Errors
     ///
@@ -128,13 +129,12 @@ impl Sleepers {
         self.state.lock().sleeping_calls > 0
     }
 
-    /// The wait object on which an application sleeps by itself.
+    /// Returns the descriptor on which an application sleeps by itself.
     pub(super) fn application_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.application.as_ref()?.sources.as_fd())
     }
 
-    /// Whether this process has opened the descriptors itself, and is no forked child of the
-    /// process that has.
+    /// Whether this process has opened the descriptors. A forked child has not.
     pub(super) fn is_own_process(&self) -> bool {
         self.process == process::id()
     }
@@ -145,7 +145,7 @@ impl Sleepers {
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
-        // No thread sleeps in a forked child, and the parent's sleepers would wake.
+        // No thread sleeps in a forked child, and this would wake the parent's sleepers.
         if !self.is_own_process() {
             return Ok(());
         }
@@ -171,8 +171,8 @@ impl Sleepers {
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
-    /// Undoes [`watch_member`](Self::watch_member). In a forked child it would be the parent's set that is
-    /// changed.
+    /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child, where it would
+    /// change the parent's set.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
         if let (true, Some(member)) = (self.is_own_process() && member.is_own_process(), &member.application)
         {
@@ -202,13 +202,12 @@ impl Sleepers {
         let wakeup = self.wakeup_for(side)?;
         let must_be_alone = side == Side::Call && self.calls.is_none();
         let turn = if must_be_alone { Some(self.take_turn(deadline)?) } else { None };
-        // SYNC POINT join. Held all the while, so that the timer is set as the thread says that has looked
-        // last.
+        // SYNC POINT join. Held until the end, so that the last thread to check sets the timer.
         let mut state = self.state.lock();
         if side == Side::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
         } else if !wakeup.doorbell.is_armed() {
-            // Arming would silence it, and the others have not woken yet.
+            // Arming would silence the doorbell before the other sleepers have woken.
             return None;
         }
         match arm_endpoints() {
@@ -235,7 +234,7 @@ impl Sleepers {
         }
     }
 
-    /// Has sleepers wake after a while, or no longer.
+    /// Sets the time after which the timer wakes sleepers, or stops the timer.
     fn set_timer(&self, state: &mut State, after: Option<Duration>) {
         let Some(timer) = self.timer.as_ref().filter(|_| after.is_some() || state.is_timer_set) else {
             return;
@@ -243,7 +242,7 @@ impl Sleepers {
         let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
         let it_value = after_at_least.map_or(NO_TIME, to_timespec);
         let time = Itimerspec { it_interval: NO_TIME, it_value };
-        // It fails only for times that make no sense.
+        // It fails only for invalid times.
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &time);
         state.is_timer_set = after.is_some();
     }
@@ -256,7 +255,7 @@ impl Wakeup {
         Ok(wakeup)
     }
 
-    /// Wakes sleepers for all that wakes those of a member.
+    /// Makes all sources of a member wake sleepers of this set.
     fn nest(&self, member: &Wakeup) -> Result<(), Error> {
         #[cfg(all(test, loom))]
         self.doorbell.nest(&member.doorbell);
@@ -279,7 +278,7 @@ impl Sleeper<'_> {
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// The thread does not sleep: it has found an event.
+    /// Ends the attempt to sleep of a thread that has found an event.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }
@@ -301,7 +300,7 @@ mod tests {
 
     const QUIET: Armed = Armed::Asleep { look_again_after: None };
 
-    /// Longer than any sleep that ends as it should.
+    /// Longer than any sleep in a test that succeeds.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn arm(sleepers: &Sleepers, endpoints: Armed) -> Option<Sleeper<'_>> {
@@ -331,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn timer_is_set_as_the_last_thread_says() {
+    fn last_thread_to_arm_sets_the_timer() {
         let sleepers = Sleepers::new(false).expect("descriptors");
         let soon = Armed::Asleep { look_again_after: Some(Duration::from_millis(1)) };
         for _ in 0..3 {
-            // Nothing but the timer can end this.
+            // Only the timer can end this sleep.
             sleep(arm(&sleepers, soon).expect("nothing to do"), PATIENCE);
             let idle = arm(&sleepers, QUIET).expect("nothing to do");
             let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Whether an application may sleep by itself: `fi_trywait(3)`.
+//! The check whether an application may sleep by itself: `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
 
@@ -18,14 +18,15 @@ pub trait Waitable: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for what was opened without a
-    /// wait object.
+    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for an object that was opened
+    /// without a wait object.
     fn try_wait(&self) -> Result<bool, Error>;
 
-    /// The descriptor to sleep on, for what was opened with [`WaitObject::Fd`]: `FI_GETWAIT`.
+    /// Returns the descriptor to sleep on, for an object that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The mutex and the condition variable to sleep on, for what was opened with
+    /// Returns the mutex and the condition variable to sleep on, for an object that was opened with
     /// [`WaitObject::MutexCond`]: `FI_GETWAIT`.
     ///
     /// # Errors
@@ -33,11 +34,11 @@ pub trait Waitable: sealed::Sealed {
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error>;
 
-    /// How the application waits.
+    /// Returns the wait object that the object was opened with.
     fn wait_object(&self) -> WaitObject;
 }
 
-/// The same methods on the types, so that callers need not import the trait.
+/// Implements the trait by the methods of the types, so that callers need not import the trait.
 macro_rules! waitable {
     ($($type:ty)*) => {
         $(impl Waitable for $type {
@@ -65,10 +66,10 @@ macro_rules! waitable {
 waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
-    /// Whether the application may now sleep until one of these queues, counters and wait sets,
-    /// each with a wait object that is the application's, has something to read: `fi_trywait(3)`.
-    /// As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and [`WaitSet::try_wait`], for all
-    /// of them.
+    /// Returns whether the application may now sleep until one of these queues, counters and wait
+    /// sets has something to read: `fi_trywait(3)`. Each must have a wait object for the
+    /// application. As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
+    /// [`WaitSet::try_wait`], for all of them.
     ///
     /// # Errors
     ///

@@ -16,21 +16,21 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::yield_now;
 
-/// How the application waits for one queue, counter or wait set.
+/// The wait of the application for one queue, counter or wait set.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     object: WaitObject,
     /// `None` for [`WaitObject::Yield`], under which no thread sleeps.
     sleepers: Option<Sleepers>,
-    /// Sleeps for an application that has asked for a condition variable.
+    /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
-    /// That of a [`WaitObject::Set`].
+    /// The membership in a wait set, for [`WaitObject::Set`].
     membership: Option<Membership>,
 }
 
-/// The result of the last look before a thread sleeps.
+/// The result of the last check before a thread sleeps.
 enum SleepCheck<'a> {
-    /// Nothing to do: the next event wakes it.
+    /// Nothing to do: the next event wakes the sleeper.
     Quiet(Sleeper<'a>),
     /// The awaited event has happened.
     Ready,
@@ -38,7 +38,7 @@ enum SleepCheck<'a> {
     Busy,
 }
 
-/// For objects without a wait object: waits poll, and yield the processor.
+/// The waiter of objects without a wait object: its waits poll, and yield the processor.
 static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
@@ -86,19 +86,19 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// This waiter, or for an object that was opened without one, a waiter that polls.
+    /// Returns this waiter, or a waiter that polls for an object that was opened without one.
     pub(crate) fn or_polling(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
-    /// Lets the set know the member that waits by this, if it is one of a set.
+    /// Attaches the member that waits by this waiter to its set, if it has one.
     pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
         }
     }
 
-    /// This waiter, unless its object is waited for through a set alone.
+    /// Returns this waiter, unless its object is a member of a set.
     pub(crate) fn if_not_set_member(&self) -> Option<&Waiter> {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
@@ -106,8 +106,8 @@ impl Waiter {
     /// Waits until an attempt succeeds, without limit if there is no timeout. `None` after the timeout: then
     /// the caller makes the last attempt.
     ///
-    /// The thread sleeps between attempts, unless something awaited is there when it looks; it yields the
-    /// processor where there is nothing to sleep on.
+    /// The thread sleeps between attempts, unless its check finds the awaited event. It yields the
+    /// processor if there is nothing to sleep on.
     pub(crate) fn wait<R>(
         &self,
         timeout: Option<Duration>,
@@ -128,7 +128,7 @@ impl Waiter {
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     sleeper.sleep(deadline.remaining());
-                    // As long as the sleeper has its turn.
+                    // While the sleeper still has its turn.
                     awaited.disarm();
                 }
             }
@@ -136,8 +136,8 @@ impl Waiter {
         None
     }
 
-    /// Whether the application may sleep by itself until something is there: `fi_trywait(3)`. If not, it may
-    /// be there. A member of a set answers for the whole set.
+    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether it may sleep until the
+    /// event; if not, the event may have happened. A member of a set answers for the whole set.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
@@ -157,7 +157,7 @@ impl Waiter {
         }
     }
 
-    /// Takes the steps towards a sleep: see [`wait`](super).
+    /// Takes the steps before a sleep: see [`wait`](super).
     fn prepare_sleep(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
         // Most events are found before the doorbell and the endpoints are armed.
         awaited.progress();
@@ -175,8 +175,8 @@ impl Waiter {
         SleepCheck::Quiet(sleeper)
     }
 
-    /// Arms a member of a wait set, of which a thread is about to sleep on all members. Whether they will
-    /// wake it.
+    /// Arms this member of a wait set for a thread that is about to sleep on all members. Returns
+    /// whether events of the member will wake the thread.
     pub(super) fn arm_member(&self, awaited: &dyn Awaited) -> bool {
         let arm = |sleepers: &Sleepers| {
             sleepers.arm(Side::Application, Deadline::after(None), || awaited.arm()).is_some()
@@ -213,7 +213,7 @@ impl Waiter {
     }
 
     /// Wakes sleepers, if there may be any.
-    // Not inlined: it is called where most queues have no wait object.
+    // Not inlined, since most queues that call it have no wait object.
     #[inline(never)]
     pub(crate) fn ring(&self) {
         if let Some(sleepers) = &self.sleepers {
@@ -221,7 +221,7 @@ impl Waiter {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that no lock keeps in order with a sleeper's last look.
+    /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
     #[cold]
     pub(crate) fn fence_and_ring(&self) {
         if let Some(sleepers) = &self.sleepers {
@@ -233,12 +233,12 @@ impl Waiter {
         self.object
     }
 
-    /// The descriptor of [`WaitObject::Fd`].
+    /// Returns the descriptor of [`WaitObject::Fd`].
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.application_fd(WaitObject::Fd)
     }
 
-    /// The mutex and the condition variable of [`WaitObject::MutexCond`].
+    /// Returns the mutex and the condition variable of [`WaitObject::MutexCond`].
     ///
     /// # Errors
     ///
@@ -248,12 +248,12 @@ impl Waiter {
         fd.map(|fd| Watcher::mutex_cond_or_start(&self.watcher, fd)).transpose()
     }
 
-    /// The wait object of the application, if it waits by this one.
+    /// Returns the descriptor on which the application sleeps, if it waits by this wait object.
     fn application_fd(&self, object: WaitObject) -> Option<BorrowedFd<'_>> {
         self.sleepers.as_ref().filter(|_| self.object == object)?.application_fd()
     }
 
-    /// Wakes the sleepers of a set for a member, on which threads sleep so.
+    /// Makes events of a member wake the sleepers of this set.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Waiter {
         }
     }
 
-    /// Takes the steps towards a sleep inside a call, and does not sleep.
+    /// Takes the steps before a sleep inside a call, and does not sleep.
     #[cfg(all(test, loom))]
     pub(super) fn prepare_without_sleeping(&self, awaited: &impl Awaited) {
         self.prepare_sleep(Side::Call, awaited, Deadline::after(None));
@@ -323,7 +323,7 @@ mod tests {
         }
 
         fn fire_due_works(&self) {
-            // Locks them.
+            // This locks the sleepers.
             assert!(self.waiter.has_sleeping_call());
             self.is_fired.set(self.is_armed.get());
         }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn works_that_arming_makes_due_are_fired_with_the_sleepers_unlocked() {
+    fn works_due_by_arming_fire_with_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
         assert_eq!(waiter.wait(None, &fired, || fired.check_ready().then_some(())), Some(()));

@@ -1,12 +1,13 @@
-//! A mutex and a condition variable for applications that wait by those: `FI_WAIT_MUTEX_COND`.
+//! A mutex and a condition variable for applications that wait by them: `FI_WAIT_MUTEX_COND`.
 //!
-//! The library makes no progress while the application sleeps on a condition, so a thread sleeps for it on
-//! the epoll set of the queue, counter or wait set. It touches neither the queue nor its endpoints: it wakes
-//! the application, which makes progress itself.
+//! The library makes no progress while the application sleeps on a condition. So the watcher thread
+//! sleeps on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its
+//! endpoints: it wakes the application, which makes progress itself.
 //!
-//! The application asks `fi_trywait(3)` and then waits for the condition. If it holds the mutex all the
-//! while, the thread's broadcast comes before the first or after it sleeps. If not, a broadcast may come
-//! between the two, so the thread repeats it, less and less often, for as long as the descriptor is readable.
+//! The application calls `fi_trywait(3)` and then waits for the condition. If it holds the mutex
+//! during both, the thread broadcasts before the call or after the application has gone to sleep.
+//! If not, a broadcast may come between the two. So the thread repeats it, less and less often, as
+//! long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -28,18 +29,18 @@ use rustix::io;
 use crate::doorbell::system_error;
 use crate::signals::without_signals;
 
-/// How soon a broadcast is repeated at first, and after how long at most.
+/// The first and the longest pause before the thread repeats a broadcast.
 const REPEAT_MIN: Duration = Duration::from_millis(1);
 const REPEAT_MAX: Duration = Duration::from_secs(1);
 
-/// How long the thread waits for the mutex before it looks whether it is to end.
+/// The time that the thread waits for the mutex before it checks whether it must stop.
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
 /// `struct fi_mutex_cond`. Both live as long as the object that was opened with them.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
-    /// Held while the condition is broadcast.
+    /// The thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
     /// Broadcast when there may be an entry to read.
     pub cond: *mut pthread_cond_t,
@@ -59,11 +60,12 @@ struct Watched {
     pair: Pin<Box<Pair>>,
     /// The descriptor of the queue.
     queue: OwnedFd,
-    /// Readable when the thread is to look up.
-    call: OwnedFd,
-    is_over: AtomicBool,
-    /// Whether the thread does not look at the queue's descriptor at the moment, or only now and then.
-    is_at_rest: AtomicBool,
+    /// Readable when the thread must wake and check its state.
+    notify_fd: OwnedFd,
+    is_stopping: AtomicBool,
+    /// Whether the thread possibly does not sleep on the queue's descriptor, so that
+    /// `begin_broadcasting` must notify it.
+    needs_notification: AtomicBool,
 }
 
 struct Pair {
@@ -71,7 +73,7 @@ struct Pair {
     cond: UnsafeCell<pthread_cond_t>,
 }
 
-// SAFETY: both are made for use by many threads, and nothing is done with them but by their own functions.
+// SAFETY: any thread may use them, and only the functions of the C library access them.
 unsafe impl Send for Pair {}
 // SAFETY: as above.
 unsafe impl Sync for Pair {}
@@ -83,16 +85,16 @@ impl Watcher {
     ///
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(super) fn start(queue: BorrowedFd<'_>) -> Result<Watcher, Error> {
-        let call = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        let notify_fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system_error("making an event descriptor", error))?;
         let queue =
             io::fcntl_dupfd_cloexec(queue, 0).map_err(|error| system_error("copying a descriptor", error))?;
         let shared = Arc::new(Watched {
             pair: Pair::new()?,
             queue,
-            call,
-            is_over: AtomicBool::new(false),
-            is_at_rest: AtomicBool::new(true),
+            notify_fd,
+            is_stopping: AtomicBool::new(false),
+            needs_notification: AtomicBool::new(true),
         });
         let watched = shared.clone();
         let thread = without_signals(|| {
@@ -119,9 +121,9 @@ impl Watcher {
             return Ok(watcher.mutex_cond());
         }
         let started = Watcher::start(queue)?;
-        // If another thread was faster, its watcher is the one.
+        // If another thread was faster, its watcher is used.
         let watcher = watcher.get_or_init(|| started);
-        // `try_wait` may have allowed the application to sleep before there was a watcher.
+        // `try_wait` may have allowed the application to sleep before the watcher existed.
         watcher.begin_broadcasting();
         Ok(watcher.mutex_cond())
     }
@@ -131,10 +133,10 @@ impl Watcher {
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }
 
-    /// `try_wait` has allowed the application to sleep: broadcasts what makes the descriptor
-    /// readable from now on.
+    /// Makes the thread broadcast whenever the descriptor is readable from now on, since `try_wait`
+    /// has allowed the application to sleep.
     pub(super) fn begin_broadcasting(&self) {
-        if self.shared.is_at_rest.load(Ordering::SeqCst) {
+        if self.shared.needs_notification.load(Ordering::SeqCst) {
             self.shared.notify_thread();
         }
     }
@@ -144,12 +146,12 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.process != process::id() {
-            // The thread is the parent's.
+            // The thread belongs to the parent process.
             return mem::forget(thread);
         }
-        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.is_stopping.store(true, Ordering::SeqCst);
         self.shared.notify_thread();
-        // It does not panic.
+        // The thread does not panic.
         let _ = thread.join();
     }
 }
@@ -157,53 +159,53 @@ impl Drop for Watcher {
 impl Watched {
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     fn notify_thread(&self) {
-        // It fails only where the count is full, and then the descriptor is readable.
-        let _ = io::write(&self.call, &1_u64.to_ne_bytes());
+        // It fails only if the count is full, and then the descriptor is readable.
+        let _ = io::write(&self.notify_fd, &1_u64.to_ne_bytes());
     }
 
     fn run(&self) {
         // The application does not wait before `try_wait` allows it.
-        self.sleep(&self.call, None);
-        while !self.is_over() {
+        self.sleep(&self.notify_fd, None);
+        while !self.is_stopping() {
             self.sleep(&self.queue, None);
-            self.is_at_rest.store(true, Ordering::SeqCst);
+            self.needs_notification.store(true, Ordering::SeqCst);
             self.broadcast_until_read();
-            self.is_at_rest.store(false, Ordering::SeqCst);
+            self.needs_notification.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Broadcasts until the descriptor is not readable any more, or `try_wait` has allowed the
+    /// Broadcasts until the descriptor is no longer readable, or until `try_wait` has allowed the
     /// application to sleep again.
     fn broadcast_until_read(&self) {
         let mut pause = REPEAT_MIN;
-        while !self.is_over() && is_readable(&self.queue) {
+        while !self.is_stopping() && is_readable(&self.queue) {
             self.broadcast();
-            if self.sleep(&self.call, Some(pause)) {
+            if self.sleep(&self.notify_fd, Some(pause)) {
                 return;
             }
             pause = (pause * 2).min(REPEAT_MAX);
         }
     }
 
-    /// Sleeps until a descriptor is readable, the thread is called up, or the time has passed.
-    /// Returns whether it was called up.
+    /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed.
+    /// Returns whether it was notified.
     fn sleep(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
-        let mut fds = [PollFd::new(&self.call, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.notify_fd, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());
-        // Failing, it returns early, which does no harm.
+        // A failure returns early, which does no harm.
         let _ = poll(&mut fds, at_most.as_ref());
-        io::read(&self.call, &mut [0; 8]).is_ok()
+        io::read(&self.notify_fd, &mut [0; 8]).is_ok()
     }
 
     fn broadcast(&self) {
         let Pair { mutex, cond } = &*self.pair;
         loop {
             let deadline = realtime_deadline(MUTEX_PATIENCE);
-            // SAFETY: the mutex was initialised and is destroyed after this thread has ended.
+            // SAFETY: the mutex is initialised, and is destroyed only after this thread has ended.
             match unsafe { libc::pthread_mutex_timedlock(mutex.get(), &raw const deadline) } {
                 0 => break,
-                // The application may close the queue while it holds the mutex.
-                libc::ETIMEDOUT if !self.is_over() => {}
+                // The application may hold the mutex while it closes the queue.
+                libc::ETIMEDOUT if !self.is_stopping() => {}
                 _ => return,
             }
         }
@@ -214,8 +216,8 @@ impl Watched {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
     }
 }
 
@@ -225,7 +227,7 @@ impl Pair {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
         });
-        // SAFETY: both lie where they will stay, and no other thread knows them yet.
+        // SAFETY: both are at their final address, and no other thread has them yet.
         let failed = unsafe {
             match libc::pthread_mutex_init(pair.mutex.get(), ptr::null()) {
                 0 => libc::pthread_cond_init(pair.cond.get(), ptr::null()),
@@ -241,8 +243,8 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: the watching thread has ended, and an application that closes a queue does not wait for it.
-        // A mutex that is held all the same is left as it is.
+        // SAFETY: the thread has ended, and an application that closes a queue does not wait for
+        // it. A mutex that is still held stays as it is.
         unsafe {
             libc::pthread_cond_destroy(self.cond.get());
             libc::pthread_mutex_destroy(self.mutex.get());
@@ -261,7 +263,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// The time that it will be then, by the clock that `pthread_mutex_timedlock(3)` goes by.
+/// Returns the time after this duration, by the clock of `pthread_mutex_timedlock(3)`.
 fn realtime_deadline(after: Duration) -> libc::timespec {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + after;
     libc::timespec {
@@ -280,10 +282,11 @@ mod tests {
         eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
     }
 
-    /// Waits for the condition, with the mutex held from before `then`; how long at most is for failing only.
+    /// Waits for the condition, with the mutex held from before `then`. The time limit only matters
+    /// if the test fails.
     fn wait_on_cond(pair: MutexCond, then: impl FnOnce()) -> bool {
         let deadline = realtime_deadline(Duration::from_secs(30));
-        // SAFETY: the watcher lives.
+        // SAFETY: the watcher, which owns the pair, is alive.
         unsafe {
             libc::pthread_mutex_lock(pair.mutex);
             then();
@@ -313,7 +316,7 @@ mod tests {
                 io::write(&queue, &[1; 8]).expect("room");
             }));
             if round % 2 == 0 {
-                // Long enough for it to rest.
+                // Long enough for the thread to repeat its broadcast.
                 thread::sleep(REPEAT_MIN * 8);
             }
             io::read(&queue, &mut [0; 8]).expect("it was written");
@@ -326,7 +329,7 @@ mod tests {
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
         watcher.begin_broadcasting();
         let pair = watcher.mutex_cond();
-        // SAFETY: the watcher lives, and with it the mutex.
+        // SAFETY: the watcher, which owns the mutex, is alive.
         unsafe { libc::pthread_mutex_lock(pair.mutex) };
         let shared = watcher.shared.clone();
         drop(watcher);

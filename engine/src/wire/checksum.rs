@@ -1,10 +1,9 @@
 //! The check byte of a few words.
 
-/// The check of words that are added one by one.
+/// A check over words that are added one by one.
 ///
-/// Each bit of a word changes one bit of the check. So the check differs wherever a single byte
-/// does, and wherever the changed bits are within 8 in a row. Words are rotated against each other,
-/// so their order matters.
+/// Each bit of a word changes one bit of the check. So a change of one byte, or of bits within 8 in
+/// a row, always changes the check. Words are rotated against each other, so their order matters.
 ///
 /// It protects against accidents, not attackers, and is cheap enough for every use: a few
 /// instructions.
@@ -40,7 +39,7 @@ impl Checksum {
     }
 }
 
-/// Combines all bytes of a word by XOR. The result differs wherever a single byte does.
+/// Combines all bytes of a word by XOR. A change of one byte always changes the result.
 #[inline]
 pub fn fold_word(word: u64) -> u8 {
     let folded = word ^ word >> 32;

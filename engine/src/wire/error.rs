@@ -8,19 +8,19 @@ pub enum WireError {
     BadMagic,
     /// The peer speaks another version of the protocol.
     UnknownVersion,
-    /// A frame is of a kind that does not exist.
+    /// No frame has this kind.
     UnknownKind,
-    /// A flag is set that does not exist or does not belong to the kind.
+    /// The kind does not have this flag.
     UnknownFlag,
-    /// An atomic operation does not exist, or not for these elements.
+    /// There is no such atomic operation, or not for this datatype.
     UnknownOperation,
     /// Reserved bytes are not zero.
     ReservedNotZero,
-    /// A length is larger than any message may be.
+    /// A length exceeds its limit, or contradicts the header.
     ImpossibleLength,
-    /// A check does not match its bytes: they were changed, or are no header.
+    /// A check does not match its bytes: they were corrupted, or are no header.
     WrongCheck,
-    /// A line of a ring is neither the next one nor the previous one in its place.
+    /// A line of a ring has neither the next sequence number nor the previous one of its place.
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,

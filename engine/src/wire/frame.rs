@@ -9,9 +9,9 @@
 //!  bytes   1      1       1       1       8 each          8, if the header may have payload
 //! ```
 //!
-//! Kind and flags are the header's [form](super::Form), which determines how many words follow and whether
-//! the length of the payload does. Every header has exactly one such layout: what [`parse`] accepts is what
-//! [`emit`] writes, byte for byte.
+//! Kind and flags are the header's [form](super::Form). It determines how many words follow, and
+//! whether a payload length follows. Every header has exactly one such layout: [`parse`] accepts
+//! only bytes that [`emit`] writes.
 //!
 //! The two checks catch errors that TCP's own checksum misses, and peers that are out of step. The
 //! first covers kind and flags. The header's length depends on them, so they are checked before
@@ -31,7 +31,7 @@ const FIXED_BYTES: usize = 4;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The size of a header on the stream in bytes, without the payload.
+/// Returns the size of a header on the stream in bytes, without the payload.
 pub fn header_len_bytes(header: &Header) -> usize {
     let mut words = 0;
     let fields = header.encode_words(|_| words += 1);
@@ -62,7 +62,8 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
 ///
 /// # Errors
 ///
-/// Errors in the form are found as soon as it has arrived, others when the header is complete.
+/// Reports an error in the form as soon as the form has arrived, others when the header is
+/// complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
         return check_partial_form(bytes);
@@ -91,7 +92,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     Ok(Some((header, FIXED_BYTES + count * WORD_BYTES)))
 }
 
-/// Refuses the start of a form in which a byte is already wrong.
+/// Refuses an incomplete form if one of its bytes is already wrong.
 #[cold]
 fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     match *bytes {
@@ -109,7 +110,7 @@ fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError
     Ok(None)
 }
 
-/// Returns the check of kind and flags. It differs wherever one of them does.
+/// Returns the check of kind and flags. A change of either changes it.
 fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }

@@ -1,4 +1,4 @@
-//! Every header as one type, and the table of their files.
+//! [`Header`], the type of all headers, and the table of the files that describe them.
 
 use super::error::WireError;
 use super::headers::{self, Atomic, Handshake, MappableRegion, Message, Outcome, Rma, RmaKind};
@@ -6,8 +6,9 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 
 /// The header of a frame.
 ///
-/// A message travels in one of two ways. An eager one is a [`Message`](Header::Message) with its payload. In
-/// a rendezvous the payload stays where it is, and the receiver fetches it or asks for it:
+/// A message travels in one of two ways. An eager message is a [`Message`](Header::Message) with
+/// its payload. In a rendezvous the payload stays at the sender until the receiver pulls it or asks
+/// for it:
 ///
 /// ```text
 ///  sender                                   receiver
@@ -20,8 +21,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Done(op), if the sender waits for it
 /// ```
 ///
-/// Memory that a peer has registered is written and read without a message. Each of these operations has a
-/// number and is answered once, also if it is refused:
+/// Accesses write and read memory that a peer has registered, without a message. Each access has a
+/// number, and gets one answer even if it is refused:
 ///
 /// ```text
 ///  initiator                                target
@@ -48,7 +49,7 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///    writes and reads
 /// ```
 ///
-/// Endpoints of `FI_EP_MSG` talk to one peer only, with which they are connected first:
+/// An endpoint of type `FI_EP_MSG` talks to one peer only, and connects to it first:
 ///
 /// ```text
 ///  requester                                passive endpoint
@@ -83,15 +84,17 @@ pub enum Header {
         message: Message,
         /// The sender's number for the operation, unique on the link while the operation lives.
         op: u64,
-        /// How long the description that follows is, at most
+        /// The length of the description that follows, at most
         /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
         remote_bytes: u8,
     },
-    /// "Send it": the receiver has matched the request, or has room for it. Has no payload.
+    /// Asks the sender for the payload: the receiver has matched the request, or has room for it.
+    /// Has no payload.
     Clear {
         /// The number in the request.
         op: u64,
-        /// Whether the receiver tried to pull and cannot: nothing need be exposed to it any more.
+        /// Whether the receiver tried to pull and cannot. The sender then exposes no more payload
+        /// to it.
         cannot_pull: bool,
     },
     /// The payload that the receiver has asked for.
@@ -101,40 +104,43 @@ pub enum Header {
         /// The length of the message, as in the request.
         len_bytes: u64,
     },
-    /// "It is in place", or "it could not be read": the sender will hear no more of the operation. Has no
+    /// The payload is in place, or could not be read. It is the last frame of the operation. Has no
     /// payload.
     Done {
         /// The number in the request.
         op: u64,
-        /// The exposed memory was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
+        /// Whether the exposed memory was unreadable
+        /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
         fault: bool,
     },
-    /// "The application has matched, or thrown away, this eager message", for one that
-    /// [awaits](super::AwaitedReply::Match) it. Has no payload.
+    /// The application has matched or discarded this eager message, whose sender
+    /// [awaits](super::AwaitedReply::Match) that. Has no payload.
     Matched {
         /// The message's number among the eager messages of the link, as [`Ack`](Header::Ack) counts them:
         /// the first is 1.
         number: u64,
     },
-    /// "Messages may have cost you this much in all." Has no payload.
+    /// The limit for the total cost of messages. Has no payload.
     Credit {
-        /// The cumulative limit since the link came up, in bytes. It never shrinks, and begins at
+        /// The cumulative limit since the link came up, in bytes. It never shrinks, and starts at
         /// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
         granted_bytes: u64,
     },
-    /// "Say [`Fenced`](Header::Fenced) when all messages before this have arrived": no other fence follows
-    /// before that, and messages only if the answer is not awaited any more. Has no payload.
+    /// Asks for [`Fenced`](Header::Fenced) as soon as all earlier messages have arrived. Until that
+    /// answer the sender sends no other fence, and messages only if it no longer awaits the answer.
+    /// Has no payload.
     Fence {
-        /// Whether they are to be matched or thrown away too.
+        /// Whether the messages must also have been matched or discarded.
         matched: bool,
     },
     /// The answer to [`Fence`](Header::Fence): its condition holds. Has no payload.
     Fenced,
-    /// Access to a region of the receiver. No more than [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS)
-    /// of a link are unanswered at a time.
+    /// An access to a region of the receiver. At most
+    /// [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS) accesses of a link are unanswered at a
+    /// time.
     Rma(Rma),
-    /// An atomic operation on a region of the receiver. It counts as an access like the others. Those whose
-    /// results are under way bring no more than
+    /// An atomic operation on a region of the receiver. It counts as an access like the others. All
+    /// results under way on a link have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES) together.
     Atomic(Atomic),
     /// The next piece of a read; or all results of an atomic operation, which this also answers.
@@ -144,13 +150,13 @@ pub enum Header {
         /// The length of this piece.
         len_bytes: u64,
     },
-    /// "You may map this region of mine, and access it without my help."
+    /// A region of the sender that the receiver may map, and access without the sender's help.
     MappableRegion(MappableRegion),
-    /// "It is done", or why it is not: the initiator will hear no more of the operation. Has no payload.
+    /// The result of an access, and the last frame of it. Has no payload.
     Answer {
         /// The number in the request.
         op: u64,
-        /// Its result.
+        /// The result.
         outcome: Outcome,
     },
     /// Makes or ends a connection. The application's data follows as payload.
@@ -165,10 +171,11 @@ macro_rules! headers {
         const RULES: [Option<&Rule>; KINDS] = rules_by_kind(&[$(&headers::$file::RULE),*]);
 
         impl Header {
-            /// Takes the header apart: `put` gets its words, each once and in order.
+            /// Passes the header's words to `put`, each once and in order, and returns the other
+            /// fields.
             ///
-            /// It is not for this function to refuse a header that breaks its rules: the engine makes none,
-            /// and every peer refuses it.
+            /// Does not refuse a header that breaks its rules: the engine makes none, and every
+            /// peer refuses it.
             #[inline(always)]
             pub fn encode_words(&self, mut put: impl FnMut(u64)) -> Fields {
                 match *self {
@@ -176,11 +183,13 @@ macro_rules! headers {
                 }
             }
 
-            /// Puts a header together: `word` returns the words of [`Form::word_count`], in order.
+            /// Makes a header of these fields and [`Form::word_count`] words, which `word` returns
+            /// in order.
             ///
             /// # Errors
             ///
-            /// Refuses a header that no correct peer sends, perhaps before it has read all words.
+            /// Refuses a header that no correct peer sends. May refuse it before it has read all
+            /// words.
             #[inline(always)]
             pub fn decode_words(fields: Fields, mut word: impl FnMut() -> u64) -> Result<Header, WireError> {
                 if fields.payload_len_bytes > fields.form.payload_max_bytes() {
@@ -224,18 +233,18 @@ headers! {
 }
 
 impl Header {
-    /// How many bytes of payload follow this header.
+    /// Returns the length of the payload that follows this header, in bytes.
     #[inline]
     pub fn payload_len_bytes(&self) -> u64 {
         self.encode_words(|_| {}).payload_len_bytes
     }
 }
 
-/// The kind of most frames, eager messages. A layout may treat it apart, in code where all of its rules are
-/// constants.
+/// The kind of eager messages, which are most frames. A layout may have a separate path for it, in
+/// which all of its rules are constants.
 pub const COMMON_KIND: u8 = headers::message::RULE.kind;
 
-/// How many words a header has at most.
+/// The most words that any header has.
 pub const WORDS_MAX: usize = {
     let (mut most, mut kind) = (0, 0);
     while kind < KINDS {
@@ -249,7 +258,7 @@ pub const WORDS_MAX: usize = {
     most
 };
 
-/// The numbers that a kind can have are less than this.
+/// Every kind's number is less than this.
 const KINDS: usize = 32;
 
 const fn rules_by_kind(rules: &[&'static Rule]) -> [Option<&'static Rule>; KINDS] {
@@ -266,11 +275,11 @@ const fn rules_by_kind(rules: &[&'static Rule]) -> [Option<&'static Rule>; KINDS
 }
 
 impl Form {
-    /// The form of a header of this kind, with these flags.
+    /// Returns the form of headers of this kind with these flags.
     ///
     /// # Errors
     ///
-    /// There is no such kind, or it does not have these flags.
+    /// No header has this kind, or the kind does not have these flags.
     #[inline(always)]
     pub fn new(kind: u8, flags: u8) -> Result<Form, WireError> {
         static BY_KIND: [Option<&Rule>; KINDS] = RULES;
@@ -280,7 +289,7 @@ impl Form {
         }
     }
 
-    /// All forms that headers can have.
+    /// Returns all forms that headers can have.
     ///
     /// ```
     /// use homespun_engine::wire::Form;

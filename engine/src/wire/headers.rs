@@ -1,4 +1,4 @@
-//! The headers, one a file: its number, flags, words, payload and the limits of each.
+//! The headers, one in each file: its number, flags, words and payload, with their limits.
 //!
 //! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it
 //! together again or refuses what the rule cannot check.

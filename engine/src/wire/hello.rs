@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Numbers are little-endian, the octets of the IP address in their own order. An IPv4 address fills the
-//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are zero. The
-//! check is the CRC-32 of all other bytes, in their order: a peer at another port, or another instance, would
-//! be another peer.
+//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are
+//! zero. The check is the CRC-32 of all other bytes, in their order: a corrupted port or instance
+//! would name another peer.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
@@ -55,20 +55,20 @@ const _: () = assert!(field::IP.end - field::IP.start == size_of::<Ipv6Addr>());
 
 /// The address and instance of an endpoint, as it sends them at the start of a stream.
 ///
-/// It is a claim, not a proof: what it says about the host is to be believed only as far as the connection's
-/// own address agrees, and a scope id means something on the host that chose it only.
+/// It is a claim, not a proof: its IP address is credible only if the connection's own address
+/// agrees with it, and a scope id has a meaning only on the host that chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The endpoint's address, under which its peers reach it; not the address of this connection.
+    /// The address at which peers reach the endpoint; not the address of this connection.
     pub address: Address,
     /// The random number that the endpoint drew when it was opened.
     pub instance: u64,
 }
 
 impl Hello {
-    /// The hello as it is sent.
+    /// Returns the bytes of the hello on the stream.
     ///
-    /// Peers refuse an address that is a wildcard or has no port.
+    /// Peers refuse a hello whose address is a wildcard or has no port.
     pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[field::MAGIC].copy_from_slice(&MAGIC);
@@ -95,8 +95,8 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// The peer is no homespun endpoint, speaks another version of the protocol, or names an address at which
-    /// no endpoint can be; or this is not what it has said.
+    /// The peer is no homespun endpoint, speaks another version of the protocol, or names an
+    /// address that no endpoint can have; or the bytes were corrupted on their way.
     pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, WireError> {
         check_prefix(bytes)?;
         if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_crc32(bytes) {
@@ -125,15 +125,16 @@ impl Hello {
     }
 }
 
-/// Whether these first bytes of a stream, however few, can be the start of a hello. Bytes beyond a hello's
-/// length are not looked at.
+/// Checks whether these first bytes of a stream, however few, can be the start of a hello. Ignores
+/// bytes beyond a hello's length.
 ///
 /// A program that connects by mistake (a browser, a port scanner) is refused at its first wrong
 /// byte, before a whole hello has arrived.
 ///
 /// # Errors
 ///
-/// Returns the refusal of [`Hello::parse`] for every hello that starts so. Only `parse` can verify the check.
+/// Returns the error with which [`Hello::parse`] refuses every hello that starts like this. Only
+/// `parse` verifies the check.
 pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);
@@ -152,7 +153,8 @@ pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The CRC-32 of what there is beside the check, bit by bit: it happens once for each connection.
+/// Returns the CRC-32 of all bytes but the check. It needs no table: it runs once for each
+/// connection.
 fn compute_crc32(bytes: &[u8; HELLO_BYTES]) -> u32 {
     const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
     let mut crc = u32::MAX;
@@ -165,12 +167,12 @@ fn compute_crc32(bytes: &[u8; HELLO_BYTES]) -> u32 {
     !crc
 }
 
-/// Whether the bytes at a field, as far as they are there, are those expected.
+/// Whether the bytes of a field that have arrived are the expected ones.
 fn is_field_expected(bytes: &[u8], field: Range<usize>, expected: &[u8]) -> bool {
     field.zip(expected).all(|(at, expected)| bytes.get(at).is_none_or(|byte| byte == expected))
 }
 
-/// The bytes of a field, whose length the caller knows at compile time.
+/// Returns the bytes of a field, whose length the caller knows at compile time.
 fn field_array<const N: usize>(bytes: &[u8; HELLO_BYTES], field: Range<usize>) -> [u8; N] {
     debug_assert_eq!(field.len(), N);
     std::array::from_fn(|at| bytes[field.start + at])

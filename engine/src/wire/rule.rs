@@ -1,39 +1,40 @@
-//! The contents of a header apart from its layout in a transport, and the rules of its kind.
+//! The contents of a header, independent of its layout in a transport, and the rules of its kind.
 
 use std::fmt;
 
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::error::WireError;
 
-/// How many bits the flags of a header have. A layout may keep the other two bits of their byte for itself.
+/// The number of bits for a header's flags. A layout may use the other two bits of their byte.
 pub const FLAGS_BITS: u32 = 6;
 
 const FLAG_SETS: usize = 1 << FLAGS_BITS;
 
-/// Stands in place of a number of words where the flags are refused.
+/// The entry for refused flags, in place of a number of words.
 const REFUSED: u8 = u8::MAX;
 
-/// The rules of one kind of header: which flags it may have, which words follow, and how much payload.
+/// The rules of one kind of header: the flags it may have, the words that follow, and the longest
+/// payload.
 ///
-/// [`Rule::of_kind`] begins with a header that has no flags, no words and no payload; the other functions add
-/// to it.
+/// [`Rule::of_kind`] starts with a header that has no flags, no words and no payload; the other
+/// functions add to it.
 pub(super) struct Rule {
     pub(super) kind: u8,
-    /// How many words a header has with these flags, or [`REFUSED`].
+    /// The number of words for each set of flags, or [`REFUSED`].
     words: [u8; FLAG_SETS],
     pub(super) payload_max_bytes: u64,
 }
 
 impl Rule {
-    /// Rules for the headers of this kind, which is not 0: layouts may use that kind for purposes of their
-    /// own.
+    /// Returns the rules of a kind without flags, words or payload. The kind is not 0: layouts may
+    /// use that kind for purposes of their own.
     pub(super) const fn of_kind(kind: u8) -> Rule {
         let mut words = [REFUSED; FLAG_SETS];
         words[0] = 0;
         Rule { kind, words, payload_max_bytes: 0 }
     }
 
-    /// Any of these flags may be set. A flag beyond [`FLAGS_BITS`] does not compile.
+    /// Allows any set of these flags. A flag beyond [`FLAGS_BITS`] does not compile.
     pub(super) const fn allow_flags(mut self, flags: u8) -> Rule {
         assert!((flags as usize) < FLAG_SETS, "a header has no room for this flag");
         let mut set = 0;
@@ -46,7 +47,7 @@ impl Rule {
         self
     }
 
-    /// No more than one of these flags may be set.
+    /// Refuses more than one of these flags at a time.
     pub(super) const fn at_most_one_of(mut self, flags: u8) -> Rule {
         let mut set = 0;
         while set < FLAG_SETS {
@@ -58,7 +59,7 @@ impl Rule {
         self
     }
 
-    /// The flags are a number, which is at most this.
+    /// Uses the flags as a number, and allows numbers up to `max`.
     pub(super) const fn allow_number_up_to(mut self, max: u8) -> Rule {
         let mut number = 0;
         while number <= max {
@@ -68,7 +69,7 @@ impl Rule {
         self
     }
 
-    /// This many words more are always there.
+    /// Adds `count` words to every header of the kind.
     pub(super) const fn add_words(mut self, count: u8) -> Rule {
         let mut set = 0;
         while set < FLAG_SETS {
@@ -80,7 +81,7 @@ impl Rule {
         self
     }
 
-    /// One word more is there for each of these flags that is set.
+    /// Adds one word for each of these flags that a header has.
     pub(super) const fn add_word_per_flag(mut self, flags: u8) -> Rule {
         let mut set = 0;
         while set < FLAG_SETS {
@@ -92,13 +93,13 @@ impl Rule {
         self
     }
 
-    /// Payload may follow, no more than this. Its length travels with the header.
+    /// Allows payload of up to `max` bytes. Its length travels with the header.
     pub(super) const fn allow_payload_up_to(mut self, max: u64) -> Rule {
         self.payload_max_bytes = max;
         self
     }
 
-    /// How many words a header of this kind has at most.
+    /// Returns the most words that a header of this kind has.
     pub(super) const fn words_max(&self) -> usize {
         let (mut most, mut set) = (0, 0);
         while set < FLAG_SETS {
@@ -121,7 +122,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form with these flags.
+    /// Returns the form with these flags.
     ///
     /// # Errors
     ///
@@ -134,25 +135,26 @@ impl Form {
         }
     }
 
-    /// The number of the header's kind. It is not 0.
+    /// Returns the number of the header's kind. It is not 0.
     #[inline(always)]
     pub fn kind(self) -> u8 {
         self.kind
     }
 
-    /// The header's flags, of which there are no more than [`FLAGS_BITS`].
+    /// Returns the header's flags, in the lowest [`FLAGS_BITS`] bits.
     #[inline(always)]
     pub fn flags(self) -> u8 {
         self.flags
     }
 
-    /// How many words the header has.
+    /// Returns the number of words in the header.
     #[inline(always)]
     pub fn word_count(self) -> usize {
         usize::from(self.rule.words[usize::from(self.flags) % FLAG_SETS])
     }
 
-    /// Whether headers of this kind may have payload. Otherwise its length is 0 and need not be laid out.
+    /// Whether headers of this kind may have payload. If not, the length is 0 and a layout omits
+    /// it.
     #[inline(always)]
     pub fn can_have_payload(self) -> bool {
         self.rule.payload_max_bytes > 0
@@ -177,12 +179,12 @@ impl fmt::Debug for Form {
 pub struct Fields {
     /// Kind and flags.
     pub form: Form,
-    /// How much payload follows, in bytes.
+    /// The length of the payload that follows, in bytes.
     pub payload_len_bytes: u64,
 }
 
 impl Fields {
-    /// A header under this rule, with these flags and this length of payload.
+    /// Returns the fields of a header under this rule, with these flags and this length of payload.
     #[inline(always)]
     pub(super) fn new(rule: &'static Rule, flags: u8, payload_len_bytes: u64) -> Fields {
         debug_assert!(Form::with_flags(rule, flags).is_ok(), "flags that every peer refuses");
@@ -197,7 +199,7 @@ impl Fields {
     }
 }
 
-/// A length of a message or an access, as it travels in a word.
+/// Checks the length of a message or an access that travels in a word, and returns it.
 ///
 /// # Errors
 ///

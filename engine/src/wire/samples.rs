@@ -1,5 +1,5 @@
-//! Headers made from the rules, for the tests and fuzz targets of layouts and transports: they cover a new
-//! header without naming it.
+//! Headers made from the rules, for the tests and fuzz targets of layouts and transports. They
+//! cover a new header although they do not name it.
 
 use super::headers::AtomicForm;
 use super::rule::{Fields, Form};
@@ -7,11 +7,12 @@ use super::{Header, WORDS_MAX};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 
-/// The number of [`last_words_and_lengths`].
+/// The number of ends that [`last_words_and_lengths`] returns.
 pub const ENDS: usize = 6;
 
-/// Last words of headers, each with a length of payload, made from a number. Every form accepts one of them,
-/// whatever the number is. A header that restricts its words otherwise needs one more.
+/// Returns ends of headers made from a number: the last word and the length of the payload. Every
+/// form accepts at least one of them for any number. A header with a new restriction of its last
+/// word needs one more.
 pub fn last_words_and_lengths(number: u64) -> [(u64, u64); ENDS] {
     let len_bytes = number % (MESSAGE_MAX_BYTES + 1);
     let up_to = |max_bytes: usize| number % (max_bytes as u64 + 1);
@@ -34,8 +35,8 @@ pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header>
     header_of_words(form, &words, end)
 }
 
-/// The header with this form, these words, of which the end replaces the last one, and the end's length of
-/// payload, if a correct peer may send it.
+/// Returns the header with this form, these words and this end, if a correct peer may send it. The
+/// end replaces the last word, and has the length of the payload.
 ///
 /// # Panics
 ///
@@ -54,16 +55,16 @@ pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u6
 ///
 /// # Panics
 ///
-/// If the form accepts no end: then [`last_words_and_lengths`] needs one for it.
+/// If the form accepts no end. Then add one to [`last_words_and_lengths`].
 pub fn fitting_header(form: Form, number: u64, first: usize) -> Header {
     let ends = last_words_and_lengths(number);
     let mut found = (0..ENDS).filter_map(|n| sample_header(form, number, ends[(first + n) % ENDS]));
     found.next().unwrap_or_else(|| panic!("no end suits {form:?}"))
 }
 
-/// An operation that a number stands for.
+/// Returns an operation that depends on the number.
 fn sample_atomic_form(number: u64) -> AtomicForm {
-    /// Takes one of `all` by the lowest digit of `number`, and the digit off.
+    /// Returns the element of `all` at the lowest digit of `number`, and removes that digit.
     fn pick_by_digit<T: Copy>(all: &[T], number: &mut u64) -> T {
         let count = all.len() as u64;
         let one = all[(*number % count) as usize];

@@ -1,15 +1,16 @@
-//! Takes the byte stream of a link apart into frames.
+//! The decoder that splits the byte stream of a link into frames.
 
 use crate::transport::{FrameHandler, LinkId};
 use crate::wire::error::WireError;
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::header::Header;
 
-/// Takes the bytes that follow the hello on one link apart and reports the frames to a [`FrameHandler`].
+/// Splits the bytes that follow the hello on one link into frames, and reports these to a
+/// [`FrameHandler`].
 ///
-/// Bytes come by [`feed`](Self::feed), in pieces of any size. Where
-/// [`payload_left`](Self::payload_left) is not zero, the next bytes of the stream may instead be
-/// read straight to where [`FrameHandler::payload_space`] says, and are then counted by
+/// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
+/// [`payload_left`](Self::payload_left) is not zero, it may instead read the next bytes of the
+/// stream straight into [`FrameHandler::payload_space`], and reports them by
 /// [`placed`](Self::placed).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
@@ -20,9 +21,9 @@ pub struct Decoder {
 
 #[derive(Debug)]
 enum State {
-    /// Inside a header, or between frames if nothing is kept.
+    /// Inside a header, or between frames if the partial header is empty.
     Header(PartialHeader),
-    /// Inside a payload that was begun; at least one byte is left.
+    /// Inside a payload, of which at least one byte is left.
     Payload { left_bytes: u64 },
     /// The peer broke the protocol.
     Refused(WireError),
@@ -35,21 +36,21 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream of frames.
+    /// Returns a decoder at the start of a stream of frames.
     pub fn new() -> Decoder {
         Decoder { state: State::Header(PartialHeader::EMPTY) }
     }
 
-    /// Takes the next bytes of the stream, all of them, and returns how many frames they completed.
+    /// Consumes all of `bytes`, the next of the stream, and returns how many frames they complete.
     ///
-    /// A frame whose payload lies whole in `bytes` is reported by [`FrameHandler::frame`], in
-    /// place. Otherwise the frame is begun, and what there is of its payload goes to
+    /// Reports a frame whose whole payload is in `bytes` by [`FrameHandler::frame`], without a
+    /// copy. Otherwise it begins the frame and passes the payload so far to
     /// [`FrameHandler::chunk`], whether or not the receiver has a space.
     ///
     /// # Errors
     ///
-    /// The peer broke the protocol. What came before was reported; nothing follows, and every later call
-    /// fails alike.
+    /// The peer broke the protocol. The decoder has reported all earlier frames and reports no
+    /// more; every later call returns the same error.
     pub fn feed(
         &mut self,
         link: LinkId,
@@ -91,7 +92,8 @@ impl Decoder {
         Ok(frames)
     }
 
-    /// How many bytes of the unfinished frame's payload are still to come; 0 if no payload is.
+    /// Returns the number of payload bytes that the unfinished frame still lacks; 0 outside a
+    /// payload.
     pub fn payload_left(&self) -> u64 {
         match self.state {
             State::Payload { left_bytes } => left_bytes,
@@ -99,14 +101,15 @@ impl Decoder {
         }
     }
 
-    /// The next `count_bytes` of the stream, all of them payload of the unfinished frame, were put at the
-    /// start of [`FrameHandler::payload_space`]. Returns whether they completed the frame.
+    /// Reports that the caller has put the next `count_bytes` of the stream, all of them payload of
+    /// the unfinished frame, at the start of [`FrameHandler::payload_space`]. Returns whether they
+    /// completed the frame.
     pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
         receiver.bytes_placed(link, count_bytes);
         self.advance_payload(count_bytes)
     }
 
-    /// Whether the stream must not end here: a frame has begun and is not complete.
+    /// Whether a frame has begun and is incomplete, so that the stream must not end here.
     pub fn is_mid_frame(&self) -> bool {
         match &self.state {
             State::Header(partial) => partial.len_bytes > 0,
@@ -115,7 +118,7 @@ impl Decoder {
         }
     }
 
-    /// Counts payload that was reported, and returns whether it completed the frame.
+    /// Subtracts reported payload, and returns whether it completed the frame.
     fn advance_payload(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");
@@ -143,8 +146,8 @@ struct PartialHeader {
 impl PartialHeader {
     const EMPTY: PartialHeader = PartialHeader { start: [0; HEADER_MAX_BYTES], len_bytes: 0 };
 
-    /// The header that `bytes` complete and what follows it, leaving nothing kept; or `None`, and they are
-    /// kept.
+    /// Returns the header that `bytes` complete, with the bytes after it, and becomes empty. If the
+    /// header is still incomplete, keeps the bytes and returns `None`.
     fn try_complete<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, WireError> {
         if self.len_bytes == 0
             && let Some((header, len_bytes)) = frame::parse(bytes)?
@@ -165,7 +168,7 @@ impl PartialHeader {
     }
 }
 
-/// The first `at` bytes and the rest, or `None` if there are fewer.
+/// Returns the first `at` bytes and the rest, or `None` if there are fewer.
 fn split_at_u64(bytes: &[u8], at: u64) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(usize::try_from(at).ok()?)
 }

@@ -1,5 +1,5 @@
-//! Headers of every kind for the tests of this module, made from the rules alone: a new header is among them
-//! by itself.
+//! Headers of every kind for the tests of this module, made from the rules alone, so that they
+//! include a new header without a change here.
 
 use proptest::prelude::*;
 
@@ -7,11 +7,11 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
 
-/// The header with this form, these words and this end, if a correct peer may send it.
+/// Returns the header with this form, these words and this end, if a correct peer may send it.
 fn checked_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
     let header = samples::header_of_words(form, words, end)?;
-    let lowered = header.encode_words(drop::<u64>).form;
-    assert_eq!((lowered.kind(), lowered.flags()), (form.kind(), form.flags()), "a flag is not raised");
+    let encoded = header.encode_words(drop::<u64>).form;
+    assert_eq!((encoded.kind(), encoded.flags()), (form.kind(), form.flags()), "a flag is not raised");
     Some(header)
 }
 
@@ -21,10 +21,10 @@ fn all_atomic_forms(count: usize) -> Vec<AtomicForm> {
     all.filter_map(|(kind, op, datatype)| AtomicForm::new(kind, op, datatype, count)).collect()
 }
 
-/// Headers of every form, with numbers of which each byte is something else.
+/// Returns headers of every form, also with numbers whose bytes all differ.
 pub(super) fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
-    // Besides those of `samples`.
+    // More ends than `samples` has.
     let mut ends = vec![
         (NUMBER, 0),
         (0, 1),
@@ -48,7 +48,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
     headers
 }
 
-/// Any header that a correct peer may send, with no more payload than this.
+/// Generates any header that a correct peer may send, with at most this much payload.
 pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header> {
     let forms = prop::sample::select(Form::all().collect::<Vec<_>>());
     let word = prop_oneof![0_u64..100, any::<u64>()];

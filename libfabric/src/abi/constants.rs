@@ -1,4 +1,4 @@
-//! The constants that do not belong to one of the flag types of [`homespun::flags`].
+//! The constants that belong to none of the flag types of [`homespun::flags`].
 
 /// Declares constants of the C interface and lists them for the test of layouts.
 macro_rules! c_constants {

@@ -1,8 +1,8 @@
 //! Hints and answers: `struct fi_info` and its attributes, of `rdma/fabric.h`.
 //!
-//! These structures grew over time, always at their end. Here they end where 1.17 ends them. One
-//! that the application or the host allocated may be shorter, so no reference to the whole of it
-//! may be formed.
+//! Versions of libfabric add fields to these structures, always at their end. Here they have the
+//! fields of 1.17. A structure that the application or the host allocated may be shorter, so code
+//! must not form a reference to the whole of it.
 
 use libc::{c_char, c_int, c_void};
 

@@ -9,7 +9,7 @@ use super::eq::FidCntr;
 use super::rma::FiMsgRma;
 use super::tagged::FiMsgTagged;
 
-/// The union of a triggered context, as far as a threshold goes, at the size that it has.
+/// The union of a triggered context, with its size, but only the member for a threshold.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FiTriggerDetails {

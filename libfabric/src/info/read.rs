@@ -1,4 +1,4 @@
-//! From `struct fi_info` to [`Info`].
+//! Conversion of `struct fi_info` to [`Info`].
 
 use std::ffi::CStr;
 use std::slice;
@@ -16,15 +16,16 @@ use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::sockaddr;
 
-/// How long the structures are that the caller allocated: `fabric(7)`, "ABI changes".
+/// The length of the structures that the caller allocated: `fabric(7)`, "ABI changes".
 ///
-/// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other calls are
-/// inline functions, through which the application's structures arrive as they were compiled.
+/// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other
+/// calls are inline functions, which pass the application's structures as it was compiled with
+/// them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extent {
-    /// As far as ours, or farther.
+    /// At least the fields that the plugin knows.
     Library,
-    /// As far as they went in the version of the interface that the application asked for.
+    /// The fields of the interface version that the application asked for.
     Application {
         /// `fi_fabric_attr->api_version`.
         api_version: Version,
@@ -32,12 +33,13 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Whether there are authorization keys, counters, and everything after them in the domain's attributes.
+    /// Whether the structures have authorization keys, counters, and the fields after these in the
+    /// domain's attributes.
     fn has_keys(self) -> bool {
         self.has_fields_of(Version::new(1, 5))
     }
 
-    /// Whether there are traffic classes.
+    /// Whether the structures have traffic classes.
     fn has_traffic_class(self) -> bool {
         self.has_fields_of(Version::new(1, 9))
     }
@@ -50,20 +52,20 @@ impl Extent {
     }
 }
 
-/// Reads an info that C code made. Attributes that it leaves out are unspecified.
+/// Reads an info of C code. Null attributes are unspecified.
 ///
 /// # Errors
 ///
-/// EINVAL for an address or a name that cannot be read, ENODATA for a value that homespun does not know and
-/// so cannot offer.
+/// EINVAL for an unreadable address, ENODATA for a value that homespun does not know and so cannot
+/// offer.
 ///
 /// # Safety
 ///
-/// `info` points to a valid `struct fi_info`; what it and its attributes point to is null or valid, and goes
-/// as far as `extent` says.
+/// `info` points to a valid `struct fi_info`. Its pointers, and those of its attributes, are null
+/// or valid, and the structures have the fields of `extent`.
 pub(crate) unsafe fn read_info(info: *const FiInfo, extent: Extent) -> Result<Info, Failure> {
-    // SAFETY: only fields within the extent are read, through raw pointers that were checked for null; what
-    // they point to is valid, says the caller.
+    // SAFETY: only fields within the extent are read, through raw pointers that were checked for
+    // null; the caller promises that the others are valid.
     unsafe {
         Ok(Info {
             caps: Caps::from_bits_retain((*info).caps),
@@ -80,17 +82,17 @@ pub(crate) unsafe fn read_info(info: *const FiInfo, extent: Extent) -> Result<In
     }
 }
 
-/// Reads the attributes of transmitting, which may be left out.
+/// Reads the transmit attributes, which may be null.
 ///
 /// # Safety
 ///
-/// `from` is null or valid as far as `extent` says.
+/// `from` is null or has the fields of `extent`.
 pub(crate) unsafe fn read_tx_attr(from: *const FiTxAttr, extent: Extent) -> TxAttr {
     // SAFETY: the caller promises it.
     if from.is_null() { TxAttr::default() } else { unsafe { read_tx(from, extent) } }
 }
 
-/// Reads the attributes of receiving, which may be left out.
+/// Reads the receive attributes, which may be null.
 ///
 /// # Safety
 ///
@@ -100,7 +102,7 @@ pub(crate) unsafe fn read_rx_attr(from: *const FiRxAttr) -> RxAttr {
     if from.is_null() { RxAttr::default() } else { unsafe { read_rx(from) } }
 }
 
-/// Reads attributes that may be left out.
+/// Reads attributes that may be null.
 fn read_optional_attr<C, R: Default>(
     from: *const C,
     read: impl FnOnce(*const C) -> Result<R, Failure>,
@@ -110,7 +112,7 @@ fn read_optional_attr<C, R: Default>(
 
 /// # Safety
 ///
-/// `from` is valid as far as `extent` says.
+/// `from` has the fields of `extent`.
 unsafe fn read_tx(from: *const FiTxAttr, extent: Extent) -> TxAttr {
     // SAFETY: the fields are within the extent.
     unsafe {
@@ -150,7 +152,7 @@ unsafe fn read_rx(from: *const FiRxAttr) -> RxAttr {
 
 /// # Safety
 ///
-/// `from` is valid as far as `extent` says, and so is its key.
+/// `from` has the fields of `extent`, and its key is valid.
 unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failure> {
     // SAFETY: the fields are within the extent.
     unsafe {
@@ -177,7 +179,7 @@ unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failu
 
 /// # Safety
 ///
-/// `from` is valid as far as `extent` says, and so are its name and key.
+/// `from` has the fields of `extent`, and its name and key are valid.
 unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<DomainAttr, Failure> {
     // SAFETY: the fields exist in every version of the structure.
     let mut domain = unsafe {
@@ -223,7 +225,7 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
 
 /// # Safety
 ///
-/// `from` is valid as far as `extent` says, and so are its names.
+/// `from` has the fields of `extent`, and its names are valid.
 unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<FabricAttr, Failure> {
     // SAFETY: the fields are within the extent.
     unsafe {
@@ -231,7 +233,7 @@ unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<Fabri
             name: read_string((*from).name)?,
             prov_name: read_string((*from).prov_name)?,
             prov_version: Version::from_raw((*from).prov_version),
-            // It came with the authorization keys.
+            // The same version added this field and the authorization keys.
             api_version: if extent.has_keys() {
                 Version::from_raw((*from).api_version)
             } else {
@@ -248,9 +250,9 @@ pub(crate) unsafe fn read_string(from: *const c_char) -> Result<Option<String>, 
     if from.is_null() {
         return Ok(None);
     }
-    // SAFETY: it is not null.
+    // SAFETY: not null, so a string.
     let text = unsafe { CStr::from_ptr(from) };
-    // All names that homespun gives are UTF-8, so no other name matches.
+    // All of homespun's names are UTF-8, so no other name matches.
     let text = text.to_str().map_err(|_| CMisuse::NotUtf8)?;
     Ok(Some(text.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Infos that go to C and back.
+//! Tests of infos that are converted to C and back.
 
 use std::net::SocketAddr;
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
 /// Frees a list as the host does.
 fn free_list(mut list: *mut FiInfo) {
     while !list.is_null() {
-        // SAFETY: the list comes from `write_list`: everything in it comes from `malloc`.
+        // SAFETY: the list comes from `write_list`, so all its memory comes from `malloc`.
         unsafe {
             let info = list;
             list = (*info).next;
@@ -39,7 +39,7 @@ fn free_list(mut list: *mut FiInfo) {
 
 fn round_trip_through_c(info: &Info) -> Info {
     let list = write_list(std::slice::from_ref(info)).expect("memory");
-    // SAFETY: the list is as long as the library's structures.
+    // SAFETY: the list has the library's structures.
     let back = unsafe { read_info(list, Extent::Library) }.expect("a valid info");
     free_list(list);
     back
@@ -51,7 +51,7 @@ fn info_round_trips_through_c() {
         .expect("a loopback interface");
     for info in &infos {
         let mut expected = info.clone();
-        // The host fills it in.
+        // The host fills in the provider's name.
         expected.fabric.prov_name = None;
         assert_eq!(round_trip_through_c(info), expected);
     }
@@ -155,7 +155,7 @@ fn zeroed_fi_info_reads_as_unspecified() {
 fn an_old_application_has_shorter_structures() {
     // SAFETY: all zeroes are valid attributes.
     let (mut info, mut ep, mut domain): (FiInfo, FiEpAttr, FiDomainAttr) = unsafe { std::mem::zeroed() };
-    // The memory behind the end of the old structures.
+    // These fields lie beyond the end of the old structures.
     ep.auth_key_size = 7;
     ep.auth_key = ptr::dangling_mut();
     domain.cntr_cnt = 1;
@@ -165,7 +165,7 @@ fn an_old_application_has_shorter_structures() {
     info.ep_attr = &raw mut ep;
     info.domain_attr = &raw mut domain;
     let extent = Extent::Application { api_version: Version::new(1, 4) };
-    // SAFETY: within the extent everything is valid.
+    // SAFETY: all fields within the extent are valid.
     assert_eq!(unsafe { read_info(&raw const info, extent) }, Ok(Info::default()));
 
     let extent = Extent::Application { api_version: Version::new(1, 5) };

@@ -1,4 +1,4 @@
-//! From [`Info`] to `struct fi_info`, in memory that libfabric frees.
+//! Conversion of [`Info`] to `struct fi_info`, in memory that libfabric frees.
 
 use std::ptr::{self, NonNull};
 
@@ -13,12 +13,13 @@ use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, F
 use crate::edge::Failure;
 use crate::sockaddr::CAddress;
 
-/// How much longer than ours a structure may be in the host's view. A newer libfabric copies and reads fields
-/// that we do not know; they must exist, and be zero, which is "unspecified" or "none".
+/// The zeroed bytes after each structure, for fields of a newer libfabric. The host reads and
+/// copies such fields although the plugin does not know them, and zero means "unspecified" or
+/// "none".
 const GROWTH_RESERVE_BYTES: usize = 256;
 
-/// Writes a list of infos. The caller owns it and frees it with `fi_freeinfo`, so all of it comes from
-/// `malloc`.
+/// Writes a list of infos. The caller owns it and frees it with `fi_freeinfo`, so all its memory
+/// comes from `malloc`.
 ///
 /// # Errors
 ///
@@ -27,8 +28,8 @@ pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
     Ok(write_all(infos)?.into_raw())
 }
 
-/// Writes the info of a request for a connection, which the host does not get to see: so it names
-/// the provider.
+/// Writes the info of a connection request. The info does not pass through the host, so this
+/// function also writes the provider's name.
 ///
 /// # Errors
 ///
@@ -42,7 +43,7 @@ pub(crate) fn write_request_info(info: &Info) -> Result<InfoList, Failure> {
 
 fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
     let mut list = InfoList { head: ptr::null_mut() };
-    // From the end, so that each info is linked as soon as it exists and is freed with the list.
+    // In reverse order, so that each info is in the list, which frees it, as soon as it exists.
     for info in infos.iter().rev() {
         let entry: NonNull<FiInfo> = allocate_zeroed()?;
         // SAFETY: `entry` is a fresh, zeroed `fi_info`.
@@ -57,21 +58,21 @@ fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
     Ok(list)
 }
 
-/// A list of infos that was not handed out yet.
+/// A list of infos that the plugin still owns. Its drop frees them.
 pub(crate) struct InfoList {
     head: *mut FiInfo,
 }
 
-// SAFETY: it owns what it points to.
+// SAFETY: the list owns its infos.
 unsafe impl Send for InfoList {}
 
 impl InfoList {
-    /// The first of them.
+    /// Returns the first info.
     pub(crate) fn head(&self) -> *mut FiInfo {
         self.head
     }
 
-    /// Hands the list to the caller, which frees it by `fi_freeinfo`.
+    /// Passes the list to the caller, which frees it by `fi_freeinfo`.
     pub(crate) fn into_raw(mut self) -> *mut FiInfo {
         std::mem::replace(&mut self.head, ptr::null_mut())
     }
@@ -80,8 +81,8 @@ impl InfoList {
 impl Drop for InfoList {
     fn drop(&mut self) {
         while !self.head.is_null() {
-            // SAFETY: the list consists of infos that `write_list` made: all their pointers are null or come
-            // from `malloc`, and the list was not handed out.
+            // SAFETY: `write_all` made the infos: all their pointers are null or come from
+            // `malloc`, and the list still owns them.
             unsafe {
                 let info = self.head;
                 self.head = (*info).next;
@@ -113,7 +114,7 @@ impl Drop for InfoList {
 ///
 /// `to` is a zeroed `fi_info`.
 unsafe fn write_info(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
-    // SAFETY: `to` is ours alone. Each allocation is stored at once, so that it is freed with the list.
+    // SAFETY: no other code has `to`. Each allocation is stored at once, so that the list frees it.
     unsafe {
         (*to).caps = info.caps.bits();
         (*to).mode = info.mode.bits();
@@ -215,14 +216,15 @@ fn c_fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
     FiFabricAttr {
         fabric: ptr::null_mut(),
         name: ptr::null_mut(),
-        // The host puts our name here, and objects if it is not null.
+        // The host writes the provider's name here, and reports an error if it is not null.
         prov_name: ptr::null_mut(),
         prov_version: fabric.prov_version.raw(),
         api_version: fabric.api_version.raw(),
     }
 }
 
-/// Zeroed memory for a structure of the C interface, and for what later versions append to it.
+/// Allocates zeroed memory for a structure of the C interface and [`GROWTH_RESERVE_BYTES`] after
+/// it.
 fn allocate_zeroed<T>() -> Result<NonNull<T>, Failure> {
     // SAFETY: `calloc` may be called with any size; this one is not 0.
     let memory = unsafe { libc::calloc(1, size_of::<T>() + GROWTH_RESERVE_BYTES) };
@@ -237,7 +239,7 @@ fn malloc_value<T>(value: T) -> Result<*mut T, Failure> {
     Ok(to)
 }
 
-/// Copies bytes; null for none.
+/// Returns a copy of the bytes, or null if there are none.
 fn malloc_bytes(from: &[u8]) -> Result<*mut u8, Failure> {
     if from.is_empty() {
         return Ok(ptr::null_mut());
@@ -276,7 +278,7 @@ fn malloc_address(from: Option<Address>) -> Result<(*mut c_void, usize), Failure
 
 /// # Safety
 ///
-/// `memory` is null or came from `malloc`, and is not used any more.
+/// `memory` is null or came from `malloc`, and no code uses it again.
 unsafe fn free<T>(memory: *mut T) {
     // SAFETY: the caller promises it.
     unsafe { libc::free(memory.cast()) };

@@ -1,4 +1,4 @@
-//! The members of a wait set, as a thread waits for all of them.
+//! The members of a wait set, and the wait for any of them.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
@@ -9,18 +9,19 @@ use super::{Member, WaitSetShared};
 use crate::sync::Ordering;
 use crate::wait::{Awaited, Waiter};
 
-/// Which objects are members.
+/// The members of a set.
 #[derive(Default)]
 pub(super) struct SetMembers {
     next: u64,
-    /// Each with its number. `None` while it is being opened.
+    /// Each member with its number. `None` while it is being opened.
     all: Vec<(u64, Option<Weak<dyn Member>>)>,
 }
 
 /// The event that any member has something to report.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
-    /// How many reports there were when the thread came, if one to another thread concerns it too.
+    /// The number of reports when the thread began to wait. `None` if reports to other threads do
+    /// not end its wait.
     reports_before: Option<u64>,
     present: RefCell<Present>,
     /// Whether the last check has found a member with an event.
@@ -31,7 +32,7 @@ pub(super) struct AnyMember<'a> {
 #[derive(Default)]
 struct Present {
     members: Vec<Arc<dyn Member>>,
-    /// Whether there is one more, which is being opened: its descriptor is watched, and it cannot be armed.
+    /// Whether another member is being opened: the set watches its descriptor, but cannot arm it.
     is_incomplete: bool,
 }
 
@@ -44,7 +45,7 @@ impl SetMembers {
         self.all.len()
     }
 
-    /// The number of a member that is being opened.
+    /// Adds a member that is being opened, and returns its number.
     pub(super) fn admit(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -84,8 +85,8 @@ impl<'a> AnyMember<'a> {
         self.is_found.take().then_some(())
     }
 
-    /// Nothing of the set is locked meanwhile, since a pass drops buffers of the application's that do
-    /// whatever they like.
+    /// Calls `act` for each member. Holds no lock of the set meanwhile, since a pass drops buffers
+    /// of the application, whose drop may run any code.
     fn for_each(&self, mut act: impl FnMut(&Waiter, &dyn Awaited)) {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
@@ -95,7 +96,7 @@ impl<'a> AnyMember<'a> {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
             if awaited.check_ready() {
-                // First, so that another thread that finds no report to make finds that this one was made.
+                // Counted first, so that another thread that finds no report left sees this one.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
                 awaited.mark_reported();
                 has_reported = true;
@@ -104,14 +105,14 @@ impl<'a> AnyMember<'a> {
         has_reported
     }
 
-    /// Whether a member was reported to another thread since this one came.
+    /// Whether another thread got a report since this one began to wait.
     fn was_reported_elsewhere(&self) -> bool {
         self.reports_before.is_some_and(|before| self.set.report_count() != before)
     }
 }
 
 impl Awaited for AnyMember<'_> {
-    /// Of those that are members now.
+    /// Drives progress of the current members.
     fn progress(&self) {
         let present = self.set.members.lock().present_members();
         // This may drop the last handle of a member that was closed meanwhile.
@@ -119,8 +120,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// All members before the next look, not one after the other: progress of one may be that of an endpoint
-    /// that was armed for another.
+    /// Arms all members before the next check, since progress of one member may be progress of an
+    /// endpoint that was armed for another.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));

@@ -11,7 +11,8 @@ use crate::{
     CompletionQueue, Counter, CounterAttr, CqAttr, Domain, EqReadError, EventQueue, Fabric, Hints, ReadError,
 };
 
-/// For what must not happen, and for what must: nothing is concluded from how soon it does.
+/// Timeouts for waits that must time out, and for waits that must not. No test depends on the exact
+/// time.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -85,7 +86,7 @@ fn wait_set_wakes_for_members_added_while_waiting() {
         let (waits, woken) = mpsc::channel();
         thread::scope(|scope| {
             let sleeper = &set;
-            // Until the receiver is gone.
+            // The loop ends when the receiver is dropped.
             scope.spawn(move || while waits.send(sleeper.wait(PATIENCE)).is_ok() {});
             for round in 0..10 {
                 let counter = open_counter(&set);
@@ -116,7 +117,7 @@ fn report_to_one_thread_ends_the_waits_of_all() {
                 assert!(!wait(MOMENT));
                 wait_until_sleeping(&set);
                 change();
-                // Read by a thread that does not wait.
+                // The thread that reads does not wait.
                 counter.read();
                 for wait in waits {
                     assert!(wait.join().expect("no panic"), "{object:?}");
@@ -215,7 +216,7 @@ fn unsuitable_wait_objects_are_refused() {
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
     assert_eq!(errno(WaitObject::PollFd), Errno::ENOSYS);
-    // With other objects a set is not looked at.
+    // With other wait objects the set is ignored.
     let (set, other) = (open_set(WaitObject::Unspec), open_set(WaitObject::Unspec));
     let attr = CounterAttr { wait: WaitObject::None, wait_set: Some(set.clone()) };
     let counter = open_domain().open_counter(&attr).expect("a counter");

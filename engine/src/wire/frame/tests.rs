@@ -18,8 +18,8 @@ fn encoded_header(header: &Header) -> Vec<u8> {
     buffer[..len_bytes].to_vec()
 }
 
-/// Returns the bytes of a header with this kind, these flags, words and length, as a correct peer lays
-/// them out.
+/// Returns a header with this kind, these flags and words, as a correct peer lays it out. A payload
+/// length counts as a word.
 fn raw_frame_bytes(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
     let rotated = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
     let words_check = rotated.to_le_bytes().into_iter().fold(0x5a, |check, byte| check ^ byte);
@@ -177,17 +177,17 @@ fn headers_beyond_their_limits_are_refused() {
         (18, 0, &[9, CONNECTION_DATA_MAX_BYTES as u64 + 1], WireError::ImpossibleLength),
         (18, 3, &[9, 1], WireError::ImpossibleLength),
         (18, 4, &[9, 1], WireError::ImpossibleLength),
-        // A datatype, an operation and a kind that do not exist, and bits that nothing has.
+        // An unknown datatype, operation and kind, and bits that belong to no field.
         (16, 0, &[9, 5, 6, 16 << 32 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 19 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 3 << 48 | 2 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 1 << 56 | 2 << 40 | 1, 1], WireError::UnknownOperation),
-        // The least complex number, a comparison that fetches nothing, and bits of a number that is no
-        // integer.
+        // The minimum of complex numbers, a comparison that fetches nothing, and a bitwise
+        // operation on a number that is no integer.
         (16, 0, &[9, 5, 6, complex | 1, 8], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 12 << 40 | 1, 1], WireError::UnknownOperation),
         (16, 0, &[9, 5, 6, 6 << 40 | 8 << 32 | 1, 4], WireError::UnknownOperation),
-        // More elements than there may be, and payload of another length than theirs.
+        // Too many elements, and a payload whose length is not theirs.
         (16, 0, &[9, 5, 6, 2 << 40 | (ATOMIC_MAX_BYTES as u64 + 1), 0], WireError::ImpossibleLength),
         (16, 0, &[9, 5, 6, 2 << 40 | 1, 2], WireError::ImpossibleLength),
     ];

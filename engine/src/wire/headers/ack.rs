@@ -1,4 +1,4 @@
-//! How many eager messages have arrived: [`Header::Ack`](crate::wire::Header::Ack).
+//! The count of eager messages that have arrived: [`Header::Ack`](crate::wire::Header::Ack).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};

@@ -6,36 +6,36 @@ use crate::wire::rule::{Fields, Rule};
 /// The result of an access to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was written, or sent.
+    /// The target has written all bytes, or has sent them.
     Done,
-    /// It was refused, or ended, by the target.
+    /// The target has refused the access, or has ended it.
     Refused(Refusal),
-    /// The memory that the initiator had offered was not readable
+    /// The memory that the initiator had exposed was unreadable
     /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
     Fault,
-    /// It was written, and could not be made durable.
+    /// The target has written all bytes, but could not make them durable.
     NotDurable,
 }
 
 /// Why a target refuses access to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No region has this key, or no longer.
+    /// No region has this key, or its region was closed.
     #[error("no memory region has this key")]
     Key,
-    /// The region, or the endpoint, is not to be accessed in this way.
+    /// The region, or the endpoint, does not allow this access.
     #[error("the memory region may not be accessed in this way")]
     Access,
-    /// Not all of it lies in the region.
+    /// Part of the access is outside the region.
     #[error("beyond the memory region")]
     Range,
-    /// It was to be durable, and the region is not of persistent memory.
+    /// The access asks for durable writes, and the region's memory is not persistent.
     #[error("the memory region is not persistent")]
     Volatile,
 }
 
 impl Outcome {
-    /// All outcomes, by the number that they travel as.
+    /// All outcomes, in the order of their numbers on the wire.
     pub(crate) const ALL: [Outcome; 7] = [
         Outcome::Done,
         Outcome::Refused(Refusal::Key),
@@ -46,7 +46,7 @@ impl Outcome {
         Outcome::NotDurable,
     ];
 
-    /// The number that it travels as.
+    /// Returns the outcome's number on the wire.
     pub fn number(self) -> u8 {
         match self {
             Outcome::Done => 0,
@@ -59,13 +59,13 @@ impl Outcome {
         }
     }
 
-    /// The outcome that travels as this number.
+    /// Returns the outcome that has this number on the wire.
     pub fn from_number(number: u8) -> Option<Outcome> {
         Outcome::ALL.get(usize::from(number)).copied()
     }
 }
 
-/// Words: operation. The flags are the number of the outcome.
+/// Words: operation. The flags are the outcome's number.
 pub(in crate::wire) const RULE: Rule =
     Rule::of_kind(15).allow_number_up_to(Outcome::ALL.len() as u8 - 1).add_words(1);
 

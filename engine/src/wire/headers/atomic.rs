@@ -5,22 +5,22 @@ use crate::limits::ATOMIC_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// An atomic operation on a region of the receiver. Its payload are the operands of all elements, then what
-/// the elements are compared with, each as long as the elements, where the operation has them.
+/// An atomic operation on a region of the receiver. Its payload is the operands, then the
+/// comparands. An operation that has them has one for each element, as long as the element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
     /// The initiator's number for the operation, unique on the link while the operation lives.
     pub op: u64,
     /// The key of the region.
     pub key: u64,
-    /// Where in the region, as its [address](crate::region::Region) is known to peers.
+    /// The [address](crate::region::Region) of the first element, as peers know it.
     pub address: u64,
     /// The operation and its elements.
     pub form: AtomicForm,
 }
 
-/// An operation, and the number and type of its elements. There are no others than those that some
-/// initiator may ask for.
+/// An operation, and the number and type of its elements. Every value is one that an initiator may
+/// ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicForm {
     kind: AtomicKind,
@@ -29,7 +29,7 @@ pub struct AtomicForm {
     count: u32,
 }
 
-/// Where the parts of a form start in the number that it travels as, counted in bits.
+/// The lowest bit of each part of a form, in the form's number on the wire.
 mod field {
     pub(super) const COUNT: u32 = 0;
     pub(super) const DATATYPE: u32 = 32;
@@ -38,50 +38,51 @@ mod field {
 }
 
 impl AtomicForm {
-    /// An operation on `count` elements, which may be none, if there is such a one and no target refuses it
-    /// for its length.
+    /// Returns the form of an operation on `count` elements, which may be none. Returns `None` if
+    /// there is no such operation, or if every target refuses so many elements.
     pub fn new(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Option<AtomicForm> {
         let may_be = kind.can_apply(op, datatype) && count <= datatype.count_max();
         may_be.then_some(AtomicForm { kind, op, datatype, count: count as u32 })
     }
 
-    /// Which of the sets of calls it belongs to.
+    /// Returns the set of calls that the operation belongs to.
     pub fn kind(&self) -> AtomicKind {
         self.kind
     }
 
-    /// The operation on each element.
+    /// Returns the operation on each element.
     pub fn op(&self) -> AtomicOp {
         self.op
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn datatype(&self) -> Datatype {
         self.datatype
     }
 
-    /// How many they are.
+    /// Returns the number of elements.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// How long they are together, and so are operands, comparands and results.
+    /// Returns the length of all elements together. Operands, comparands and results have the same
+    /// length.
     pub fn len_bytes(&self) -> usize {
         self.count() * self.datatype.size_bytes()
     }
 
-    /// How long the operands are.
+    /// Returns the length of all operands.
     pub fn operands_len_bytes(&self) -> usize {
         if self.op.has_operand() { self.len_bytes() } else { 0 }
     }
 
-    /// How long operands and comparands are together.
+    /// Returns the length of all operands and comparands together.
     pub fn payload_len_bytes(&self) -> usize {
         self.operands_len_bytes() + if self.op.has_compare_operand() { self.len_bytes() } else { 0 }
     }
 
-    /// The number that it travels as: from its lowest bit, the count in 32 bits, then datatype, operation and
-    /// kind, each in 8.
+    /// Returns the form's number on the wire: from its lowest bit, the count in 32 bits, then
+    /// datatype, operation and kind, each in 8.
     pub fn number(&self) -> u64 {
         u64::from(self.count) << field::COUNT
             | u64::from(self.datatype as u8) << field::DATATYPE
@@ -89,7 +90,7 @@ impl AtomicForm {
             | u64::from(self.kind as u8) << field::KIND
     }
 
-    /// The form that travels as this number.
+    /// Returns the form that has this number on the wire.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl AtomicForm {
     }
 }
 
-/// Words: operation, key, address, form. The payload are the operands, then the comparands.
+/// Words: operation, key, address, form. The payload is the operands, then the comparands.
 pub(in crate::wire) const RULE: Rule =
     Rule::of_kind(16).add_words(4).allow_payload_up_to(2 * ATOMIC_MAX_BYTES as u64);
 

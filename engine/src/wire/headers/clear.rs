@@ -1,4 +1,4 @@
-//! The answer to a request that the payload is to be sent: [`Header::Clear`](crate::wire::Header::Clear).
+//! The reply to a request that asks for its payload: [`Header::Clear`](crate::wire::Header::Clear).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};

@@ -7,35 +7,35 @@ use crate::wire::rule::{Fields, Rule};
 /// A step in the life of a connection: `fi_cm(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// Which step it is.
+    /// The step.
     pub step: HandshakeStep,
-    /// The number that the requester has drawn at random. Only the passive endpoint that was asked, and the
-    /// endpoint that accepts for it, learn it.
+    /// The number that the requester has drawn at random. Only the passive endpoint that it asks,
+    /// and the endpoint that accepts the request, learn this number.
     pub number: u64,
-    /// How much of the application's data follows, at most [`CONNECTION_DATA_MAX_BYTES`]; only a request and
-    /// its answer have any.
+    /// The length of the application's data that follows, at most [`CONNECTION_DATA_MAX_BYTES`].
+    /// Only a request and its answer have any.
     pub data_bytes: u16,
 }
 
 /// The steps in the life of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeStep {
-    /// "Connect to me", to a passive endpoint.
+    /// Asks a passive endpoint for a connection.
     Request,
-    /// "This is the connection", to the requester, over the link that carries it from now on. Anything may
+    /// Accepts the request, over the link that carries the connection from now on. Any frame may
     /// follow.
     Accept,
-    /// "No", to the requester, over the link that the request came by.
+    /// Rejects the request, over the link that it came by.
     Reject,
-    /// "I take this one": the requester waits for no other answer. It is the first step that it takes on the
-    /// connection.
+    /// Confirms the accept: the requester waits for no other answer. It is the requester's first
+    /// step on the connection.
     Confirm,
-    /// "I send nothing more, and read nothing more." The other side ends the link.
+    /// Ends the connection: its sender sends and reads nothing more. The other side ends the link.
     Shutdown,
 }
 
 impl HandshakeStep {
-    /// All steps, by the number that they travel as.
+    /// All steps, in the order of their numbers on the wire.
     pub const ALL: [HandshakeStep; 5] = [
         HandshakeStep::Request,
         HandshakeStep::Accept,
@@ -44,17 +44,17 @@ impl HandshakeStep {
         HandshakeStep::Shutdown,
     ];
 
-    /// The number that it travels as.
+    /// Returns the step's number on the wire.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The step that travels as this number.
+    /// Returns the step that has this number on the wire.
     pub fn from_number(number: u8) -> Option<HandshakeStep> {
         HandshakeStep::ALL.get(usize::from(number)).copied()
     }
 
-    /// How much of the application's data may go with it.
+    /// Returns the most bytes of the application's data that the step may carry.
     pub fn data_max_bytes(self) -> usize {
         match self {
             HandshakeStep::Request | HandshakeStep::Accept | HandshakeStep::Reject => {
@@ -65,8 +65,8 @@ impl HandshakeStep {
     }
 }
 
-/// Words: the connection's number. The flags are the number of the step, the payload is the application's
-/// data.
+/// Words: the connection's number. The flags are the step's number, the payload is the
+/// application's data.
 pub(in crate::wire) const RULE: Rule = Rule::of_kind(18)
     .allow_number_up_to(HandshakeStep::ALL.len() as u8 - 1)
     .add_words(1)

@@ -1,4 +1,4 @@
-//! How much messages may cost: [`Header::Credit`](crate::wire::Header::Credit).
+//! The limit for the cost of messages: [`Header::Credit`](crate::wire::Header::Credit).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};

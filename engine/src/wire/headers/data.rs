@@ -1,4 +1,5 @@
-//! The payload of a request that was cleared: [`Header::Data`](crate::wire::Header::Data).
+//! The payload of a request, after [`Header::Clear`](crate::wire::Header::Clear) asked for it:
+//! [`Header::Data`](crate::wire::Header::Data).
 
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::error::WireError;

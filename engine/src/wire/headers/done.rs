@@ -3,7 +3,7 @@
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// The exposed memory was not readable.
+/// The exposed memory was unreadable.
 const FAULT: u8 = 1 << 0;
 
 /// Words: operation.

@@ -1,9 +1,10 @@
-//! A question whether everything before it has arrived: [`Header::Fence`](crate::wire::Header::Fence).
+//! The question whether all earlier messages have arrived:
+//! [`Header::Fence`](crate::wire::Header::Fence).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// Messages before the fence are to be matched or thrown away too.
+/// Messages before the fence must also have been matched or discarded.
 const MATCHED: u8 = 1 << 0;
 
 pub(in crate::wire) const RULE: Rule = Rule::of_kind(9).allow_flags(MATCHED);

@@ -10,14 +10,13 @@ use crate::wire::rule::{self, Fields, Rule};
 pub struct MappableRegion {
     /// The key of the region.
     pub key: u64,
-    /// The address of its first byte, as it is known to peers.
+    /// The address of its first byte, as peers know it.
     pub address: u64,
-    /// How long it is.
+    /// The length of the region.
     pub len_bytes: u64,
     /// The receiver's access rights: the bits of [`MrAccess`](crate::flags::MrAccess).
     pub access: u64,
-    /// How long the description that follows is, at most
-    /// [`REMOTE_MAX_BYTES`].
+    /// The length of the description that follows, at most [`REMOTE_MAX_BYTES`].
     pub remote_bytes: u8,
 }
 

@@ -1,4 +1,5 @@
-//! Which eager message the application has matched: [`Header::Matched`](crate::wire::Header::Matched).
+//! The report that the application has matched an eager message:
+//! [`Header::Matched`](crate::wire::Header::Matched).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};

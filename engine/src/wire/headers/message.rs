@@ -1,4 +1,4 @@
-//! An eager message, and what every message says of itself.
+//! An eager message, and the fields that eager messages and requests have in common.
 
 use crate::limits::{MESSAGE_COST_BYTES, MESSAGE_MAX_BYTES};
 use crate::wire::error::WireError;
@@ -23,18 +23,18 @@ pub enum AwaitedReply {
     /// Nothing.
     #[default]
     Nothing,
-    /// That all of it has arrived, in a posted buffer or in one of the endpoint's own. An eager message is
-    /// acknowledged by [`Header::Ack`](crate::wire::Header::Ack), a requested one by
-    /// [`Header::Done`](crate::wire::Header::Done).
+    /// The whole message has arrived, in a posted buffer or in a buffer of the endpoint's own.
+    /// [`Header::Ack`](crate::wire::Header::Ack) acknowledges an eager message,
+    /// [`Header::Done`](crate::wire::Header::Done) a request.
     Arrival,
-    /// That the application has matched it, and it is in its buffer, or has thrown it away. An eager message
-    /// is acknowledged by [`Header::Matched`](crate::wire::Header::Matched), a requested one by
-    /// [`Header::Done`](crate::wire::Header::Done).
+    /// The message is in the buffer of the receive that matches it, or the application has
+    /// discarded it. [`Header::Matched`](crate::wire::Header::Matched) acknowledges an eager
+    /// message, [`Header::Done`](crate::wire::Header::Done) a request.
     Match,
 }
 
 impl AwaitedReply {
-    /// Whether the peer is to say anything of the message.
+    /// Whether the sender awaits any reply.
     #[inline(always)]
     pub(crate) fn wants_answer(self) -> bool {
         match self {
@@ -43,7 +43,8 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the message is acknowledged when it has arrived: an eager one by the count of those that have.
+    /// Whether the receiver acknowledges the message when it has arrived: an eager one by the count
+    /// of eager messages.
     #[inline(always)]
     pub(crate) fn wants_ack(self) -> bool {
         match self {
@@ -52,8 +53,8 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the receiver reports the match to the sender: of an eager message by its number. A
-    /// requested one is not fetched before it is matched.
+    /// Whether the receiver reports the match to the sender: of an eager message by its number. The
+    /// payload of a request is not fetched before the match.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {
@@ -63,17 +64,17 @@ impl AwaitedReply {
     }
 }
 
-// Headers have room for two flags more than these four, see `FLAGS_BITS`.
+// Headers have room for two more flags than these four, see `FLAGS_BITS`.
 
 /// The tag is among the words.
 const TAGGED: u8 = 1 << 0;
 /// Completion data is among the words.
 const DATA: u8 = 1 << 1;
-/// The sender waits to hear that the message has arrived.
+/// The sender awaits the report that the message has arrived.
 const ARRIVAL: u8 = 1 << 2;
-/// The sender waits to hear that the message was matched.
+/// The sender awaits the report that the message was matched.
 const MATCH: u8 = 1 << 3;
-/// The flags that say what the sender waits to hear.
+/// The flags for the reply that the sender awaits.
 const AWAITS: u8 = ARRIVAL | MATCH;
 
 /// Words: tag, data. The payload is the message.
@@ -103,16 +104,16 @@ impl Message {
     }
 }
 
-/// Common to eager messages and requests.
+/// Functions for eager messages and requests.
 impl Message {
-    /// Returns the credit that it costs its sender if its payload is sent eagerly.
+    /// Returns the credit that the message costs its sender if its payload travels eagerly.
     #[inline(always)]
     pub(crate) fn eager_cost_bytes(&self) -> u64 {
-        // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.
+        // The sum cannot overflow: a length is at most `MESSAGE_MAX_BYTES`.
         MESSAGE_COST_BYTES + self.len_bytes
     }
 
-    /// The rules for flags and words of messages.
+    /// Returns the rules for flags and words of messages, without a payload.
     pub(super) const fn rule_for_kind(kind: u8) -> Rule {
         Rule::of_kind(kind)
             .allow_flags(TAGGED | DATA | AWAITS)
@@ -122,7 +123,7 @@ impl Message {
 
     #[inline(always)]
     pub(super) fn wire_flags(&self) -> u8 {
-        // Taken apart, so that the compiler asks for the flag of a new field.
+        // The pattern names all fields, so that the compiler reports a new field without a flag.
         let Message { len_bytes: _, tag, data, awaits } = self;
         let awaits = match awaits {
             AwaitedReply::Nothing => 0,
@@ -134,7 +135,7 @@ impl Message {
         awaits | tagged | data
     }
 
-    /// Hands over tag and data.
+    /// Passes tag and data to `put`.
     #[inline(always)]
     pub(super) fn encode_words(&self, put: &mut impl FnMut(u64)) {
         if let Some(tag) = self.tag {
@@ -145,7 +146,7 @@ impl Message {
         }
     }
 
-    /// All of a message but its length.
+    /// Returns the message with length 0.
     #[inline(always)]
     pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Message {
         let tag = fields.has_flags(TAGGED).then(&mut *word);

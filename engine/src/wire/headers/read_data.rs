@@ -1,4 +1,4 @@
-//! A piece of what was read, or all that an atomic operation has fetched:
+//! A piece of a read, or all results of an atomic operation:
 //! [`Header::ReadData`](crate::wire::Header::ReadData).
 
 use crate::limits::MESSAGE_MAX_BYTES;

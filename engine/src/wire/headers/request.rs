@@ -5,12 +5,12 @@ use crate::limits::REMOTE_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{self, Fields, Rule};
 
-/// Words: operation, then those of a [message](super::message), then its length. The payload describes
-/// exposed memory.
+/// Words: operation, then the words of a [message](super::message), then its length. The payload
+/// describes exposed memory.
 pub(in crate::wire) const RULE: Rule =
     Message::rule_for_kind(3).add_words(2).allow_payload_up_to(REMOTE_MAX_BYTES as u64);
 
-// A description's length is known as one byte.
+// The length of a description fits into one byte.
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 #[inline(always)]

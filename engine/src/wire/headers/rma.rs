@@ -1,22 +1,22 @@
-//! Common to the accesses to a region: [`read`](super::read), [`write`](super::write) and
+//! The common part of the accesses to a region: [`read`](super::read), [`write`](super::write) and
 //! [`offer`](super::offer).
 
 use crate::wire::rule::{Fields, Rule};
 
-/// Access to a region of the receiver: `fi_rma(3)`.
+/// An access to a region of the receiver: `fi_rma(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rma {
     /// The initiator's number for the operation, unique on the link while the operation lives.
     pub op: u64,
     /// The key of the region.
     pub key: u64,
-    /// Where in the region, as its [address](crate::region::Region) is known to peers.
+    /// The [address](crate::region::Region) of the first byte, as peers know it.
     pub address: u64,
-    /// How much is read or written.
+    /// The number of bytes to read or write.
     pub len_bytes: u64,
     /// The operation.
     pub kind: RmaKind,
-    /// The writes that must be durable before the access is answered; none for a read.
+    /// The writes that must be durable before the target answers; none for a read.
     pub durable: Durable,
 }
 
@@ -28,33 +28,35 @@ pub enum Durable {
     Nothing,
     /// The bytes that the access writes.
     Written,
-    /// That, and everything written to persistent memory on this link before.
+    /// The bytes that the access writes, and all earlier writes of this link to persistent memory.
     Everything,
 }
 
 /// The operation on a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RmaKind {
-    /// Send it back by [`Header::ReadData`](crate::wire::Header::ReadData). Has no payload.
+    /// The target sends the bytes by [`Header::ReadData`](crate::wire::Header::ReadData). Has no
+    /// payload.
     Read,
-    /// Write the payload.
+    /// The target writes the payload.
     Write {
         /// Completion data for the target.
         data: Option<u64>,
     },
-    /// Fetch what is to be written, as for a [`Header::Request`](crate::wire::Header::Request). The payload
-    /// is a [`Remote`](crate::transport::RemotePayload).
+    /// The target fetches the bytes to write, as for a
+    /// [`Header::Request`](crate::wire::Header::Request). The payload is a
+    /// [`Remote`](crate::transport::RemotePayload).
     Offer {
         /// Completion data for the target.
         data: Option<u64>,
-        /// How long the description that follows is, at most
+        /// The length of the description that follows, at most
         /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
         remote_bytes: u8,
     },
 }
 
 impl RmaKind {
-    /// The completion data that it brings.
+    /// Returns the completion data for the target.
     pub fn data(&self) -> Option<u64> {
         match self {
             RmaKind::Read => None,
@@ -65,14 +67,15 @@ impl RmaKind {
 
 /// Completion data is among the words.
 const DATA: u8 = 1 << 0;
-/// The written bytes must become durable.
+/// The written bytes must be durable before the answer.
 const DURABLE: u8 = 1 << 1;
-/// So is everything written before.
+/// The written bytes and all earlier writes must be durable before the answer.
 const EVERYTHING: u8 = 1 << 2;
 
-/// Common to a write and an offer.
+/// Functions for reads, writes and offers.
 impl Rma {
-    /// The rules for flags and words. Words: operation, key, address, data.
+    /// Returns the rules for flags and words of a write or an offer. Words: operation, key,
+    /// address, data.
     pub(super) const fn writing_rule(kind: u8) -> Rule {
         Rule::of_kind(kind)
             .allow_flags(DATA | DURABLE | EVERYTHING)
@@ -91,7 +94,7 @@ impl Rma {
         durable | if self.kind.data().is_some() { DATA } else { 0 }
     }
 
-    /// Hands over operation, key, address and data.
+    /// Passes operation, key, address and data to `put`.
     #[inline(always)]
     pub(super) fn encode_words(&self, put: &mut impl FnMut(u64)) {
         put(self.op);
@@ -102,7 +105,7 @@ impl Rma {
         }
     }
 
-    /// A write of the payload, of which other kinds of access differ.
+    /// Returns a write of the payload. A read and an offer replace the fields in which they differ.
     #[inline(always)]
     pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
         let [op, key, address] = [word(), word(), word()];

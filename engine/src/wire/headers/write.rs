@@ -5,7 +5,7 @@ use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// Words: operation, key, address, data. The payload is written.
+/// Words: operation, key, address, data. The payload is the bytes to write.
 pub(in crate::wire) const RULE: Rule = Rma::writing_rule(12).allow_payload_up_to(MESSAGE_MAX_BYTES);
 
 #[inline(always)]

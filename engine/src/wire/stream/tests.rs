@@ -14,11 +14,11 @@ const PAYLOAD_MAX_BYTES: u64 = 100;
 
 type Frame = (Header, Vec<u8>);
 
-/// Puts frames together again and checks the order of the calls.
+/// Collects the reported frames and checks the order of the calls.
 #[derive(Default)]
 struct Recorder {
     frames: Vec<Frame>,
-    /// How many of the frames came by [`FrameHandler::frame`].
+    /// The number of frames reported by [`FrameHandler::frame`].
     whole: usize,
     unfinished: Option<Unfinished>,
 }
@@ -105,11 +105,12 @@ fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
     stream
 }
 
-/// One arrival of bytes: how many at most, and whether they are read straight into place where that is
+/// One arrival of bytes: how many at most, and whether payload is read straight into its space if
 /// possible.
 type Arrival = (usize, bool);
 
-/// Delivers a stream in the given arrivals, over and over. Returns the error, if any, and the frames counted.
+/// Delivers a stream in the given arrivals, repeated as needed. Returns the error, if any, and the
+/// number of complete frames.
 fn deliver_stream(
     stream: &[u8],
     arrivals: &[Arrival],
