@@ -15,7 +15,7 @@ use crate::owned::Owned;
 use crate::post::{ReceiveKind, ReceivePost};
 use crate::tag::TagMatch;
 
-/// A receive with every choice: what `fi_recvmsg` and `fi_trecvmsg` take.
+/// A receive with all options: the arguments of `fi_recvmsg` and `fi_trecvmsg`.
 ///
 /// `B` is the memory: `Vec<BytesMut>` for [`recvmsg`](crate::Endpoint::recvmsg), `&[SegmentMut]` for
 /// [`post_receive`](crate::Endpoint::post_receive).
@@ -184,10 +184,10 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     /// filled up to its length.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
-    /// [`FabricAddress::UNSPECIFIED`] for any. The receive itself connects to no peer. It fails if, while
-    /// it is posted, the last link to that sender ends, or an attempt to connect to it fails, as a send
-    /// makes one. So post it before the request that it is to answer; if the sender was gone before, only
-    /// [`cancel`](crate::Endpoint::cancel) ends it.
+    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends, or
+    /// an attempt to connect to it fails. If the sender was lost before the receive is posted, the endpoint
+    /// connects to it again; otherwise only sends and accesses connect, and the receive waits for a sender
+    /// that may yet start.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,

@@ -8,6 +8,7 @@ mod direct;
 mod effects;
 mod fences;
 mod links;
+mod lost_sources;
 mod posting;
 mod receive_side;
 mod rendezvous;
@@ -154,6 +155,8 @@ pub struct Engine {
     condemned: Vec<ClosingLink>,
     /// Links to replaced endpoints, which the engine reads to their end.
     replaced: Vec<ReplacedLink>,
+    /// Lost peers that the next pass connects to, since posted receives wait for them.
+    lost_sources: Vec<PeerId>,
     /// Whether a timeout runs.
     has_timeouts: bool,
     connection: Connection,
@@ -190,6 +193,7 @@ impl Engine {
             passes_to_sweep: 0,
             condemned: Vec::new(),
             replaced: Vec::new(),
+            lost_sources: Vec::new(),
             has_timeouts: false,
         }
     }
@@ -223,6 +227,7 @@ impl Engine {
             || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
+            || !self.lost_sources.is_empty()
             || self.links.has_paused_reads()
     }
 
@@ -243,7 +248,8 @@ impl Engine {
         self.peers.intern(address)
     }
 
-    /// Posts a receive. If matching messages wait, it takes the earliest at once.
+    /// Posts a receive. If matching messages wait, it takes the earliest at once. If its only source is a
+    /// peer that was lost, the next pass connects to that peer, so that the receive ends if it is gone.
     ///
     /// # Errors
     ///
@@ -258,8 +264,13 @@ impl Engine {
         request: ReceiveRequest,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
+        let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.post(request, &mut effects)
+        receiver.post(request, &mut effects)?;
+        if let Some(source) = source {
+            self.source_named(source);
+        }
+        Ok(())
     }
 
     /// Posts a receive that takes many messages into one piece of memory, until less than
@@ -289,8 +300,13 @@ impl Engine {
         min_free_bytes: usize,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
+        let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.post_multi_receive(request, min_free_bytes, &mut effects)
+        receiver.post_multi_receive(request, min_free_bytes, &mut effects)?;
+        if let Some(source) = source {
+            self.source_named(source);
+        }
+        Ok(())
     }
 
     /// Looks for an unexpected message among those that earlier passes have received. Reports the

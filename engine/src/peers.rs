@@ -28,6 +28,8 @@ pub(crate) struct Peer {
     pub(crate) links: SmallVec<[LinkId; 2]>,
     /// How many attempts to connect were cut short in a row.
     pub(crate) connect_retries: u32,
+    /// Whether the last link has ended, or could not be made, and none was up since.
+    pub(crate) is_lost: bool,
 }
 
 impl Peers {
@@ -40,9 +42,15 @@ impl Peers {
                 transmit: None,
                 links: SmallVec::new(),
                 connect_retries: 0,
+                is_lost: false,
             });
             PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
         })
+    }
+
+    /// Returns the peer at `address`, if it is known.
+    pub(crate) fn find(&self, address: Address) -> Option<PeerId> {
+        self.by_address.get(&address).copied()
     }
 
     /// Returns the address of a peer.

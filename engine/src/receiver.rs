@@ -295,6 +295,11 @@ impl Receiver {
         self.feed_starved(effects);
     }
 
+    /// Whether a posted receive accepts messages from this peer alone.
+    pub(crate) fn awaits(&self, peer: PeerId) -> bool {
+        self.untagged.directed_posted(peer).chain(self.tagged.directed_posted(peer)).next().is_some()
+    }
+
     /// Whether any link leads to a peer.
     pub(crate) fn has_link_to(&self, peer: PeerId) -> bool {
         self.links.has_link_to(peer)

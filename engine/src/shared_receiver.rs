@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::distribution::{Distribution, NoMember};
-pub(crate) use self::mailbox::{Debt, Report};
+pub(crate) use self::mailbox::{Debt, Mail, Report};
 use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;
@@ -207,7 +207,13 @@ impl SharedReceiver {
         if state.is_queue_full() {
             return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
-        request.criteria.source = from.map(|from| state.intern_peer(from));
+        if let Some(from) = from {
+            let source = state.intern_peer(from);
+            request.criteria.source = Some(source);
+            if !state.receiver.has_link_to(source) {
+                state.mailboxes.add_source(from);
+            }
+        }
         state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
     }
 

@@ -162,7 +162,7 @@ impl Endpoint {
         self.post_owned_atomic(operands, target, context, self.atomic_op_flags())
     }
 
-    /// Updates elements of a region of a peer with every choice: `fi_atomicmsg`.
+    /// Updates elements of a region of a peer with all options: `fi_atomicmsg`.
     pub fn atomicmsg(&self, atomic: AtomicMsg) -> Result<(), Rejected<AtomicMsg>> {
         let AtomicMsg { operands, target, context, flags } = atomic;
         self.post_owned_atomic(operands, target, context, flags)
@@ -208,7 +208,7 @@ impl Endpoint {
         self.post_owned_fetching_atomic(operands, None, results, target, context, self.atomic_op_flags())
     }
 
-    /// The same with every choice: `fi_fetch_atomicmsg`.
+    /// The same with all options: `fi_fetch_atomicmsg`.
     pub fn fetch_atomicmsg(&self, atomic: FetchAtomicMsg) -> Result<(), Rejected<Box<FetchAtomicMsg>>> {
         let FetchAtomicMsg { operands, results, target, context, flags } = atomic;
         self.post_owned_fetching_atomic(operands, None, results, target, context, flags).map_err(|rejected| {
@@ -259,7 +259,7 @@ impl Endpoint {
         )
     }
 
-    /// The same with every choice: `fi_compare_atomicmsg`.
+    /// The same with all options: `fi_compare_atomicmsg`.
     pub fn compare_atomicmsg(&self, atomic: CompareAtomicMsg) -> Result<(), Rejected<Box<CompareAtomicMsg>>> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = atomic;
         self.post_owned_fetching_atomic(operands, Some(compares), results, target, context, flags).map_err(

@@ -106,7 +106,7 @@ receive_calls! {
     /// ```
     recv_into,
 
-    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
+    /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`.
     recvmsg,
 }
 

@@ -106,7 +106,7 @@ impl Endpoint {
         self.write_owned(bytes, Some(data), to, memory, context, self.tx_op_flags())
     }
 
-    /// Writes with every choice: `fi_writemsg`.
+    /// Writes with all options: `fi_writemsg`.
     pub fn writemsg(&self, write: WriteMsg) -> Result<(), Rejected<WriteMsg>> {
         let WriteMsg { buffers, to, memory, data, context, flags } = write;
         self.write_owned(buffers, data, to, memory, context, flags).map_err(|rejected| {
@@ -136,7 +136,7 @@ impl Endpoint {
         self.read_owned(buffers, from, memory, context, self.tx_op_flags())
     }
 
-    /// Reads with every choice: `fi_readmsg`.
+    /// Reads with all options: `fi_readmsg`.
     pub fn readmsg(&self, read: ReadMsg) -> Result<(), Rejected<ReadMsg>> {
         let ReadMsg { buffers, from, memory, context, flags } = read;
         self.read_owned(buffers, from, memory, context, flags)

@@ -120,7 +120,7 @@ impl Endpoint {
         self.send_owned(message, to, Some(tag.0), Some(data), context, self.tx_op_flags())
     }
 
-    /// Sends with every choice: `fi_sendmsg`, `fi_tsendmsg`.
+    /// Sends with all options: `fi_sendmsg`, `fi_tsendmsg`.
     pub fn sendmsg(&self, send: SendMsg) -> Result<(), Rejected<SendMsg>> {
         let SendMsg { buffers, to, tag, data, context, flags } = send;
         self.send_owned(buffers, to, tag, data, context, flags)

@@ -71,7 +71,7 @@ receive_calls! {
     /// As [`recv`](Self::recv), and as there.
     recv_into,
 
-    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
+    /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
     /// endpoint of the context has received, and makes progress at all of them.
     ///
     /// # Errors

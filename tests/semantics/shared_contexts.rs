@@ -348,12 +348,15 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     });
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
-    // A later receive waits. A message of the peer at the other endpoint shows that it is
-    // reachable.
+    // For a later receive, the endpoint whose send was refused connects again.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
+    let failed = sharers.next(0).unwrap_err();
+    assert_eq!((failed.completion.context, failed.errno()), (5, Errno::ECONNREFUSED));
+    // Once the peer has opened, a receive waits for its messages.
     let address = vacancy.address;
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
+    sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
     sharers.deliver(&source, 0, payload(6, 8), None);
     // The oldest receive that accepts the message takes it.

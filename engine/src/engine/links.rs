@@ -96,7 +96,8 @@ impl Engine {
             }
         };
         let now = self.links.created_count();
-        self.peers.peer_mut(peer).connect_retries = 0;
+        let state = self.peers.peer_mut(peer);
+        (state.connect_retries, state.is_lost) = (0, false);
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();
         match self.peers.peer(peer).instance {
@@ -186,13 +187,17 @@ impl Engine {
         let address = self.peers.address_of(peer);
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
-        if was_last && (was_met || !is_retried) {
+        let is_lost = was_last && (was_met || !is_retried);
+        if is_lost {
             receiver.peer_ended(peer, address, error, &mut effects);
         }
         match (is_connection, error) {
             (false, _) => {}
             (true, OperationError::Cancelled) => receiver.fail_all_and_close(Some(peer), error, &mut effects),
             (true, _) => receiver.fail_all_and_close_in_next_pass(Some(peer), error, &mut effects),
+        }
+        if is_lost {
+            self.peers.peer_mut(peer).is_lost = true;
         }
         ExposedSends { peer: Some(peer), exposed }
     }

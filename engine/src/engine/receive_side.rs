@@ -14,7 +14,7 @@ use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{KeptCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
-use crate::shared_receiver::{Debt, Membership, Report, SharedReceiver};
+use crate::shared_receiver::{Debt, Mail, Membership, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
@@ -219,6 +219,15 @@ impl ReceiveSide {
         }
     }
 
+    /// Whether a posted receive accepts messages from this peer alone.
+    pub(super) fn awaits(&self, peer: PeerId, address: Address) -> bool {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.awaits(peer),
+            ReceiveSide::Shared(membership) => membership.awaits(address),
+            ReceiveSide::Left => false,
+        }
+    }
+
     pub(super) fn peer_ended(
         &mut self,
         peer: PeerId,
@@ -342,7 +351,12 @@ impl Engine {
     /// for this engine. The caller then makes a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
-        let (debts, counts) = membership.take_debts_and_counts();
+        let Mail { debts, counts, sources } = membership.take_mail();
+        for source in sources {
+            if let Some(source) = self.peers.find(source) {
+                self.source_named(source);
+            }
+        }
         for (link, debt) in debts {
             match debt {
                 Debt::Header(header) => self.links.owe(link, header),

@@ -86,6 +86,7 @@ impl Engine {
         let work = self.receive_side.rare_work_count()
             | self.condemned.len()
             | self.mapping.len()
+            | self.lost_sources.len()
             | self.passes_to_sweep as usize
             | usize::from(self.connection.has_output())
             | self.target.pulling_len();
@@ -104,6 +105,9 @@ impl Engine {
         }
         if !self.mapping.is_empty() {
             self.map_offered_regions(transport);
+        }
+        if !self.lost_sources.is_empty() {
+            self.connect_to_lost_sources(transport);
         }
         if self.passes_to_sweep > 0 {
             self.sweep_mapped_when_due();

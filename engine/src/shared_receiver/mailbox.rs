@@ -1,11 +1,12 @@
 //! The effects that a member has not carried out yet.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::address::Address;
 use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
 use crate::flags::{CompletionFlags, CounterEvents};
@@ -23,10 +24,18 @@ pub(super) struct Mailbox {
     pub(super) has_mail: Arc<AtomicBool>,
     /// The waiting reports, in order. They use the receiver's peer ids.
     reports: VecDeque<Report>,
-    counts: Vec<Count>,
-    debts: Vec<(LinkId, Debt)>,
+    mail: Mail,
     /// The member's ids of the peers that it has links to, by the receiver's ids.
     names: HashMap<PeerId, Name>,
+}
+
+/// The effects that a member carries out in one go.
+#[derive(Debug, Default)]
+pub(crate) struct Mail {
+    pub(crate) counts: Vec<Count>,
+    pub(crate) debts: Vec<(LinkId, Debt)>,
+    /// The only sources of receives that were posted while no member had a link to them.
+    pub(crate) sources: HashSet<Address>,
 }
 
 /// A member's id of a peer.
@@ -107,12 +116,17 @@ impl Mailbox {
     }
 
     pub(super) fn add_count(&mut self, count: Count) {
-        self.counts.push(count);
+        self.mail.counts.push(count);
         self.has_mail.store(true, Ordering::Release);
     }
 
     pub(super) fn add_debt(&mut self, link: LinkId, debt: Debt) {
-        self.debts.push((link, debt));
+        self.mail.debts.push((link, debt));
+        self.has_mail.store(true, Ordering::Release);
+    }
+
+    pub(super) fn add_source(&mut self, source: Address) {
+        self.mail.sources.insert(source);
         self.has_mail.store(true, Ordering::Release);
     }
 
@@ -122,8 +136,9 @@ impl Mailbox {
         report
     }
 
-    pub(super) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
-        let taken = (mem::take(&mut self.debts), mem::take(&mut self.counts));
+    /// Takes all but the reports.
+    pub(super) fn take_mail(&mut self) -> Mail {
+        let taken = mem::take(&mut self.mail);
         self.update_has_mail();
         taken
     }
@@ -139,7 +154,7 @@ impl Mailbox {
 
     /// Drops the headers that wait for a link that has ended: its number may be used again.
     pub(super) fn forget_link(&mut self, link: LinkId) {
-        self.debts.retain(|(owing, _)| *owing != link);
+        self.mail.debts.retain(|(owing, _)| *owing != link);
     }
 
     /// Updates the flag after mail was taken: other threads may have added some since.
@@ -148,13 +163,14 @@ impl Mailbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.reports.is_empty() && self.counts.is_empty() && self.debts.is_empty()
+        let Mail { counts, debts, sources } = &self.mail;
+        self.reports.is_empty() && counts.is_empty() && debts.is_empty() && sources.is_empty()
     }
 
     /// Returns the mail of a member that leaves which other members can take over.
     pub(super) fn into_mail_for_others(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
         let reports = self.reports.into_iter().filter_map(Report::into_reportable_by_others);
-        (reports, self.counts.into_iter().filter(|count| count.is_common))
+        (reports, self.mail.counts.into_iter().filter(|count| count.is_common))
     }
 }
 

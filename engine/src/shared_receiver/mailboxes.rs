@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::mailbox::{Count, Debt, Mailbox, Report};
+use super::mailbox::{Count, Debt, Mail, Mailbox, Report};
+use crate::address::Address;
 use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
@@ -131,6 +132,15 @@ impl Mailboxes {
         }
     }
 
+    /// Mails all members the only source of a posted receive, to which none of them has a link. A member that
+    /// has lost this peer connects to it.
+    pub(super) fn add_source(&mut self, source: Address) {
+        for (member, mailbox) in &mut self.by_member {
+            mailbox.add_source(source);
+            self.unnotified.insert(*member);
+        }
+    }
+
     /// Removes a link of a member to a peer.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
@@ -155,11 +165,10 @@ impl Mailboxes {
         }
     }
 
-    /// Takes the headers that a member owes, and the receives that it must count. Marks it as
-    /// notified.
-    pub(super) fn take_debts_and_counts(&mut self, member: MemberId) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
+    /// Takes the mail of a member, except reports. Marks the member as notified.
+    pub(super) fn take_mail(&mut self, member: MemberId) -> Mail {
         self.unnotified.remove(&member);
-        self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
+        self.by_member.get_mut(&member).map(Mailbox::take_mail).unwrap_or_default()
     }
 
     /// Has the reports of a member that end deferred work recorded, as

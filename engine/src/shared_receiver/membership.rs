@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use super::distribution::{Distribution, NoMember};
-use super::mailbox::{Count, Debt, Report, source_of, with_source};
+use super::mailbox::{Mail, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::error::OperationError;
@@ -116,6 +116,10 @@ impl Membership {
         let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
         state.peers.mark_ending(address, error.clone());
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
+    }
+
+    pub(crate) fn awaits(&self, address: Address) -> bool {
+        self.with_state(|state| state.peers.get(address).is_some_and(|peer| state.receiver.awaits(peer)))
     }
 
     pub(crate) fn is_overdrawn(&self) -> bool {
@@ -307,9 +311,9 @@ impl Membership {
         self.shared.has_members_with_mail()
     }
 
-    /// Takes the headers to send and the receives to count. Reports are taken one by one.
-    pub(crate) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
-        self.shared.lock().mailboxes.take_debts_and_counts(self.id)
+    /// Takes the mail, except reports, which are taken one by one.
+    pub(crate) fn take_mail(&mut self) -> Mail {
+        self.shared.lock().mailboxes.take_mail(self.id)
     }
 
     /// Records the ends of deferred work, and counts them. Their reports wait with the others.

@@ -334,9 +334,11 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     }
     engine.arrivals(&mut sink).link_event(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
     assert_eq!(sink.ended_contexts(), [3, 1]);
-    // A later receive waits for a later attempt.
+    // A later receive waits for a later attempt, which the next pass makes.
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) }, &mut sink).unwrap();
+    let attempts_before = transport.connected.len();
     engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.connected.len(), attempts_before + 1);
     assert_eq!((sink.ended_contexts().len(), engine.outstanding_receives()), (2, 2));
     engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 1 });
     let mut arrivals = engine.arrivals(&mut sink);
@@ -380,4 +382,52 @@ fn requested_payload_keeps_former_link_alive() {
     }
     assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
     assert_eq!(sink.ended_contexts(), [1]);
+}
+
+/// Returns an engine that has lost the peer at address 2, which closed its link.
+fn engine_with_lost_peer() -> (Engine, Criteria, Scripted, Recorder) {
+    let (mut engine, peer, transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    (engine, Criteria { source: Some(peer), ..Criteria::any() }, transport, sink)
+}
+
+#[test]
+fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
+    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    for context in [1, 2] {
+        engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, context) }, &mut sink).unwrap();
+    }
+    assert!(engine.wants_pass());
+    engine.transmit(&mut transport, &mut sink);
+    assert!(!engine.wants_pass());
+    assert_eq!(transport.connected, [address(2)]);
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) }, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.connected.len(), 1, "the attempt is still under way");
+    let refused = LinkError::System(Errno::ECONNREFUSED);
+    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(refused.clone()));
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
+    for ended in sink.take_ended() {
+        assert_eq!(ended.unwrap_err().error, OperationError::Link(refused.clone()));
+    }
+}
+
+#[test]
+fn receive_from_lost_peer_that_ends_before_the_pass_connects_to_none() {
+    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    engine.cancel(1, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.connected.is_empty() && !engine.wants_pass());
+}
+
+#[test]
+fn receive_from_peer_that_has_come_back_waits_without_connecting() {
+    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.connected.is_empty() && sink.ended.is_empty());
 }
