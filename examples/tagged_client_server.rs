@@ -107,7 +107,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
             && let Ok(to) = av.insert_if_absent(client)
         {
             println!("{call}");
-            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag & !REQUEST), SENT)?;
+            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag.0 & !REQUEST), SENT)?;
             if call == "stop" {
                 // Dropping the endpoint waits until the answer has left.
                 return Ok(());

@@ -22,10 +22,6 @@ use homespun::{
 /// The longest message.
 const MESSAGE_MAX_BYTES: usize = 256;
 
-/// The contexts of receives and of sends.
-const RECEIVED: u64 = 1;
-const SENT: u64 = 2;
-
 /// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,7 +49,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(caps).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     println!("listening at {}", endpoint.name()?);
-    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
+    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
         let (completion, from) = match cq.sread_entry(None)?.ok_or("nothing has arrived")? {
             Entry::Completed(completion, from) => (completion, from),
@@ -66,22 +62,22 @@ fn serve() -> Result<(), Box<dyn Error>> {
                 println!("{failed}");
                 if failed.completion.kind() == OperationKind::Receive {
                     let room = BytesMut::zeroed(MESSAGE_MAX_BYTES);
-                    endpoint.recv(room, FabricAddress::UNSPECIFIED, RECEIVED)?;
+                    endpoint.recv(room, FabricAddress::UNSPECIFIED, 0)?;
                 }
                 continue;
             }
         };
-        if completion.context == SENT {
+        if completion.kind() != OperationKind::Receive {
             continue;
         }
         let message = completion.buffer.into_received().unwrap_or_default();
         println!("{} says: {}", av.lookup(from)?, String::from_utf8_lossy(&message));
-        endpoint.send(message.clone().freeze(), from, SENT)?;
+        endpoint.send(message.clone().freeze(), from, 0)?;
         if &message[..] == b"stop" {
             // Dropping the endpoint waits until the answer has left.
             return Ok(());
         }
-        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     }
 }
 
@@ -90,8 +86,8 @@ fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;
     for message in messages {
-        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
-        endpoint.send(Bytes::from(message), to, SENT)?;
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+        endpoint.send(Bytes::from(message), to, 0)?;
         loop {
             let entry = cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?;
             let completion = entry.into_result()?;

@@ -243,7 +243,7 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoData`] if none has the vector's format, otherwise as [`insert`](Self::insert).
+    /// [`Misuse::Unmet`] if none has the vector's format, otherwise as [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }
@@ -253,7 +253,7 @@ impl AddressVector {
         let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
         let fits = |address: &Address| address.format() == self.shared.format;
         let address = found.into_iter().find(fits);
-        Ok(address.ok_or(Misuse::NoData(Unmet::AddressFormat(self.shared.format)))?)
+        Ok(address.ok_or(Misuse::Unmet(Unmet::AddressFormat(self.shared.format)))?)
     }
 
     /// Removes addresses: all of them, or none if there is an error. Their indices may be used

@@ -193,7 +193,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
+    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
     pub fn shared_transmit_context(&self, attr: &TxAttr) -> Result<SharedTransmitContext, Error> {
         Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
     }
@@ -269,7 +269,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) does not answer.
+    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) does not answer.
     pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
         let asked = hints_with_params(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
         let granted = grant_rx_attr(&asked.rx)?;

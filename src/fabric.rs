@@ -223,7 +223,7 @@ impl fmt::Debug for Fabric {
 ///
 /// # Errors
 ///
-/// - [`Misuse::NoData`]: the request cannot be met, for the reason that it names; an answer is never empty.
+/// - [`Misuse::Unmet`]: the request cannot be met, for the reason that it names; an answer is never empty.
 /// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
 /// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
 ///

@@ -45,7 +45,7 @@ pub(crate) fn getinfo_from_providers(
         }
     }
     if infos.is_empty() {
-        return Err(Misuse::NoData(unmet).into());
+        return Err(Misuse::Unmet(unmet).into());
     }
     Ok(infos)
 }
@@ -65,7 +65,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
     let refuse = |refusal| match refusal {
-        Misuse::NoData(unmet) => Misuse::Invalid(Argument::NotOffered(unmet)),
+        Misuse::Unmet(unmet) => Misuse::Invalid(Argument::NotOffered(unmet)),
         other => other,
     };
     let ep_types = negotiate::candidate_ep_types(&wanted).map_err(refuse)?;
@@ -84,7 +84,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] if they ask for more than the provider has.
+/// [`Misuse::Unmet`] if they ask for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
     let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
     Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
@@ -135,14 +135,14 @@ fn collect_offers<'a>(
         |provider: &ProviderAttr, name: Option<&str>| name.is_none_or(|name| name == provider.domain);
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
-    let mut reason = Misuse::NoData(Unmet::DomainName);
+    let mut reason = Misuse::Unmet(Unmet::DomainName);
     if let Some(name) = only {
         if !providers.iter().any(|provider| is_named(provider, only)) {
             warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
-            return Err(Misuse::NoData(Unmet::PreferredDomain).into());
+            return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
         }
         if asked.is_some_and(|asked| asked != name) {
-            reason = Misuse::NoData(Unmet::NotPreferredDomain);
+            reason = Misuse::Unmet(Unmet::NotPreferredDomain);
         }
     }
     let of_types = ep_types.iter().rev();

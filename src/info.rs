@@ -360,13 +360,13 @@ macro_rules! choices {
             ///
             /// # Errors
             ///
-            /// [`Misuse::NoData`] for a value that homespun does not know, since nothing it offers
+            /// [`Misuse::Unmet`] for a value that homespun does not know, since nothing it offers
             /// can meet it.
             pub fn from_raw(raw: u32) -> Result<Option<Self>, Error> {
                 match raw {
                     0 => Ok(None),
                     $($raw => Ok(Some($name::$variant)),)*
-                    _ => Err(Misuse::NoData(Unmet::$unknown).into()),
+                    _ => Err(Misuse::Unmet(Unmet::$unknown).into()),
                 }
             }
 
@@ -507,13 +507,13 @@ bitflags! {
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] for a format that homespun does not have.
+/// [`Misuse::Unmet`] for a format that homespun does not have.
 pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error> {
     match raw {
         raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR | raw::FI_SOCKADDR_IP => Ok(None),
         raw::FI_SOCKADDR_IN => Ok(Some(AddressFormat::SockaddrIn)),
         raw::FI_SOCKADDR_IN6 => Ok(Some(AddressFormat::SockaddrIn6)),
-        _ => Err(Misuse::NoData(Unmet::UnknownAddressFormat).into()),
+        _ => Err(Misuse::Unmet(Unmet::UnknownAddressFormat).into()),
     }
 }
 

@@ -103,7 +103,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Opens the queue with these attributes. Not looked at where a queue is given.
+    /// Opens the queue with these attributes, and ignores them where a queue is given. `CqAttr::default()` has
+    /// no wait object; for a queue that can be waited for, set [`CqAttr::wait`].
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq_attr = attr;
         self
@@ -115,7 +116,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Opens the vector with these attributes. Not looked at where a vector is given.
+    /// Opens the vector with these attributes, and ignores them where a vector is given.
     pub fn av_attr(mut self, attr: AvAttr) -> EndpointBuilder {
         self.av_attr = attr;
         self

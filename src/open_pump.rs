@@ -61,7 +61,7 @@ impl<P: Provider> OpenPump for P {
             }
             None => self.open(bind, instance),
         };
-        let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
+        let transport = transport.map_err(|errno| Error::Bind { address: Box::new(bind), errno })?;
         Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
     }
 

@@ -34,7 +34,7 @@ pub(crate) enum AddressRole {
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be
+/// [`Misuse::Unmet`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be
 /// named and was not.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
@@ -80,7 +80,7 @@ pub(crate) fn resolve_address_pairs(
     let wanted = |ends: &AddressPair| hints.addr_format.is_none_or(|format| format == ends.format);
     let ends: Vec<AddressPair> = ends.into_iter().filter(wanted).collect();
     match hints.addr_format {
-        Some(format) if ends.is_empty() => Err(Misuse::NoData(Unmet::AddressFormat(format)).into()),
+        Some(format) if ends.is_empty() => Err(Misuse::Unmet(Unmet::AddressFormat(format)).into()),
         _ => Ok(ends),
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn resolve_address_pairs(
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] for what does not resolve.
+/// [`Misuse::Unmet`] for what does not resolve.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
@@ -98,7 +98,7 @@ pub(crate) fn resolve(
 ) -> Result<Vec<Address>, Error> {
     // The resolver would take the low 16 bits of a larger number.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
-        return Err(Misuse::NoData(Unmet::Port).into());
+        return Err(Misuse::Unmet(Unmet::Port).into());
     }
     let mut flags = 0;
     if numeric {
@@ -110,7 +110,7 @@ pub(crate) fn resolve(
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
     let found = getaddrinfo(node, service, Some(hints)).map_err(|error| {
         tracing::debug!(?node, ?service, ?error, "no address");
-        Misuse::NoData(Unmet::Resolvable)
+        Misuse::Unmet(Unmet::Resolvable)
     })?;
 
     let mut addresses = Vec::new();
@@ -120,7 +120,7 @@ pub(crate) fn resolve(
         }
     }
     if addresses.is_empty() {
-        return Err(Misuse::NoData(Unmet::Resolvable).into());
+        return Err(Misuse::Unmet(Unmet::Resolvable).into());
     }
     Ok(addresses)
 }
@@ -175,7 +175,7 @@ fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<
         }
     }
     if local.is_empty() {
-        return Err(Misuse::NoData(Unmet::LocalSource).into());
+        return Err(Misuse::Unmet(Unmet::LocalSource).into());
     }
     Ok(local)
 }
@@ -194,7 +194,7 @@ fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
         }
     }
     if ends.is_empty() {
-        return Err(Misuse::NoData(Unmet::Route).into());
+        return Err(Misuse::Unmet(Unmet::Route).into());
     }
     Ok(ends)
 }
@@ -208,7 +208,7 @@ fn all_pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<Addres
         }
     }
     if ends.is_empty() {
-        return Err(Misuse::NoData(Unmet::OneAddressFormat).into());
+        return Err(Misuse::Unmet(Unmet::OneAddressFormat).into());
     }
     Ok(ends)
 }
@@ -374,7 +374,7 @@ mod tests {
         let from = |src: &str| Info { src_addr: Some(parse_address(src)), ..Info::default() };
         let ipv6 = Info { addr_format: Some(AddressFormat::SockaddrIn6), ..Info::default() };
         let node = |node, flags, hints| {
-            let Err(Error::Misuse(Misuse::NoData(unmet))) =
+            let Err(Error::Misuse(Misuse::Unmet(unmet))) =
                 resolve_address_pairs(Some(node), Some("1"), flags, hints)
             else {
                 panic!("{node} with {hints:?}")

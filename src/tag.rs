@@ -1,5 +1,7 @@
 //! Tags of messages: `fi_tagged(3)`.
 
+use std::fmt;
+
 /// The tag of a message.
 ///
 /// ```
@@ -13,6 +15,18 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tag(pub u64);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq<u64> for Tag {
+    fn eq(&self, tag: &u64) -> bool {
+        self.0 == *tag
+    }
+}
 
 /// Which tags a receive accepts: those that equal `tag` in all bits that are not set in `ignore`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

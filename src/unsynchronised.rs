@@ -133,7 +133,7 @@ mod tests {
                 let post = SendMsg {
                     buffers: &of[..],
                     to: FabricAddress(0),
-                    tag,
+                    tag: tag.map(Tag),
                     data: None,
                     context: 0,
                     flags: from.endpoint.tx_op_flags(),

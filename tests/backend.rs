@@ -2,10 +2,10 @@
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[allow(dead_code, reason = "its main function is another program's")]
-#[path = "../examples/backend.rs"]
+#[path = "../examples/backend/main.rs"]
 mod backend;
 
-use crate::backend::ChannelProvider;
+use crate::backend::provider::ChannelProvider;
 
 homespun_conformance::transport_contract!(ChannelProvider::new(), features: [splits]);
 

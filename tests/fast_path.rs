@@ -149,7 +149,7 @@ impl Party {
         }
         let segments = [Segment { address: self.message.as_ptr(), len_bytes: LEN_BYTES }];
         let (buffers, flags) = (&segments[..], self.endpoint.tx_op_flags());
-        let send = SendMsg { buffers, to: PEER, tag, data: None, context: SEND, flags };
+        let send = SendMsg { buffers, to: PEER, tag: tag.map(Tag), data: None, context: SEND, flags };
         // SAFETY: the message never changes, and a party is not moved while it is used.
         unsafe { self.endpoint.post_send(&send).expect("room for a send") };
         1

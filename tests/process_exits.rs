@@ -153,7 +153,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
             let (buffers, to) = (vec![payload(tag, len_bytes)], leaver.peer());
             leaver
                 .endpoint
-                .sendmsg(SendMsg { buffers, to, tag: Some(tag), context: tag, ..SendMsg::default() })
+                .sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, ..SendMsg::default() })
                 .expect("room for a send");
         }
         // Messages keep their order, so all have arrived when the last one has.

@@ -81,8 +81,14 @@ impl Party {
 
     fn post_send(&self, number: u64, len_bytes: usize, flags: OpFlags) {
         let buffers = vec![payload(number, len_bytes)];
-        let send =
-            SendMsg { buffers, to: PEER, tag: Some(number), context: number, flags, ..SendMsg::default() };
+        let send = SendMsg {
+            buffers,
+            to: PEER,
+            tag: Some(Tag(number)),
+            context: number,
+            flags,
+            ..SendMsg::default()
+        };
         self.endpoint.sendmsg(send).expect("room for a send");
     }
 

@@ -6,15 +6,14 @@
 //! error with the address. `PROPTEST_CASES` sets how many programs each test runs.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../examples/backend.rs"]
-#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../examples/backend/provider.rs"]
 mod backend;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags};
-use homespun::{Address, Errno, Fabric, FabricAddress};
+use homespun::{Address, Errno, Fabric, FabricAddress, Tag};
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
@@ -169,7 +168,7 @@ impl<'a> Run<'a> {
         sender.send_and_wait_for_delivery(SendMsg {
             buffers,
             to: sender.peer(),
-            tag,
+            tag: tag.map(Tag),
             data,
             context,
             ..SendMsg::default()
@@ -207,7 +206,7 @@ impl<'a> Run<'a> {
             (other, _) => panic!("{other:?} for {entry:?}"),
         };
         assert_eq!((completion.context, completion.flags), (entry.context, entry.flags));
-        assert_eq!((completion.len_bytes, completion.tag), (entry.len_bytes, entry.tag));
+        assert_eq!((completion.len_bytes, completion.tag.0), (entry.len_bytes, entry.tag));
         assert_eq!(completion.data, entry.data);
         assert!(received_bytes(&completion.buffer) == payload(entry.context, entry.len_bytes), "{entry:?}");
     }

@@ -1,6 +1,7 @@
 //! Processes whose system forbids copies between processes. Shared memory works without them.
 
 use homespun::FabricAddress;
+use homespun::Tag;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
@@ -30,7 +31,8 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
             }
             let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
             let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
-            let send = SendMsg { buffers, to, tag: Some(n), context: 100 + n, flags, ..SendMsg::default() };
+            let send =
+                SendMsg { buffers, to, tag: Some(Tag(n)), context: 100 + n, flags, ..SendMsg::default() };
             party.endpoint.sendmsg(send).expect("room for a send");
         }
     }

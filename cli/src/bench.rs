@@ -356,10 +356,6 @@ impl Choice {
         });
         let domains: Vec<Domain> =
             meant.filter(|domain| available.iter().any(|name| name == domain.name())).collect();
-        if domains.is_empty() {
-            Err(Failure::NoData(homespun::error::Unmet::DomainName))
-        } else {
-            Ok(domains)
-        }
+        if domains.is_empty() { Err(Failure::Unmet(homespun::error::Unmet::DomainName)) } else { Ok(domains) }
     }
 }

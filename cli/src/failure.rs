@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use homespun::error::Unmet;
-use homespun::transport::LinkError;
+use homespun::transport::{Denial, LinkError};
 use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
 /// The reason why the command failed.
@@ -15,7 +15,7 @@ use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 pub(crate) enum Failure {
     /// Nothing meets the request (ENODATA).
     #[error("nothing meets the request: it needs {0} (ENODATA)")]
-    NoData(Unmet),
+    Unmet(Unmet),
     /// No address of the peer is known (ENODATA).
     #[error("nothing meets the request: it needs an address of the peer (ENODATA)")]
     NoPeerAddress,
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
         /// The peer.
         address: Address,
         /// The reason.
-        reason: &'static str,
+        reason: Denial,
     },
     /// A process listens at the address, but it is not homespun.
     #[error("the process that listens at {address} is not homespun: {reason}")]
@@ -335,7 +335,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Misuse(Misuse::NoData(unmet)) => Failure::NoData(unmet),
+            Error::Misuse(Misuse::Unmet(unmet)) => Failure::Unmet(unmet),
             error => Failure::Fabric(error),
         }
     }
@@ -362,8 +362,8 @@ mod tests {
             "no answer from 127.0.0.1:7471: Connection refused"
         );
         assert_eq!(
-            message(LinkError::Denied("another user")),
-            "not allowed to connect to 127.0.0.1:7471: another user"
+            message(LinkError::Denied(Denial::OtherUser)),
+            "not allowed to connect to 127.0.0.1:7471: the other process belongs to another user"
         );
         assert_eq!(
             message(LinkError::Protocol("unknown frame kind")),

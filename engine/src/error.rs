@@ -22,6 +22,7 @@ pub use self::missing::Missing;
 pub use self::object_state::ObjectState;
 pub use self::unmet::Unmet;
 pub use self::unsupported::Unsupported;
+use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::errno::Errno;
 use crate::flags::Caps;
@@ -44,6 +45,14 @@ pub enum Error {
     System {
         /// The attempted call.
         call: &'static str,
+        /// The error number of the system.
+        errno: Errno,
+    },
+    /// The transport could not open an endpoint at an address: it is taken, not of this host, or forbidden.
+    #[error("cannot open an endpoint at {address}: {errno}")]
+    Bind {
+        /// The address. With a port of 0, the transport was to choose the port.
+        address: Box<Address>,
         /// The error number of the system.
         errno: Errno,
     },
@@ -123,7 +132,7 @@ pub enum Misuse {
     Busy(InUse),
     /// Nothing that homespun offers meets the request.
     #[error("nothing offers this: {0}")]
-    NoData(Unmet),
+    Unmet(Unmet),
     /// homespun does not support this.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
@@ -173,7 +182,7 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Error::Misuse(misuse) => misuse.errno(),
-            Error::System { errno, .. } => *errno,
+            Error::System { errno, .. } | Error::Bind { errno, .. } => *errno,
             Error::Again(_) => Errno::EAGAIN,
         }
     }
@@ -197,7 +206,7 @@ impl Misuse {
             Misuse::NoCapability(_) | Misuse::NoAtomic { .. } => Errno::EOPNOTSUPP,
             Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,
-            Misuse::NoData(_) => Errno::ENODATA,
+            Misuse::Unmet(_) => Errno::ENODATA,
             Misuse::NotSupported(_) => Errno::ENOSYS,
             Misuse::NotFound(_) => Errno::ENOENT,
             Misuse::KeyInUse(_) => Errno::ENOKEY,

@@ -149,10 +149,21 @@ pub enum LinkError {
     System(Errno),
     /// This process may not communicate with the endpoint at this address, or the other way round.
     #[error("refused: {0}")]
-    Denied(&'static str),
+    Denied(Denial),
     /// The peer sent bytes that no correct peer sends.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),
+}
+
+/// Why two endpoints may not communicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Denial {
+    /// The peer's process belongs to another user.
+    #[error("the other process belongs to another user")]
+    OtherUser,
+    /// The endpoint was inherited by `fork`, and belongs to the parent.
+    #[error("the endpoint belongs to the process that this one was forked from")]
+    ForkedChild,
 }
 
 impl LinkError {

@@ -303,7 +303,7 @@ impl From<&Completion> for FiCqTaggedEntry {
             len: completion.len_bytes,
             buf: multi_recv_address(completion),
             data: completion.data,
-            tag: completion.tag,
+            tag: completion.tag.0,
         }
     }
 }
@@ -324,7 +324,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).len = completion.len_bytes;
             (*buf).buf = multi_recv_address(completion);
             (*buf).data = completion.data;
-            (*buf).tag = completion.tag;
+            (*buf).tag = completion.tag.0;
             (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);
             (*buf).err = error.errno().raw();
             (*buf).prov_errno = error.prov_errno();

@@ -8,7 +8,7 @@ use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::OpFlags;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Domain, FabricAddress, Segment, SegmentMut, TagMatch};
+use homespun::{Domain, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
 use libc::{c_int, iovec};
 
 use crate::abi::endpoint::FidEp;
@@ -164,7 +164,7 @@ unsafe fn queue_send(
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let MessageOp { ep, peer: to, data, context, flags, .. } = *op;
-    let tag = op.tagged.map(|tagged| tagged.tag);
+    let tag = op.tagged.map(|tagged| Tag(tagged.tag));
     // SAFETY: the caller promises it.
     unsafe {
         let buffers = segments(op.iov, op.iov_count)?;

@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn open_fabric(
             unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         match name.as_deref() {
             Some(FABRIC_NAME) => {}
-            Some(_) => return Err(Misuse::NoData(Unmet::FabricName).into()),
+            Some(_) => return Err(Misuse::Unmet(Unmet::FabricName).into()),
             None => return Err(CMisuse::NamelessFabric.into()),
         }
         let front = FidFabric {

@@ -85,7 +85,7 @@ pub(crate) unsafe fn post_send(
 ) -> Result<(), Failure> {
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
-    let send = SendMsg { buffers: buffers.as_ref(), to, tag, data, context, flags };
+    let send = SendMsg { buffers: buffers.as_ref(), to, tag: tag.map(Tag), data, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_send(&send).or_else(|error| {

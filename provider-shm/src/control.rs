@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::LinkError;
+use homespun_engine::transport::{Denial, LinkError};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, sendmsg, shutdown,
@@ -84,7 +84,7 @@ impl Control {
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
             tracing::warn!(peer.uid, uid, peer.pid, "refused: the other process belongs to another user");
-            return Err(LinkError::Denied("the other process belongs to another user"));
+            return Err(LinkError::Denied(Denial::OtherUser));
         }
         Ok(Control { socket, peer })
     }

@@ -13,8 +13,8 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload, Sent,
-    SharedMemory, Transport,
+    Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
+    Sent, SharedMemory, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
@@ -479,8 +479,7 @@ impl Drop for ShmTransport {
 }
 
 /// The error with which all links end in a forked child.
-const FORKED_CHILD: LinkError =
-    LinkError::Denied("the endpoint belongs to the process that this one was forked from");
+const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
 
 /// Makes a link hot: from now on every pass polls its ring.
 fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {

@@ -11,6 +11,7 @@ use homespun_engine::flags::CompletionFlags;
 
 use super::strerror;
 use crate::av::FabricAddress;
+use crate::tag::Tag;
 
 /// Which fields a completion queue reports of an operation: `enum fi_cq_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,7 +62,7 @@ pub struct Completion {
     /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
     pub data: u64,
     /// The tag, for a received tagged message.
-    pub tag: u64,
+    pub tag: Tag,
     /// The application's buffer, if the operation was posted with one of its own; or where a
     /// message lies in a multi-receive buffer.
     pub buffer: Buffer,
@@ -249,7 +250,7 @@ impl From<completion::EndedOperation> for Completion {
     #[inline(always)]
     fn from(completion: completion::EndedOperation) -> Self {
         let completion::EndedOperation { context, flags, len_bytes, data, tag, buffer, .. } = completion;
-        Completion { context, flags, len_bytes, data, tag, buffer }
+        Completion { context, flags, len_bytes, data, tag: Tag(tag), buffer }
     }
 }
 
@@ -260,7 +261,7 @@ impl CqFormat {
         if self == CqFormat::Tagged {
             return;
         }
-        completion.tag = 0;
+        completion.tag = Tag(0);
         if self == CqFormat::Data {
             return;
         }

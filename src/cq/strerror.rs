@@ -73,6 +73,7 @@ pub fn strerror(prov_errno: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use homespun_engine::error::Misuse;
+    use homespun_engine::transport::Denial;
 
     use super::*;
     use std::collections::BTreeSet;
@@ -92,7 +93,7 @@ mod tests {
             OperationError::NotDurable,
             OperationError::Deferred(Box::new(Misuse::NotConnected)),
             OperationError::Link(LinkError::Closed),
-            OperationError::Link(LinkError::Denied("why")),
+            OperationError::Link(LinkError::Denied(Denial::OtherUser)),
             OperationError::Link(LinkError::Protocol("why")),
             OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),
             OperationError::Link(LinkError::System(Errno::ECONNRESET)),

@@ -14,6 +14,7 @@ use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, Send
 use crate::post::Post;
 use crate::poster::Poster;
 use crate::receives::ReceivePoster;
+use crate::tag::Tag;
 use crate::trigger::Operation;
 use crate::works::domain::WorkDomain;
 use crate::works::work::DeferredPost;
@@ -41,9 +42,11 @@ impl<S, D> Operation<S, D> {
         lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
     ) -> Result<DeferredPost, Rejected<Buffer>> {
         let post = match self {
-            Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => {
-                Post::new(to, TransmitOp::Send { source: lend_source(buffers)?, tag, data }, context)
-            }
+            Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => Post::new(
+                to,
+                TransmitOp::Send { source: lend_source(buffers)?, tag: tag.map(|Tag(tag)| tag), data },
+                context,
+            ),
             Operation::Receive(receive) => {
                 let post = endpoint.make_waiting_receive(receive, lend_destination)?;
                 return Ok(DeferredPost::Receive(post));

@@ -29,7 +29,7 @@ pub struct SendMsg<B = Vec<Bytes>> {
     /// The receiver, from the endpoint's address vector.
     pub to: FabricAddress,
     /// The tag of a tagged message.
-    pub tag: Option<u64>,
+    pub tag: Option<Tag>,
     /// Remote data for the receiver's completion.
     pub data: Option<u64>,
     /// Given back in the completion.
@@ -94,7 +94,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag.0), None, context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag), None, context, self.tx_op_flags())
     }
 
     /// Sends a tagged message in pieces: `fi_tsendv`.
@@ -105,7 +105,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.send_owned(pieces, to, Some(tag.0), None, context, self.tx_op_flags())
+        self.send_owned(pieces, to, Some(tag), None, context, self.tx_op_flags())
     }
 
     /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
@@ -117,7 +117,7 @@ impl Endpoint {
         tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag.0), Some(data), context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag), Some(data), context, self.tx_op_flags())
     }
 
     /// Sends with all options: `fi_sendmsg`, `fi_tsendmsg`.
@@ -150,7 +150,8 @@ impl Endpoint {
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.post_with_flags(&mut Post::new(to, TransmitOp::Send { source, tag, data }, context), flags)
+        let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
+        self.post_with_flags(&mut Post::new(to, op, context), flags)
     }
 
     /// Sends a small message that may be reused at once, and reports no success: `fi_inject`,
@@ -186,13 +187,14 @@ impl Endpoint {
         &self,
         buffers: B,
         to: FabricAddress,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         data: Option<u64>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         let source = buffers.lend()?;
-        let mut post = ManuallyDrop::new(Post::new(to, TransmitOp::Send { source, tag, data }, context));
+        let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
+        let mut post = ManuallyDrop::new(Post::new(to, op, context));
         self.submit_owned(&mut post, flags)
     }
 }

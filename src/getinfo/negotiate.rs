@@ -120,12 +120,12 @@ const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] if no provider has the type that they ask for.
+/// [`Misuse::Unmet`] if no provider has the type that they ask for.
 pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
     match hints.ep.ep_type {
         None => Ok(EP_TYPES.to_vec()),
         Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
-        Some(_) => Err(Misuse::NoData(Unmet::Datagrams)),
+        Some(_) => Err(Misuse::Unmet(Unmet::Datagrams)),
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
 ///
 /// # Errors
 ///
-/// Always [`Misuse::NoData`], naming the unmet hint.
+/// Always [`Misuse::Unmet`], naming the unmet hint.
 pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
     let caps = negotiate_caps(provider, ep_type, hints.caps)?;
     let [tx_order, rx_order] = negotiate_message_orders(hints)?;
@@ -459,7 +459,7 @@ fn or_default(asked: usize, default: usize) -> usize {
 }
 
 fn require(is_met: bool, requirement: Unmet) -> Result<(), Misuse> {
-    if is_met { Ok(()) } else { Err(Misuse::NoData(requirement)) }
+    if is_met { Ok(()) } else { Err(Misuse::Unmet(requirement)) }
 }
 
 #[cfg(test)]

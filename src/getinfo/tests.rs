@@ -73,7 +73,7 @@ fn providers_are_answered_in_their_order_and_by_name() {
     let mut other = Info::default();
     other.domain.name = Some("eth0".into());
     let refused = getinfo_of_loopback_peer(&providers, &other);
-    assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainName).into()));
+    assert_eq!(refused, Err(Misuse::Unmet(Unmet::DomainName).into()));
 }
 
 #[test]
@@ -93,12 +93,12 @@ fn domain_parameter_leaves_only_that_domain() {
         ["shm"]
     );
     let unmet = Unmet::NotPreferredDomain;
-    assert_eq!(getinfo_of_one_domain(&providers, Some("tcp"), &named), Err(Misuse::NoData(unmet).into()));
+    assert_eq!(getinfo_of_one_domain(&providers, Some("tcp"), &named), Err(Misuse::Unmet(unmet).into()));
     let unmet = Unmet::PreferredDomain;
     for hints in [any, named] {
         let refused =
             getinfo_of_one_domain(&providers, Some("token-ring"), &hints).expect_err("there is none");
-        assert_eq!(refused, Misuse::NoData(unmet).into());
+        assert_eq!(refused, Misuse::Unmet(unmet).into());
         assert_eq!(refused.errno(), Errno::ENODATA);
     }
 }
@@ -142,7 +142,7 @@ fn refusal_reason_is_from_the_named_domain() {
     assert_eq!(check_and_list_domains(&found), ["tcp"]);
     hints.domain.name = Some("shm".into());
     let refused = getinfo_of_loopback_peer(&providers, &hints);
-    assert_eq!(refused, Err(Misuse::NoData(Unmet::Caps(Caps::REMOTE_COMM)).into()));
+    assert_eq!(refused, Err(Misuse::Unmet(Unmet::Caps(Caps::REMOTE_COMM)).into()));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn formats_come_in_the_order_of_the_provider() {
     assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
     let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..make_provider("tcp") };
     let refused = getinfo_of_loopback_peer(&[only], &Info::default());
-    assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainAddressFormat).into()));
+    assert_eq!(refused, Err(Misuse::Unmet(Unmet::DomainAddressFormat).into()));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
     };
     if let Ok(found) = elsewhere(&[local.clone(), make_provider("tcp")]) {
         assert_eq!(check_and_list_domains(&found), ["tcp"]);
-        assert_eq!(elsewhere(&[local]), Err(Misuse::NoData(Unmet::LocalDestination).into()));
+        assert_eq!(elsewhere(&[local]), Err(Misuse::Unmet(Unmet::LocalDestination).into()));
     }
 }
 

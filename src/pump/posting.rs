@@ -13,7 +13,7 @@ use super::Wired;
 use crate::av::FabricAddress;
 use crate::cq::Completion;
 use crate::post::{Post, ReceiveKind, ReceivePost};
-use crate::tag::TagMatch;
+use crate::tag::{Tag, TagMatch};
 
 impl Wired {
     /// Has the engine carry an operation out, at once or in its turn.
@@ -80,7 +80,7 @@ impl Wired {
             return self.report_access_later(local, context, engine);
         }
         let buffer = local.take_buffer();
-        let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, buffer };
+        let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: Tag(0), buffer };
         cq.format().clear_excluded_fields(&mut entry);
         ring.push_completed(entry, FabricAddress::UNSPECIFIED);
     }

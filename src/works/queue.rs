@@ -416,7 +416,7 @@ fn refusal_to_report(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,
         Error::Misuse(misuse) => Some(OperationError::Deferred(Box::new(misuse))),
-        Error::System { errno, .. } => Some(LinkError::System(errno).into()),
+        Error::System { errno, .. } | Error::Bind { errno, .. } => Some(LinkError::System(errno).into()),
     }
 }
 

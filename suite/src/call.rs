@@ -37,7 +37,7 @@ pub(super) enum RemoteCall {
     /// The content from an offset on, of a length. Answered by [`RemoteAnswer::Bytes`].
     RegionPart(usize, usize, usize),
     /// Copies bytes into a region, to an offset.
-    RegionPut(usize, usize, Vec<u8>),
+    RegionPut(usize, usize, #[serde(with = "serde_bytes")] Vec<u8>),
     RegionClose(usize),
     /// Starts counting accesses to the region with this number.
     RegionCount(usize),
@@ -111,6 +111,7 @@ pub(super) enum RemoteCall {
         peer: AddressForm,
         /// The key and the address of a region of the peer.
         region: (u64, u64),
+        #[serde(with = "serde_bytes")]
         message: Vec<u8>,
     },
 }
@@ -126,7 +127,7 @@ pub(super) enum RemoteAnswer {
         #[serde(with = "form::optional_format")]
         format: Option<CqFormat>,
     },
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Size(usize),
     Registered {
         number: usize,
@@ -241,7 +242,7 @@ impl RemoteSend {
             },
             SendBy::Message => {
                 let flags = flags.unwrap_or_default();
-                endpoint.sendmsg(SendMsg { buffers, to, tag, data, context, flags })?;
+                endpoint.sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags })?;
             }
             SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?,
             SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag.map(Tag), data)?,

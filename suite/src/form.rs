@@ -7,11 +7,11 @@ use homespun::endpoint::AtomicTarget;
 use homespun::error::{Argument, BadMemory, Missing, ObjectState};
 use homespun::flags::{Caps, CompletionFlags};
 use homespun::info::ResourceManagement;
-use homespun::transport::LinkError;
+use homespun::transport::{Denial, LinkError};
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
     FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
-    ReusableBuffer, SegmentMut,
+    ReusableBuffer, SegmentMut, Tag,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -77,7 +77,9 @@ travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
 travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,
 |address| address.as_ref().map(|address| address.socket_addr()),
 |address| address.map(|address| Box::new(address.into())) }
+travels_as! { named_address: Box<Address>, SocketAddr, |address| address.socket_addr(), |address| Box::new(address.into()) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
+travels_as! { tag: Tag, u64, |tag| tag.0, Tag }
 travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }
 travels_as! { optional_flags: Option<homespun::flags::OpFlags>, Option<u64>,
 |flags| flags.map(|flags| flags.bits()),
@@ -178,7 +180,8 @@ pub(crate) struct CompletionForm {
     flags: CompletionFlags,
     len_bytes: usize,
     data: u64,
-    tag: u64,
+    #[serde(with = "tag")]
+    tag: Tag,
     #[serde(with = "BufferForm")]
     buffer: Buffer,
 }
@@ -237,11 +240,18 @@ enum RefusalForm {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "Denial")]
+enum DenialForm {
+    OtherUser,
+    ForkedChild,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(remote = "LinkError")]
 enum LinkErrorForm {
     Closed,
     System(#[serde(with = "errno")] Errno),
-    Denied(#[serde(with = "constant")] Constant),
+    Denied(#[serde(with = "DenialForm")] Denial),
     Protocol(#[serde(with = "constant")] Constant),
 }
 
@@ -260,6 +270,12 @@ pub(crate) enum ErrorForm {
     System {
         #[serde(with = "constant")]
         call: Constant,
+        #[serde(with = "errno")]
+        errno: Errno,
+    },
+    Bind {
+        #[serde(with = "named_address")]
+        address: Box<Address>,
         #[serde(with = "errno")]
         errno: Errno,
     },

@@ -8,7 +8,7 @@ use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
     Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Error,
-    FabricAddress, ReadError, SegmentMut, TagMatch,
+    FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
 };
 
 use super::atomic_call::{AtomicBy, AtomicCall};
@@ -162,7 +162,7 @@ impl Endpoint {
             by: SendBy::Message,
             buffers,
             to,
-            tag,
+            tag: tag.map(|Tag(tag)| tag),
             data,
             context,
             flags: Some(flags),

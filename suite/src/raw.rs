@@ -165,7 +165,7 @@ pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(),
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
     // unchanged.
-    unsafe { endpoint.post_send(&SendMsg { buffers, to, tag, data, context, flags }) }
+    unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
 /// The memory of a posted receive.

@@ -52,7 +52,7 @@ fn check_tagged_messages(info: &Info) {
     alice.endpoint.tsend(payload(2, 16), alice.peer, Tag(7), 2).unwrap();
     for (context, tag, identity) in [(2, 0x35, 1), (1, 7, 2)] {
         let completion = stage.next_completion(bob);
-        assert_eq!((completion.context, completion.tag), (context, tag));
+        assert_eq!((completion.context, completion.tag.0), (context, tag));
         assert!(received_bytes(&completion.buffer) == payload(identity, 16));
     }
     assert_eq!(alice.endpoint.send(payload(1, 8), alice.peer, 3).unwrap_err().errno(), Errno::EOPNOTSUPP);

@@ -201,7 +201,7 @@ pub(crate) fn check_completion_formats(info: &Info) {
         let has_data = matches!(format, CqFormat::Data | CqFormat::Tagged);
         assert_eq!(
             (told.data, told.tag),
-            (if has_data { 9 } else { 0 }, if format == CqFormat::Tagged { 7 } else { 0 })
+            (if has_data { 9 } else { 0 }, if format == CqFormat::Tagged { Tag(7) } else { Tag(0) })
         );
     }
 }

@@ -239,7 +239,7 @@ fn check_tag_bits(info: &Info, mem_tag_format: u64) {
         alice.endpoint.inject(b"other", alice.peer, Some(Tag(other)), None).unwrap();
         alice.endpoint.inject(b"this", alice.peer, Some(Tag(tag)), None).unwrap();
         let completion = stage.next_completion(bob);
-        assert_eq!((completion.tag, received_bytes(&completion.buffer)), (tag, b"this".to_vec()));
+        assert_eq!((completion.tag.0, received_bytes(&completion.buffer)), (tag, b"this".to_vec()));
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0).ignoring(u64::MAX), 2).unwrap();
         assert_eq!(stage.next_completion(bob).tag, other);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
+use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError, Tag};
 
 use crate::victim::{
     CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted, make_any_message,
@@ -162,7 +162,7 @@ impl Survivor {
         (0..4 * POSTED).for_each(|_| self.post_any_receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
-            let send = SendMsg { tag: is_tagged.then_some(7), ..message_of_survivor(number, to_self) };
+            let send = SendMsg { tag: is_tagged.then_some(Tag(7)), ..message_of_survivor(number, to_self) };
             friend.endpoint.sendmsg(send).expect("there is room for it");
             number += 1;
         }

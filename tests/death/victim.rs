@@ -4,7 +4,7 @@ use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, BytesMut, Error, FabricAddress, TagMatch};
+use homespun::{Again, BytesMut, Error, FabricAddress, Tag, TagMatch};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -181,7 +181,7 @@ pub(crate) fn make_any_message(
     SendMsg {
         buffers: vec![payload(identity, len_bytes)],
         to,
-        tag: random.bool().then_some(number),
+        tag: random.bool().then_some(Tag(number)),
         data: Some(identity),
         context: number,
         flags: LEVELS[random.usize(..LEVELS.len())],

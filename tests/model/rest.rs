@@ -87,7 +87,7 @@ impl Runner<'_> {
                 self.own_pending.insert(context);
                 let last = SendMsg {
                     to: FabricAddress(to as u64),
-                    tag: Some(RUNNERS_TAG),
+                    tag: Some(Tag(RUNNERS_TAG)),
                     context,
                     // They complete after earlier injected messages have arrived.
                     flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,

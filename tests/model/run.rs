@@ -210,7 +210,14 @@ impl Runner<'_> {
         let accepted = if injected {
             party.endpoint.inject(&message, to_address, tag, data)
         } else {
-            party.endpoint.sendmsg(SendMsg { buffers, to: to_address, tag, data, context, flags })
+            party.endpoint.sendmsg(SendMsg {
+                buffers,
+                to: to_address,
+                tag: tag.map(Tag),
+                data,
+                context,
+                flags,
+            })
         };
         if !is_accepted(accepted) {
             return;
@@ -449,7 +456,7 @@ impl Runner<'_> {
             Err(CompletionError { completion, error, .. }) => (completion, Err(error.errno())),
         };
         assert_eq!(completion.flags, CompletionFlags::SEND | kind);
-        assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
+        assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (0, 0, 0));
         let Buffer::SentVector(sent) = completion.buffer else { panic!("sendmsg takes and gives a vector") };
         assert!(sent.concat() == payload(identity as u64, send.len_bytes), "another buffer comes back");
         send.ended_at = now;

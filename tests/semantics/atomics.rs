@@ -47,7 +47,7 @@ pub(super) fn expected_flags(kind: AtomicKind) -> CompletionFlags {
 pub(super) fn expect_completion(party: &Party, kind: AtomicKind, context: u64) -> Completion {
     let completion = party.next_completion();
     assert_eq!((completion.context, completion.flags), (context, expected_flags(kind)));
-    assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
+    assert_eq!((completion.len_bytes, completion.data, completion.tag.0), (0, 0, 0));
     completion
 }
 

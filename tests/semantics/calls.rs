@@ -63,7 +63,8 @@ impl Message {
     fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
         let Message { bytes, tag, data } = self.clone();
         let (endpoint, parts) = (&by.endpoint, split_unevenly(&bytes, 3));
-        let message = |buffers| SendMsg { buffers, to, tag, data, context, flags: OpFlags::empty() };
+        let message =
+            |buffers| SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: OpFlags::empty() };
         let accepted = match (call, tag, data) {
             (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
             (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
@@ -176,7 +177,7 @@ fn exchange_and_check_between(
         // The peer acknowledges the next message only after all of this one has arrived.
         alice.send_and_wait_for_delivery(SendMsg {
             to: alice.peer(),
-            tag: Some(MARKER),
+            tag: Some(Tag(MARKER)),
             ..SendMsg::default()
         });
         message.post_receive(bob, receive, spare_bytes, 22)

@@ -3,7 +3,7 @@
 use homespun::endpoint::SendMsg;
 use homespun::error::Missing;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
+use homespun::{Errno, Error, FabricAddress, Misuse, OperationError, Tag};
 
 use homespun_suite::Net;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -90,7 +90,7 @@ pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
         let (to, tag) = (alice.peer(), Some(5));
         alice
             .endpoint
-            .sendmsg(SendMsg { buffers, to, tag, context: 1, flags, ..SendMsg::default() })
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: 1, flags, ..SendMsg::default() })
             .unwrap();
         // The first message arrives before this one.
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });

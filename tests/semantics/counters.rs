@@ -72,7 +72,10 @@ pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
             let receive =
                 RecvMsg { buffers: vec![marked_buffer(len_bytes)], tagged, context, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
-            alice.endpoint.sendmsg(SendMsg { tag, ..make_send(&alice, context, len_bytes, flags) }).unwrap();
+            alice
+                .endpoint
+                .sendmsg(SendMsg { tag: tag.map(Tag), ..make_send(&alice, context, len_bytes, flags) })
+                .unwrap();
             assert_eq!((bob.next_completion().context, alice.next_completion().context), (context, context));
             sent += 1;
             // A reported operation is already counted.
@@ -303,7 +306,7 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
     assert_eq!(bob.next_failure().errno(), Errno::ENOMSG);
     for flags in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
         let send = make_send(&alice, 1, 8, OpFlags::empty());
-        alice.send_and_wait_for_delivery(SendMsg { tag: Some(5), ..send });
+        alice.send_and_wait_for_delivery(SendMsg { tag: Some(Tag(5)), ..send });
         look(OpFlags::PEEK | flags);
         assert_eq!(bob.next_completion().context, 7);
     }

@@ -28,7 +28,7 @@ type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
 /// Returns an entry without its buffer.
 fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
-    Completion { context, flags, len_bytes, data, tag, ..Completion::default() }
+    Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
 }
 
 /// Waits for the next entry, and returns it without its buffer.
@@ -58,10 +58,10 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
             Some(TAG),
             Some(DATA),
         ),
-        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(TAG), None)).unwrap(), Some(TAG), None),
+        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), None)).unwrap(), Some(TAG), None),
         (
             "tsendmsg, data",
-            &|| alice.endpoint.sendmsg(msg(Some(TAG), Some(DATA))).unwrap(),
+            &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), Some(DATA))).unwrap(),
             Some(TAG),
             Some(DATA),
         ),
@@ -135,13 +135,13 @@ pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
     };
     for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
         let told = |context| make_entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
-        send(tag);
+        send(tag.map(Tag));
         assert_eq!(arrived(1, tag, OpFlags::PEEK), told(1));
         assert_eq!(arrived(2, tag, OpFlags::PEEK | OpFlags::CLAIM), told(2));
         assert_eq!(arrived(2, tag, OpFlags::CLAIM), told(2));
-        send(tag);
+        send(tag.map(Tag));
         assert_eq!(arrived(3, tag, OpFlags::PEEK | OpFlags::DISCARD), told(3));
-        send(tag);
+        send(tag.map(Tag));
         assert_eq!(arrived(4, tag, OpFlags::PEEK | OpFlags::CLAIM), told(4));
         let discarded = arrived(4, tag, OpFlags::CLAIM | OpFlags::DISCARD);
         assert_eq!((discarded.context, discarded.flags - WITH_DATA), (4, kind));

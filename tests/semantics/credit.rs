@@ -6,7 +6,7 @@ use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, Error, FabricAddress, OperationError, TagMatch};
+use homespun::{Again, Error, FabricAddress, OperationError, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
@@ -187,21 +187,26 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         bob.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let to = carol.fabric_address_of(&bob);
-        let send = SendMsg { buffers, to, tag: Some(tag), context: tag, flags, ..SendMsg::default() };
+        let send = SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, flags, ..SendMsg::default() };
         carol.endpoint.sendmsg(send).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
         assert_eq!(carol.next_completion().context, tag);
     }
     carol.send_and_wait_for_delivery(SendMsg {
         to: carol.fabric_address_of(&bob),
-        tag: Some(50),
+        tag: Some(Tag(50)),
         ..SendMsg::default()
     });
     // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
         let to = bob.peer();
         let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
-        bob.send_and_wait_for_delivery(SendMsg { buffers: buffers.clone(), to, tag, ..SendMsg::default() });
+        bob.send_and_wait_for_delivery(SendMsg {
+            buffers: buffers.clone(),
+            to,
+            tag: tag.map(Tag),
+            ..SendMsg::default()
+        });
         alice.endpoint.trecv(marked_buffer(len_bytes), ANY, 7, 0, 1007).unwrap();
         let completion = alice.next_completion();
         assert_eq!(completion.context, 1007);
@@ -265,14 +270,14 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
         let (to, tag) = (alice.peer(), Some(number));
         alice
             .endpoint
-            .sendmsg(SendMsg { buffers, to, tag, context: number, flags, ..SendMsg::default() })
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: number, flags, ..SendMsg::default() })
             .unwrap();
     }
     alice.assert_no_completion();
     for number in 0..count {
         bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, 0, u64::MAX, number).unwrap();
         let completion = bob.next_completion();
-        assert_eq!((completion.context, completion.tag), (number, number));
+        assert_eq!((completion.context, completion.tag.0), (number, number));
         assert!(received_bytes(&completion.buffer) == long(number));
     }
     check_all_sends_end(&alice, Vec::new(), count);
@@ -339,14 +344,14 @@ pub(crate) fn discarded_messages_return_credit(net: &Net) {
     while seen < count {
         if sent < count {
             let (buffers, tag) = (vec![payload(sent, message_len_bytes(sent))], Some(sent));
-            let send = SendMsg { buffers, to: alice.peer(), tag, ..SendMsg::default() };
+            let send = SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), ..SendMsg::default() };
             sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
         }
         let (tagged, flags) = (Some(TagMatch::ANY), OpFlags::PEEK | OpFlags::DISCARD);
         bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
         match bob.next() {
             Ok((completion, _)) => {
-                assert_eq!((completion.tag, completion.len_bytes), (seen, message_len_bytes(seen)));
+                assert_eq!((completion.tag.0, completion.len_bytes), (seen, message_len_bytes(seen)));
                 seen += 1;
             }
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),

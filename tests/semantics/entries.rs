@@ -2,7 +2,7 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
-use homespun::{Bytes, Completion, CqFormat, FabricAddress};
+use homespun::{Bytes, Completion, CqFormat, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Queue, Setup};
@@ -21,7 +21,7 @@ pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
             flags,
             len_bytes: 50,
             data: 0xfeed,
-            tag: 0x1234,
+            tag: Tag(0x1234),
             ..Completion::default()
         };
         let mut sent = Completion {
@@ -30,7 +30,7 @@ pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
             ..Completion::default()
         };
         if format != CqFormat::Tagged {
-            expected.tag = 0;
+            expected.tag = Tag(0);
         }
         if format == CqFormat::Msg || format == CqFormat::Context {
             expected.data = 0;

@@ -28,7 +28,7 @@ fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize,
     let buffers = vec![payload(context, len_bytes)];
     party
         .endpoint
-        .sendmsg(SendMsg { buffers, to, tag: Some(context), context, flags, ..SendMsg::default() })
+        .sendmsg(SendMsg { buffers, to, tag: Some(Tag(context)), context, flags, ..SendMsg::default() })
         .unwrap();
 }
 
@@ -50,7 +50,7 @@ fn post_tagged_receive(party: &Party, tag: u64, len_bytes: usize) {
 fn expect_tagged_message(party: &Party, tag: u64, len_bytes: usize) {
     let completion = party.next_completion();
     assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
-    assert_eq!((completion.context, completion.tag), (tag, tag));
+    assert_eq!((completion.context, completion.tag.0), (tag, tag));
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     bob.assert_no_completion();
     post_tagged_receive(&bob, 1, 64);
     expect_tagged_message(&bob, 1, 64);
-    let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag).collect();
+    let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
     // A long message may arrive after one that was sent later.
     assert_eq!(taken[0], 2);
     assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");

@@ -41,7 +41,14 @@ pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
         for tag in [None, Some(7)] {
             let buffers = vec![payload(context, 8)];
-            let send = SendMsg { buffers, tag, to: alice.peer(), context, flags, ..SendMsg::default() };
+            let send = SendMsg {
+                buffers,
+                tag: tag.map(Tag),
+                to: alice.peer(),
+                context,
+                flags,
+                ..SendMsg::default()
+            };
             alice.endpoint.sendmsg(send).unwrap();
             let tagged = tag.map(|tag| Tag(tag).into());
             let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, ..RecvMsg::default() };
@@ -72,7 +79,7 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
                 let buffers = vec![payload(identity, 8)];
                 alice.send_and_wait_for_delivery(SendMsg {
                     buffers,
-                    tag,
+                    tag: tag.map(Tag),
                     to: alice.peer(),
                     ..SendMsg::default()
                 });
@@ -163,7 +170,12 @@ pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST] {
         for tag in [None, Some(7)] {
-            let send = SendMsg { buffers: vec![payload(1, 8)], tag, to: alice.peer(), ..SendMsg::default() };
+            let send = SendMsg {
+                buffers: vec![payload(1, 8)],
+                tag: tag.map(Tag),
+                to: alice.peer(),
+                ..SendMsg::default()
+            };
             let refused = alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK, ..send });
             assert_eq!(refused, Err(expected(flags)));
         }

@@ -38,7 +38,7 @@ fn post_send(party: &Party, context: u64, flags: OpFlags) {
 fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let buffers = vec![payload(context, len_bytes)];
     let send =
-        SendMsg { buffers, to: party.peer(), tag: Some(context), context, flags, ..SendMsg::default() };
+        SendMsg { buffers, to: party.peer(), tag: Some(Tag(context)), context, flags, ..SendMsg::default() };
     party.endpoint.sendmsg(send).unwrap();
 }
 
@@ -47,7 +47,7 @@ fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
 fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
     party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
     let completion = party.next_completion();
-    assert_eq!((completion.context, completion.tag), (tag, tag));
+    assert_eq!((completion.context, completion.tag.0), (tag, tag));
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn receive_with_any_level_takes_its_message(net: &Net) {
             };
             bob.endpoint.recvmsg(receive).unwrap();
             let buffers = vec![payload(context, 100)];
-            let send = SendMsg { buffers, to: alice.peer(), tag, context, ..SendMsg::default() };
+            let send =
+                SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), context, ..SendMsg::default() };
             alice.endpoint.sendmsg(send).unwrap();
             let completion = bob.next_completion();
             assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
@@ -307,7 +308,7 @@ pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
                 context += 1;
                 let buffers = vec![payload(context, len_bytes)];
                 let to = alice.peer();
-                let send = SendMsg { buffers, to, tag, data, context, flags: level };
+                let send = SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: level };
                 alice.endpoint.sendmsg(send).unwrap();
                 let any = ANY;
                 match tag {
@@ -319,7 +320,7 @@ pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
                 flags |= if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
                 flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
                 assert_eq!((completion.context, completion.flags), (context, flags));
-                assert_eq!((completion.tag, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
+                assert_eq!((completion.tag.0, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
                 assert!(received_bytes(&completion.buffer) == payload(context, len_bytes));
                 assert_eq!(alice.next_completion().context, context);
             }

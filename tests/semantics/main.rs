@@ -9,8 +9,7 @@ mod atomic_exclusion;
 mod atomic_rights;
 mod atomics;
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../../examples/backend.rs"]
-#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/backend/provider.rs"]
 mod backend;
 mod binding;
 mod bounds;

@@ -96,7 +96,7 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
         assert_eq!((completion.context, completion.len_bytes, source), (BUFFER, message.len(), bob.peer()));
         let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { RECEIVED };
         let data = if number % 2 == 0 { number + 50 } else { 0 };
-        assert_eq!((completion.flags, completion.data, completion.tag), (flags, data, 0));
+        assert_eq!((completion.flags, completion.data, completion.tag.0), (flags, data, 0));
         places.push((number, place));
     }
     places.sort_by_key(|(number, _)| *number);

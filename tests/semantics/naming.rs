@@ -60,9 +60,12 @@ pub(crate) fn name_in_use_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = net.open_other_domain();
     let second = domain.endpoint(&net.info).unwrap();
-    second.set_name(bob.endpoint.name().unwrap()).unwrap();
+    let address = bob.endpoint.name().unwrap();
+    second.set_name(address).unwrap();
     assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE);
-    assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE, "every time");
+    let refused = second.name().unwrap_err();
+    assert_eq!(refused.errno(), Errno::EADDRINUSE, "every time");
+    assert!(refused.to_string().contains(&address.to_string()), "{refused} names the address");
     send_and_check_source(&alice, &bob);
     // The failed endpoint may take another name.
     second.set_name(net.info.src_addr.expect("the transport has an address")).unwrap();

@@ -5,7 +5,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Again, Bytes, Error, FabricAddress};
+use homespun::{Again, Bytes, Error, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
@@ -106,7 +106,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     for (tag, context) in expectations {
         alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 1).unwrap();
         let completion = bob.next_completion();
-        assert_eq!((completion.tag, completion.context), (tag, context));
+        assert_eq!((completion.tag.0, completion.context), (tag, context));
         alice.next_completion();
     }
     // Conversely, a receive takes the earliest message that it accepts, out of many.
@@ -114,7 +114,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
         alice.send_and_wait_for_delivery(SendMsg {
             buffers: vec![payload(tag, 8)],
             to: alice.peer(),
-            tag: Some(1000 + tag),
+            tag: Some(Tag(1000 + tag)),
             ..SendMsg::default()
         });
     }
@@ -122,7 +122,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     bob.endpoint.trecv(marked_buffer(8), ANY, 1001, 0x3e, 2).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, 1000, 0xff, 3).unwrap();
     let taken: Vec<(u64, u64)> =
-        (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag)).collect();
+        (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
     // 1001 is 0b1111101001: without the bits of 0x3e it is any odd tag from 961 to 1023.
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
@@ -142,7 +142,7 @@ pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(6, 8)],
         to: alice.peer(),
-        tag: Some(0),
+        tag: Some(Tag(0)),
         ..SendMsg::default()
     });
     assert_eq!(bob.next_completion().context, 1);
@@ -158,7 +158,7 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     for (tag, context) in [(u64::MAX - (1 << 40), 3), (0xff37, 1), (1 << 63, 2)] {
         alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 9).unwrap();
         let completion = bob.next_completion();
-        assert_eq!((completion.context, completion.tag), (context, tag));
+        assert_eq!((completion.context, completion.tag.0), (context, tag));
         alice.next_completion();
     }
     // A tag that differs in a bit that is not ignored does not match.
@@ -166,14 +166,14 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),
-        tag: Some(0b11000),
+        tag: Some(Tag(0b11000)),
         ..SendMsg::default()
     });
     bob.assert_no_completion();
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(2, 8)],
         to: alice.peer(),
-        tag: Some(0b1101),
+        tag: Some(Tag(0b1101)),
         ..SendMsg::default()
     });
     assert_eq!(bob.next_completion().tag, 0b1101);

@@ -28,7 +28,7 @@ fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     from.send_and_wait_for_delivery(SendMsg {
         buffers,
         to: from.peer(),
-        tag: Some(tag),
+        tag: Some(Tag(tag)),
         data,
         ..SendMsg::default()
     });
@@ -39,7 +39,9 @@ fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) 
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
     let (to, tag) = (from.peer(), Some(tag));
-    from.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
+    from.endpoint
+        .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
+        .unwrap();
 }
 
 /// Posts a peek, a claim or a discard without a buffer, and waits for its end.
@@ -105,7 +107,7 @@ fn claim_and_check(party: &Party, context: u64, tag: u64, identity: u64, len_byt
 #[track_caller]
 fn expect_message(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
     let completion = party.next_completion();
-    assert_eq!((completion.context, completion.tag, completion.data), (context, tag, identity));
+    assert_eq!((completion.context, completion.tag.0, completion.data), (context, tag, identity));
     let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
     assert_eq!((completion.flags, completion.len_bytes), (flags, len_bytes));
     assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
@@ -126,14 +128,14 @@ pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
                 post_peek_and_wait(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(completion.flags, flags);
-            assert_eq!((completion.len_bytes, completion.tag, completion.data), (len_bytes, 5, identity));
+            assert_eq!((completion.len_bytes, completion.tag.0, completion.data), (len_bytes, 5, identity));
             assert_eq!(source, bob.peer());
         }
         receive_and_check(&bob, 5, identity, len_bytes);
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
     // A message without remote data reports none.
-    alice.send_and_wait_for_delivery(SendMsg { to: alice.peer(), tag: Some(6), ..SendMsg::default() });
+    alice.send_and_wait_for_delivery(SendMsg { to: alice.peer(), tag: Some(Tag(6)), ..SendMsg::default() });
     let (completion, _) = post_peek_and_wait(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!((completion.len_bytes, completion.data), (0, 0));
@@ -173,7 +175,7 @@ fn connect_by_message(alice: &Party, bob: &Party) {
 fn send_without_waiting(alice: &Party, tag: u64, identity: u64) {
     let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
     let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
-    alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(tag), data, context: 99, flags }).unwrap();
+    alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), data, context: 99, flags }).unwrap();
     assert_eq!(alice.next_completion().context, 99);
 }
 
@@ -469,7 +471,10 @@ pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net
     let send_beyond = |identity: u64, flags: OpFlags| {
         let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
         let (to, tag) = (alice.peer(), Some(5));
-        alice.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
+            .unwrap();
     };
     for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
         (1..=4).for_each(|identity| send_beyond(identity, flags));

@@ -32,7 +32,7 @@ fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes
     let send = SendMsg {
         buffers: in_pieces.clone(),
         to,
-        tag: Some(3),
+        tag: Some(Tag(3)),
         data: Some(2),
         context: 1,
         flags: OpFlags::COMPLETION | OpFlags::FENCE,

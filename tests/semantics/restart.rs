@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
@@ -39,7 +39,7 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
         let (buffers, flags) = (vec![payload(context, 64)], OpFlags::DELIVERY_COMPLETE);
         let to = from.peer();
         from.endpoint
-            .sendmsg(SendMsg { buffers, to, tag: Some(7), context, flags, ..SendMsg::default() })
+            .sendmsg(SendMsg { buffers, to, tag: Some(Tag(7)), context, flags, ..SendMsg::default() })
             .unwrap();
         match from.next() {
             Ok((completion, _)) => {

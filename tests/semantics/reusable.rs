@@ -43,7 +43,12 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
         let tag = is_tagged.then_some(7);
         let send = || {
             let buffers = vec![payload(identity, len_bytes)];
-            let send = homespun::SendMsg { buffers, to: alice.peer(), tag, ..homespun::SendMsg::default() };
+            let send = homespun::SendMsg {
+                buffers,
+                to: alice.peer(),
+                tag: tag.map(Tag),
+                ..homespun::SendMsg::default()
+            };
             alice.endpoint.sendmsg(send).unwrap();
         };
         let post = |buffer| match tag {

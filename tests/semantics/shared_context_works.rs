@@ -278,7 +278,7 @@ pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Ne
     assert_no_completion(&sharers);
     counter.add(1);
     let found = sharers.next_receive_completion(1);
-    assert_eq!((found.context, found.tag, found.len_bytes), (5, 7, 300));
+    assert_eq!((found.context, found.tag, found.len_bytes), (5, Tag(7), 300));
     assert_no_completion(&sharers);
     counter.add(1);
     let received = sharers.next_receive_completion(1);

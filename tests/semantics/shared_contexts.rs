@@ -152,7 +152,8 @@ impl<'a> Sharers<'a> {
     pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
         let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
         let to = FabricAddress(to as u64);
-        let send = homespun::SendMsg { buffers: vec![message], to, tag, flags, ..Default::default() };
+        let send =
+            homespun::SendMsg { buffers: vec![message], to, tag: tag.map(Tag), flags, ..Default::default() };
         from.endpoint.sendmsg(send).unwrap();
         let deadline = Deadline::new();
         loop {
@@ -271,9 +272,9 @@ pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net
     sharers.deliver(&peer, 0, payload(11, 8), Some(6));
     sharers.deliver(&peer, 1, payload(12, 8), Some(5));
     let (first, second) = (sharers.next_receive_completion(1), sharers.next_receive_completion(1));
-    assert_eq!((first.context, second.context, second.tag), (2, 1, 5));
+    assert_eq!((first.context, second.context, second.tag), (2, 1, Tag(5)));
     let third = sharers.next_receive_completion(0);
-    assert_eq!((third.context, third.tag), (3, 6));
+    assert_eq!((third.context, third.tag), (3, Tag(6)));
     assert!(received_bytes(&third.buffer) == payload(11, 8));
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     // The peer posts no receive for this message.
     let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
-    let send = SendMsg { buffers, tag: Some(1), context: 4, flags, ..SendMsg::default() };
+    let send = SendMsg { buffers, tag: Some(Tag(1)), context: 4, flags, ..SendMsg::default() };
     one.sendmsg(send).unwrap();
     one.shutdown().unwrap();
     let mut ended = Vec::new();

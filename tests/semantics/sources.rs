@@ -131,7 +131,7 @@ pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
                 flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
                 len_bytes,
                 data: 0xfeed,
-                tag: 0x1234,
+                tag: Tag(0x1234),
                 ..Completion::default()
             };
             assert_eq!(Completion { buffer: Default::default(), ..failed.completion }, expected);
@@ -279,7 +279,7 @@ pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     stranger.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(7, 64)],
         to,
-        tag: Some(9),
+        tag: Some(Tag(9)),
         ..SendMsg::default()
     });
     let look =
@@ -287,7 +287,7 @@ pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     receiver.endpoint.recvmsg(look.clone()).unwrap();
     let told = receiver.next_failure();
     assert_unknown_source(&told, &stranger);
-    assert_eq!((told.completion.context, told.completion.len_bytes, told.completion.tag), (1, 64, 9));
+    assert_eq!((told.completion.context, told.completion.len_bytes, told.completion.tag.0), (1, 64, 9));
     let known = receiver.insert_address_of(&stranger);
     receiver.endpoint.recvmsg(look).unwrap();
     assert_eq!(receiver.next_completion_with_source().1, known);

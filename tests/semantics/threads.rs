@@ -160,15 +160,15 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
                     let read = bob.cq.read_each(4, |completion, source| {
                         assert_eq!(source, bob.peer());
                         let mut tags = received_tags.lock().expect("the other thread is well");
-                        tags.entry(completion.tag / 1000)
+                        tags.entry(completion.tag.0 / 1000)
                             .or_default()
-                            .push((completion.context, completion.tag % 1000));
+                            .push((completion.context, completion.tag.0 % 1000));
                         batch.push(completion);
                     });
                     taken.fetch_add(batch.len(), Ordering::Relaxed);
                     for completion in batch {
-                        let len_bytes = (completion.tag % 1000) as usize * 50;
-                        assert!(received_bytes(&completion.buffer) == payload(completion.tag, len_bytes));
+                        let len_bytes = (completion.tag.0 % 1000) as usize * 50;
+                        assert!(received_bytes(&completion.buffer) == payload(completion.tag.0, len_bytes));
                     }
                     if read.unwrap().is_none() {
                         deadline.yield_or_panic("receives of all threads");

@@ -111,7 +111,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         Operation::Send(SendMsg {
             buffers: vec![payload(4, 8)],
             to: alice.peer(),
-            tag: Some(7),
+            tag: Some(Tag(7)),
             data: Some(9),
             context: 4,
             flags,
@@ -167,7 +167,12 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     );
     // Messages that arrive before the threshold wait: the deferred receives are not posted yet.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
-        let send = SendMsg { buffers: vec![payload(context, 8)], to: bob.peer(), tag, ..SendMsg::default() };
+        let send = SendMsg {
+            buffers: vec![payload(context, 8)],
+            to: bob.peer(),
+            tag: tag.map(Tag),
+            ..SendMsg::default()
+        };
         bob.send_and_wait_for_delivery(send);
         bob.endpoint
             .recvmsg(RecvMsg {
@@ -565,13 +570,13 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
     assert_eq!(alice.next_failure().error, OperationError::NoMessage);
     for identity in [1, 2] {
         let (buffers, to) = (vec![payload(identity, 300)], bob.peer());
-        bob.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(7), ..SendMsg::default() });
+        bob.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(Tag(7)), ..SendMsg::default() });
     }
     for (step, received) in [(2, None), (3, Some(1)), (4, None), (5, None)] {
         alice.assert_no_completion();
         trigger.add(1);
         let completion = alice.next_completion();
-        assert_eq!((completion.context, completion.tag), (5, 7), "step {step}");
+        assert_eq!((completion.context, completion.tag.0), (5, 7), "step {step}");
         if let Some(identity) = received {
             assert_eq!(received_bytes(&completion.buffer), payload(identity, 300));
         }

@@ -2,7 +2,7 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
-use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError};
+use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError, Tag};
 
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party};
@@ -42,15 +42,20 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
                 assert_eq!(alice.next_completion().context, 1, "the sender is told nothing of it");
             } else {
                 let buffers = vec![message()];
-                let send =
-                    SendMsg { buffers, to: alice.peer(), tag: Some(9), data: Some(4), ..SendMsg::default() };
+                let send = SendMsg {
+                    buffers,
+                    to: alice.peer(),
+                    tag: Some(Tag(9)),
+                    data: Some(4),
+                    ..SendMsg::default()
+                };
                 alice.send_and_wait_for_delivery(send);
                 bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, 9, 0, identity).unwrap();
             }
             let failed = bob.next_failure();
             check_truncated(&failed, identity, room_bytes, message_bytes);
             assert_eq!(failed.source, bob.peer());
-            assert_eq!((failed.completion.tag, failed.completion.data), (9, 4));
+            assert_eq!((failed.completion.tag.0, failed.completion.data), (9, 4));
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(failed.completion.flags, flags);
         }

@@ -362,7 +362,8 @@ impl<'a> Channel<'a> {
     fn send_probe(&self) -> Result<(), Failure> {
         // Without transmit completion a probe would succeed as soon as it is posted.
         let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.context_for(PROBE));
-        let probe = SendMsg { to: self.peer, tag: Some(PROBE_TAG), context, flags, ..SendMsg::default() };
+        let probe =
+            SendMsg { to: self.peer, tag: Some(Tag(PROBE_TAG)), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
             // With so many operations in flight, those will fail if the peer is gone.
             Ok(()) | Err(Rejected { error: Error::Again(_), .. }) => Ok(()),

@@ -162,7 +162,7 @@ impl Port {
                 self.post_probe_receive()?;
                 Ok(None)
             }
-            Buffer::Received(message) => Ok(Some(Event::Received { context, tag, message })),
+            Buffer::Received(message) => Ok(Some(Event::Received { context, tag: tag.0, message })),
             Buffer::Sent(message) => Ok(Some(Event::Sent { context, message })),
             Buffer::Fetched(fetched) => match (fetched.operand, fetched.result) {
                 (Buffer::Sent(operand), Buffer::Received(result)) => {

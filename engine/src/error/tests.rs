@@ -9,7 +9,7 @@ fn misuse_has_the_errno_of_its_kind() {
     assert_eq!(of(Misuse::Busy(InUse::CounterBound)), Errno::EBUSY);
     assert_eq!(of(Misuse::NotFound(Missing::Operation)), Errno::ENOENT);
     assert_eq!(of(Misuse::NotSupported(Unsupported::PollFd)), Errno::ENOSYS);
-    assert_eq!(of(Misuse::NoData(Unmet::Route)), Errno::ENODATA);
+    assert_eq!(of(Misuse::Unmet(Unmet::Route)), Errno::ENODATA);
     assert_eq!(of(Misuse::Invalid(Argument::NotOffered(Unmet::Route))), Errno::EINVAL);
     assert_eq!(of(Misuse::Memory(BadMemory::EmptyRegion)), Errno::EINVAL);
     assert_eq!(of(Misuse::NoCapability(Caps::RMA)), Errno::EOPNOTSUPP);

@@ -109,7 +109,7 @@ fn connected_endpoints_have_all_but_sources() {
             connected(h);
             h.caps = caps | Caps::MSG;
         });
-        assert_eq!(make_best_offer(&make_provider(), &hints), Err(Misuse::NoData(Unmet::ConnectionSource)));
+        assert_eq!(make_best_offer(&make_provider(), &hints), Err(Misuse::Unmet(Unmet::ConnectionSource)));
     }
 }
 
@@ -201,7 +201,7 @@ fn each_refusal_names_its_reason() {
     for (index, (ask, unmet)) in cases.iter().enumerate() {
         assert_eq!(
             make_best_offer(&make_provider(), &make_hints(ask)),
-            Err(Misuse::NoData(*unmet)),
+            Err(Misuse::Unmet(*unmet)),
             "case {index}"
         );
     }
@@ -511,10 +511,10 @@ fn a_provider_without_reach_does_not_promise_it() {
     let local = ProviderAttr { remote: false, ..make_provider() };
     let ask = |caps| make_best_offer(&local, &make_hints(|h| h.caps = caps));
     assert_eq!(ask(Caps::MSG).map(|info| info.caps.contains(Caps::REMOTE_COMM)), Ok(false));
-    assert_eq!(ask(Caps::MSG | Caps::REMOTE_COMM), Err(Misuse::NoData(Unmet::Caps(Caps::REMOTE_COMM))));
+    assert_eq!(ask(Caps::MSG | Caps::REMOTE_COMM), Err(Misuse::Unmet(Unmet::Caps(Caps::REMOTE_COMM))));
     let remote = ProviderAttr { local: false, ..make_provider() };
     let refused = make_best_offer(&remote, &make_hints(|h| h.domain.caps = Caps::LOCAL_COMM));
-    assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainCaps)));
+    assert_eq!(refused, Err(Misuse::Unmet(Unmet::DomainCaps)));
 }
 
 #[test]

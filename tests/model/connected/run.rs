@@ -125,7 +125,7 @@ impl Runner {
         let message = SendMsg {
             buffers: vec![payload(identity as u64, len_bytes)],
             to: NOWHERE,
-            tag,
+            tag: tag.map(Tag),
             data: Some(identity as u64),
             context: Operation::Send(identity).context(),
             flags,
@@ -258,7 +258,7 @@ impl Runner {
     ) -> usize {
         let identity = usize::try_from(completion.data).expect("a small number");
         let send = &self.observed.history.sends[identity];
-        assert_eq!((send.to, completion.tag), (at, send.tag.unwrap_or(0)));
+        assert_eq!((send.to, completion.tag.0), (at, send.tag.unwrap_or(0)));
         let placed_bytes = completion.len_bytes;
         assert_eq!(placed_bytes as u64 + overflow_bytes, send.len_bytes as u64);
         assert!(overflow_bytes == 0 || placed_bytes == room_bytes, "receive {receive} has room left");

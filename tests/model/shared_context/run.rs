@@ -132,7 +132,7 @@ impl Runner<'_> {
         let message = SendMsg {
             buffers: vec![payload(identity, len_bytes)],
             to: if self.is_connected { FabricAddress::UNSPECIFIED } else { FabricAddress(to as u64) },
-            tag,
+            tag: tag.map(Tag),
             data: Some(identity),
             context: identity,
             flags,

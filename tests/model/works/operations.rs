@@ -46,7 +46,7 @@ pub(super) fn make_receive(is_tagged: bool, context: u64, flags: OpFlags) -> Rec
 pub(super) fn make_send(is_tagged: bool, identity: usize, context: u64, flags: OpFlags) -> SendMsg {
     let data = Some(identity as u64);
     let buffers = vec![payload(identity as u64, LEN_BYTES)];
-    SendMsg { buffers, to: PEER, tag: tag_of_kind(is_tagged), data, context, flags }
+    SendMsg { buffers, to: PEER, tag: tag_of_kind(is_tagged).map(Tag), data, context, flags }
 }
 
 /// Returns the number that a work writes to its own offset.

@@ -299,7 +299,7 @@ fn connect_attempt_ends_with_its_link() {
         (LinkError::System(Errno::ECONNREFUSED), Errno::ECONNREFUSED),
         (LinkError::System(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
         (LinkError::Closed, Errno::ECONNREFUSED),
-        (LinkError::Denied("not you"), Errno::EACCES),
+        (LinkError::Denied(Denial::OtherUser), Errno::EACCES),
     ];
     for (error, errno) in cases {
         let (mut engine, _, mut sink) = asking_engine();

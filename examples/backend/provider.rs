@@ -1,9 +1,5 @@
 //! A backend in about two hundred lines: endpoints of one process that reach each other over channels.
 //!
-//! ```text
-//! cargo run --example backend
-//! ```
-//!
 //! It shows what a backend has to implement. A [`Provider`] opens a [`Transport`] for each endpoint, a
 //! transport makes links, and a link carries frames both ways:
 //!
@@ -17,25 +13,17 @@
 //! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
 //! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! To start your own backend, copy this file into a crate, without `main`. The backend needs the crates
-//! `homespun-engine`, for the two traits, and `parking_lot`; `main` is an application, and needs `homespun`.
-//! `tests/backend.rs` checks the backend against the contract of a transport, with the crate
-//! `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/` runs over
-//! it as well.
-
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example says what happened")]
+//! To start your own backend, copy this file into a crate. It needs the crates `homespun-engine`, for the two
+//! traits, and `parking_lot`. `tests/backend.rs` checks the backend against the contract of a transport, with
+//! the crate `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/`
+//! runs over it as well.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::error::Error;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 
-use homespun::flags::{BindFlags, InfoFlags};
-use homespun::info::Info;
-use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Entry, Fabric, FabricAddress};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
@@ -309,52 +297,4 @@ fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
         piece.extend_from_slice(&rest[..rest.len().min(PARCEL_MAX_BYTES - piece.len())]);
     }
     piece
-}
-
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Sends two messages over the backend. Only the first line differs from an application over another backend.
-pub fn run() -> Result<(), Box<dyn Error>> {
-    let fabric = Fabric::new().with_provider(ChannelProvider::new());
-    let mut hints = Info::default();
-    hints.domain.name = Some("channel".into());
-    let info = &fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints))?[0];
-    let domain = fabric.domain(info)?;
-    let cq = domain.open_cq(&CqAttr::default())?;
-    let av = domain.open_av(&AvAttr::default())?;
-    let open_endpoint = || {
-        let endpoint = domain.endpoint(info)?;
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-        endpoint.bind_av(&av)?;
-        endpoint.enable()?;
-        Ok::<_, homespun::Error>(endpoint)
-    };
-    let (alice, bob) = (open_endpoint()?, open_endpoint()?);
-    println!("alice is at {}, bob at {}", alice.name()?, bob.name()?);
-    let to_bob = av.insert_one(bob.name()?)?;
-
-    // The second message exceeds the capacity of a link, and is taken in parts.
-    let long = vec![7; 4 * LINK_DEPTH_PARCELS * PARCEL_MAX_BYTES];
-    for message in [Bytes::from_static(b"hello"), Bytes::from(long)] {
-        bob.recv(BytesMut::zeroed(message.len()), FabricAddress::UNSPECIFIED, 1)?;
-        alice.send(message.clone(), to_bob, 2)?;
-        // Reading the queue makes progress at both endpoints, since both report to it.
-        let received = loop {
-            let completed = cq.read_entry()?.map(Entry::into_result).transpose()?;
-            if let Some(Buffer::Received(received)) = completed.map(|completion| completion.buffer) {
-                break received;
-            }
-        };
-        assert_eq!(received, message);
-        println!("bob has received {} bytes from alice", received.len());
-    }
-    Ok(())
 }
