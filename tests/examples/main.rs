@@ -88,7 +88,7 @@ fn client_of_a_dead_server_names_it() {
             format!("the send with context {} failed: {link}", u64::MAX),
         ),
         ("tokio", &[address, "one"], format!("the send with context 0 failed: {link}")),
-        ("unknown_source", &[address, "hello"], format!("the send with context 2 failed: {link}")),
+        ("unknown_source", &[address, "hello"], format!("the send with context 0 failed: {link}")),
         ("wait_fd", &[address, "hello"], format!("the send with context 0 failed: {link}")),
         (
             "connected",
