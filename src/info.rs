@@ -543,7 +543,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_convert_both_ways() {
+    fn attribute_choices_convert_to_numbers_and_back() {
         for raw in 1..=5 {
             assert_eq!(Threading::from_raw(raw).unwrap().map(Threading::raw), Some(raw));
         }

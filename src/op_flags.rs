@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strongest_level_counts() {
+    fn strongest_of_several_level_flags_counts() {
         assert_eq!(level_of(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
         assert_eq!(level_of(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
         assert_eq!(level_of(SEND_LEVELS), Level::Match);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flag_of_a_level_means_a_level_of_its_own() {
+    fn each_level_flag_means_its_own_level() {
         let levels: Vec<Level> = OpFlags::LEVELS.iter().map(level_of).collect();
         assert_eq!(levels.len(), OpFlags::LEVELS.bits().count_ones() as usize);
         for (at, level) in levels.iter().enumerate() {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_the_numbers_that_are_in_force() {
+    fn parameter_help_names_the_limits_in_force() {
         for param in PARAMS {
             assert_eq!(Params::default().value(param), param.default, "{}", param.name);
             assert_eq!(format!("{} (default: {})", param.purpose(), param.default), param.help);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_lists_them_with_their_defaults() {
+    fn manual_lists_every_parameter_with_its_default() {
         let manual = include_str!("../docs/programs.md");
         let rows: Vec<Vec<&str>> = manual
             .lines()
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_by_their_variable() {
+    fn parameters_are_set_by_their_environment_variable() {
         let params = Params::from_lookup(|param| match param.env_variable().as_str() {
             "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),

@@ -69,7 +69,7 @@ impl Post {
 impl ReceivePost {
     /// Returns the capabilities that an endpoint needs to post this.
     #[inline(always)]
-    pub(crate) fn needed_caps(&self) -> Caps {
+    pub(crate) fn required_caps(&self) -> Caps {
         let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
         if self.from.is_some() {
             needed |= Caps::DIRECTED_RECV;

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_resolve_without_a_resolver() {
+    fn numeric_addresses_resolve_without_a_resolver() {
         let found = resolve(Some("127.0.0.1"), Some("7471"), AddressRole::Destination, true);
         assert_eq!(found, Ok(vec![parse_address("127.0.0.1:7471")]));
         let found = resolve(Some("::1"), Some("7471"), AddressRole::Destination, true);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_resolves_to_each_of_its_addresses_once() {
+    fn host_name_resolves_to_each_of_its_addresses_once() {
         let found =
             resolve(Some("localhost"), Some("7471"), AddressRole::Destination, false).expect("localhost");
         assert!(found.contains(&parse_address("127.0.0.1:7471")), "{found:?}");
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_alone_is_the_wildcard_as_source_and_the_loopback_as_destination() {
+    fn service_alone_is_the_wildcard_as_source_and_the_loopback_as_destination() {
         let src =
             resolve_address_pairs(None, Some("7471"), InfoFlags::SOURCE, &Info::default()).expect("a source");
         assert!(
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_named_is_each_format_of_the_host_at_every_interface() {
+    fn getinfo_without_names_has_the_wildcard_of_each_format() {
         let found = resolve_address_pairs(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
         let src = Some(parse_address("0.0.0.0:0"));
         assert_eq!(found[0], AddressPair { format: AddressFormat::SockaddrIn, src, dest: None });
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn names_prevail_over_hints_in_the_same_role_only() {
+    fn node_and_service_override_hints_for_the_same_end_only() {
         let hints = Info {
             src_addr: Some(parse_address("127.0.0.3:0")),
             dest_addr: Some(parse_address("127.0.0.4:4")),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_starts_at_an_address_of_this_host() {
+    fn route_starts_at_an_address_of_this_host() {
         let start = |to: &str| {
             let to = parse_address(to);
             probe_local_address(to.format().wildcard(), Some(to))

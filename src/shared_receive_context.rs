@@ -299,14 +299,14 @@ impl ReceiveContext {
     /// Has endpoints do the duties left to them. To be called without an endpoint's lock. The caller
     /// then carries out the works that are due by that.
     pub(crate) fn deliver_mail(&self) {
-        while self.receiver.has_members_with_mail() {
+        while self.receiver.has_mail_for_members() {
             self.members.process_mail(&self.receiver.take_members_with_mail());
         }
     }
 
     /// As [`deliver_mail`](Self::deliver_mail), with the works that are due by that.
     pub(crate) fn deliver_mail_and_fire(&self) {
-        if self.receiver.has_members_with_mail() {
+        if self.receiver.has_mail_for_members() {
             self.deliver_mail();
             self.members.fire_due_works();
         }

@@ -336,9 +336,9 @@ fn print_head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(
     console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
     console.print_line(match survey.placement.cores {
         Some((own, other)) => {
-            format!("{}; the two processes stay on cores {own} and {other}", cores.describe_count())
+            format!("{}; the two processes stay on cores {own} and {other}", cores.describe_core_count())
         }
-        None => format!("{}; the system chooses where the two processes run", cores.describe_count()),
+        None => format!("{}; the system chooses where the two processes run", cores.describe_core_count()),
     })?;
     console.print_line("latency: half of a round trip, or all of an access; p50, p99: of single ones")?;
     console.print_line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;

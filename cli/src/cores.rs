@@ -25,7 +25,7 @@ impl Cores {
     }
 
     /// The number of cores, for people.
-    pub(crate) fn describe_count(&self) -> String {
+    pub(crate) fn describe_core_count(&self) -> String {
         match self.allowed.len() {
             1 => "1 core".into(),
             count => format!("{count} cores"),

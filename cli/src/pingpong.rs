@@ -135,7 +135,7 @@ fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Fa
 }
 
 fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Console) -> Result<(), Failure> {
-    let cores = Cores::of_this_process().describe_count();
+    let cores = Cores::of_this_process().describe_core_count();
     let about_cores = match arguments.core {
         Some(core) => {
             cores::pin_thread_to_core(core)?;
@@ -157,7 +157,7 @@ fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Cons
 fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     let cores = Cores::of_this_process();
     let pair = cores.choose_pair().filter(|_| !arguments.no_pin);
-    let count = cores.describe_count();
+    let count = cores.describe_core_count();
     let about_cores = match pair {
         Some((own, peer)) => format!("{count}; this process stays on core {own}, its peer on core {peer}"),
         None => format!("{count}; the system chooses where the two processes run"),

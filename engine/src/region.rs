@@ -456,8 +456,8 @@ fn segments_in_range(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // Within the segment, so the address does not wrap, and `wrapping_add` needs no promise.
-        // The address space is accessed by the address alone.
+        // The offset lies in the segment, so the sum does not wrap; unlike `add`, `wrapping_add` is safe.
+        // A null segment stands for the whole address space: there the offset is the address.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),

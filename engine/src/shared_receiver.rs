@@ -177,7 +177,7 @@ impl SharedReceiver {
 
     /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).
     #[inline]
-    pub fn has_members_with_mail(&self) -> bool {
+    pub fn has_mail_for_members(&self) -> bool {
         self.has_new_mail.load(Ordering::Acquire)
     }
 

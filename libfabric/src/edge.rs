@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_an_error_and_closes_the_edge() {
+    fn panic_becomes_an_error_and_closes_the_edge() {
         let edge = Edge::new();
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_for_c_has_no_zero_inside() {
+    fn log_text_for_c_has_no_zero_inside() {
         assert_eq!(to_c_string("a\0b".to_owned()).as_c_str(), c"ab");
     }
 }

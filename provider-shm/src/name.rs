@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcard_binds_loopback_first() {
+    fn binding_a_wildcard_takes_the_loopback_name_too() {
         let all = |text| addresses_to_bind(parse_address(text)).to_vec();
         assert_eq!(all("127.0.0.2:7"), [parse_address("127.0.0.2:7")]);
         assert_eq!(all("0.0.0.0:7"), [parse_address("127.0.0.1:7"), parse_address("0.0.0.0:7")]);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alternating_links_get_no_blind_read() {
+    fn alternating_links_are_not_read_before_poll_reports_them() {
         let (one, other) = (LinkId(1), LinkId(2));
         let mut focus = BusyLink::default();
         for _ in 0..100 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn blind_reads_end_after_the_maximum() {
+    fn reads_without_a_poll_report_end_after_the_maximum() {
         let mut focus = BusyLink::default();
         for _ in 0..FOCUS_READS_MIN {
             assert_eq!(focus.next_blind_read(), None);

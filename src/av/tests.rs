@@ -36,7 +36,7 @@ fn indices_are_consecutive_and_reused_from_the_lowest() {
 }
 
 #[test]
-fn an_address_that_is_refused_leaves_its_index_unused() {
+fn refused_address_leaves_its_index_unused() {
     let av = open_vector();
     let mixed = [
         make_peer_address(10),
@@ -60,7 +60,7 @@ fn an_address_that_is_refused_leaves_its_index_unused() {
 }
 
 #[test]
-fn a_peer_inserted_twice_is_known_by_its_lowest_index() {
+fn peer_inserted_twice_is_known_by_its_lowest_index() {
     let av = open_vector();
     assert_eq!(insert_ports(&av, &[10, 11, 10, 10]), [0, 1, 2, 3]);
     assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(0)));
@@ -100,7 +100,7 @@ fn service_names_resolve_to_the_vectors_format() {
 }
 
 #[test]
-fn every_change_gives_a_new_version() {
+fn every_change_of_an_address_vector_gives_a_new_version() {
     let av = open_vector();
     let fresh = av.version();
     insert_ports(&av, &[10]);
@@ -113,7 +113,7 @@ fn every_change_gives_a_new_version() {
 }
 
 #[test]
-fn a_bound_vector_cannot_be_closed() {
+fn bound_address_vector_cannot_be_closed() {
     let av = open_vector();
     av.add_binding();
     let Rejected { error, returned: av } = av.close().expect_err("an endpoint is bound");
@@ -194,7 +194,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn vector_agrees_with_a_map_model(steps in any_steps()) {
+    fn address_vector_agrees_with_a_map_model(steps in any_steps()) {
         let av = open_vector();
         let mut model = Model::default();
         for step in steps {

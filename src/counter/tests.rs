@@ -26,7 +26,7 @@ fn wait_until_sleeping(counter: &Counter) {
 }
 
 #[test]
-fn both_values_are_read_added_to_and_set() {
+fn success_and_error_values_are_read_added_to_and_set() {
     let counter = open_counter(WaitObject::None);
     assert_eq!((counter.read(), counter.read_error()), (0, 0));
     counter.add(5);
@@ -95,7 +95,7 @@ fn every_change_of_a_value_wakes_all_waits() {
 }
 
 #[test]
-fn wait_goes_on_below_the_threshold() {
+fn counter_wait_continues_below_its_threshold() {
     let counter = open_counter(WaitObject::Unspec);
     thread::scope(|scope| {
         let waits = scope.spawn(|| counter.wait(100, None));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_room_for_as_many_entries_as_it_is_deep() {
+    fn ring_holds_as_many_entries_as_its_size() {
         let mut ring = Ring::new(DEPTH_ENTRIES);
         for context in 1..=3 {
             assert!(ring.has_room());

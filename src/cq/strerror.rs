@@ -79,7 +79,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_error_has_a_number_and_a_text_of_its_own() {
+    fn each_error_has_its_own_number_and_text() {
         let errors = [
             OperationError::Truncated { overflow_bytes: 1 },
             OperationError::Cancelled,

@@ -74,7 +74,7 @@ fn overrun_queue_returns_entries_before_the_error() {
 }
 
 #[test]
-fn overrun_queue_takes_no_direct_handover() {
+fn overrun_queue_takes_no_completion_directly() {
     let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread_entries(), 1);
     reader.refresh_is_next();
@@ -110,7 +110,7 @@ fn open_with_wait(wait: WaitObject) -> CompletionQueue {
 }
 
 #[test]
-fn look_at_too_few_entries_leaves_the_doorbell_armed() {
+fn reading_below_the_threshold_leaves_the_doorbell_armed() {
     let cq = open_with_wait(WaitObject::Unspec);
     push_context(&cq, 1);
     let is_over = AtomicBool::new(false);
@@ -133,7 +133,7 @@ fn look_at_too_few_entries_leaves_the_doorbell_armed() {
 }
 
 #[test]
-fn signal_is_heard_while_other_readers_come() {
+fn signal_ends_a_wait_while_other_readers_come() {
     let cq = open_with_wait(WaitObject::Unspec);
     for _ in 0..200 {
         thread::scope(|scope| {

@@ -181,7 +181,7 @@ impl Endpoint {
         // before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
         let op = target.into_op(AtomicLocal::Base { operand });
-        let pump = self.pump_to_inject(op.needed_caps(Level::Inject), op.longest_injected_bytes())?;
+        let pump = self.pump_to_inject(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 

@@ -33,7 +33,7 @@ impl Endpoint {
     ) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.enabled_pump()?;
         check_receive_flags(flags)?;
-        if !self.shared.info.caps.contains(post.needed_caps()) {
+        if !self.shared.info.caps.contains(post.required_caps()) {
             self.ignore_or_refuse_source(post)?;
         }
         post.signalled = service.receive_signalled(flags);
@@ -47,7 +47,7 @@ impl Endpoint {
         if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
             post.from = None;
         }
-        self.shared.check_caps(post.needed_caps())
+        self.shared.check_caps(post.required_caps())
     }
 }
 

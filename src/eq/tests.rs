@@ -61,7 +61,7 @@ fn event_that_fails_the_filter_stays_queued() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_loses_nothing() {
+fn full_event_queue_refuses_writes_and_loses_nothing() {
     let eq = open_queue(2);
     eq.write(1, b"").expect("room");
     eq.write(2, b"").expect("room");
@@ -142,7 +142,7 @@ fn forgetting_an_object_waits_for_reads_of_its_error() {
 }
 
 #[test]
-fn a_reader_waits_for_a_writer() {
+fn event_queue_reader_waits_for_a_writer() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = EventQueue::open(&attr).expect("a queue");
@@ -210,7 +210,7 @@ fn call_without_matching_attribute_is_refused() {
 }
 
 #[test]
-fn a_bound_queue_cannot_be_closed() {
+fn bound_event_queue_cannot_be_closed() {
     let eq = open_queue(0);
     eq.shared().add_binding();
     let Rejected { error, returned: eq } = eq.close().expect_err("an object is bound");

@@ -51,7 +51,7 @@ fn check_and_list_domains(infos: &[Info]) -> Vec<&str> {
 }
 
 #[test]
-fn an_answer_names_both_ends() {
+fn answer_has_source_and_destination_address() {
     let found = getinfo_of_loopback_peer(&[make_provider("tcp")], &Info::default()).expect("an answer");
     let types: Vec<_> = found.iter().map(|info| info.ep.ep_type).collect();
     assert_eq!(types, [Some(EndpointType::Rdm), Some(EndpointType::Msg)]);
@@ -189,7 +189,7 @@ fn unknown_flags_are_ignored() {
 }
 
 #[test]
-fn the_built_in_provider_answers() {
+fn built_in_provider_answers_getinfo() {
     let found = getinfo(None, None, InfoFlags::empty(), None).expect("an answer");
     assert_eq!(found[0].domain.name.as_deref(), Some("tcp"));
     let everywhere = AddressFormat::SockaddrIn.wildcard();
@@ -237,7 +237,7 @@ fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
 }
 
 #[test]
-fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
+fn provider_of_this_host_alone_is_not_offered_for_another_host() {
     let local = ProviderAttr { remote: false, ..make_provider("shm") };
     let any = Info::default();
     let found =
@@ -261,7 +261,7 @@ fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
 }
 
 #[test]
-fn flags_that_can_be_asked_for_can_be_set_and_no_others() {
+fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     let fabric = Fabric::new();
     let any = Info::default();
     let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&any)).expect("an answer").remove(0);

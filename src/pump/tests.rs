@@ -203,7 +203,7 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
 }
 
 #[test]
-fn arming_leaves_due_works_to_the_caller() {
+fn arming_the_transport_leaves_due_works_to_the_caller() {
     let alone = Alone::new();
     alone.pump.attach_work_queue(&alone.works);
     // The sleepers of a queue are locked while it arms its endpoints.

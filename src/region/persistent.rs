@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_made_durable_as_it_is_mapped() {
+    fn persistent_memory_is_split_by_its_mappings() {
         let mappings = [
             make_mapping(100..200, true, false),
             make_mapping(200..300, true, true),

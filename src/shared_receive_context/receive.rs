@@ -40,7 +40,7 @@ impl ReceiveContext {
             post.from = None;
         }
         // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
-        self.check_caps(post.needed_caps() - Caps::RECV)?;
+        self.check_caps(post.required_caps() - Caps::RECV)?;
         // An endpoint that is not selective reports it all the same.
         post.signalled = signalled_by_flags(true, flags);
         Ok(())

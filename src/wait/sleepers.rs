@@ -40,8 +40,8 @@ pub(super) struct Sleepers {
     /// The time after which a sleeper checks for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Held while a call sleeps on the application's object: a second call would silence the doorbells of
-    /// members.
+    /// Held while a call sleeps on the application's object, so that only one does: by arming the
+    /// doorbells of members, a second call would silence one that has rung before the first woke.
     turn: Turn<()>,
     /// The process that the descriptors belong to. A forked child has copies, and would change the
     /// epoll sets of its parent.

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_taken_back_without_a_look_at_others() {
+    fn work_is_cancelled_without_looking_at_others() {
         let mut waiting = make_half_due_works();
         for name in [0, 499, 501, 999] {
             let looks = Cell::new(0);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_of_works_with_one_name_is_taken_back_first() {
+    fn oldest_of_works_with_one_context_is_cancelled_first() {
         let mut waiting = WaitingWorks::default();
         // The older one waits for more.
         waiting.add((7, At(5)), 9, 1, Job(3));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_put_back_is_the_first_again() {
+    fn work_that_is_put_back_is_first_again() {
         let mut waiting = WaitingWorks::default();
         waiting.add((7, At(5)), 4, 1, Job(1));
         waiting.add((7, At(5)), 5, 2, Job(2));

@@ -256,8 +256,8 @@ impl Survivor {
         }
     }
 
-    /// Receives every unexpected message, so that none is left when a receive from any source stays
-    /// posted.
+    /// Receives every unexpected message. One left over would match the next receive from any source, which
+    /// is meant to stay posted.
     fn receive_unexpected(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;

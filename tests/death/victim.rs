@@ -195,7 +195,7 @@ pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, cont
     RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
 }
 
-/// Whether an operation was accepted. Panics if it was refused for another reason than a full
+/// Whether an operation was accepted. Panics if it was refused for any reason but a full
 /// queue.
 pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {

@@ -36,8 +36,8 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
-/// Both parties wait only for counters: of sends (some need responses of the peer), of receives,
-/// and of remote accesses.
+/// Both parties wait for counters alone: of sends, some of which end only when the peer responds, of
+/// receives, and of accesses by the peer.
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);

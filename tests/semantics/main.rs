@@ -517,7 +517,7 @@ macro_rules! tests_of_objects {
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
-                last_handle_of_a_context_discards_its_work
+                dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             // Only code in the same process can drop, close, forget and share handles like this.
             safe_code:
@@ -802,7 +802,7 @@ macro_rules! tests_of_connections_by_themselves {
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
-                last_handle_of_a_context_discards_its_work
+                dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             shared_connections:
                 connections_share_receives

@@ -285,7 +285,7 @@ pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Ne
     assert_eq!((received.context, received_bytes(&received.buffer)), (5, payload(1, 300).to_vec()));
 }
 
-pub(crate) fn last_handle_of_a_context_discards_its_work(net: &Net) {
+pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
     let sharers = open_triggering(net);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();

@@ -185,7 +185,7 @@ fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Fai
     let cores = Cores::of_this_process();
     let pairs = cores.pairs_to_compare(&CacheTopology::of_this_host());
     if pairs.is_empty() {
-        return Err(Failure::OneCore { available: cores.describe_count() });
+        return Err(Failure::OneCore { available: cores.describe_core_count() });
     }
     let place = |pair: crate::cores::CorePair| {
         Some(figure::Cores { numbers: (pair.first, pair.second), sharing: pair.sharing })

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn step_that_does_not_use_the_medium_is_refused() {
+    fn step_over_another_medium_is_refused() {
         let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
         let poller = make_poller();
         let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_that_a_client_makes_is_accepted() {
+    fn run_of_every_size_parses_to_the_same_run() {
         for power in 0..=26 {
             for iterations in [None, Some(1), Some(20), Some(ITERATIONS_MAX)] {
                 let run = Run::new(1 << power, iterations);

@@ -345,23 +345,18 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
         c.connect(b.address());
         make_progress(&mut c);
     }
-    let is_up = AtomicBool::new(false);
-    thread::scope(|scope| {
-        a.connect(b.address());
-        Sleep::start_when_idle(&mut a);
-        scope.spawn(|| {
-            let deadline = backend.deadline_from_now();
-            while !is_up.load(Ordering::Relaxed) && deadline.time_left() > Duration::ZERO {
-                make_progress(&mut b);
-                make_progress(&mut c);
-                thread::yield_now();
-            }
+    a.connect(b.address());
+    loop {
+        let sleep = Sleep::start_when_idle(&mut a);
+        if a.recorder.links_up_count() == 1 {
+            break;
+        }
+        // Not before it sleeps: a place that is freed earlier is found without being woken.
+        sleep.wait_until_woken(&a, "a place in the backlog", || {
+            make_progress(&mut b);
+            make_progress(&mut c);
         });
-        drive_sleeping_until(&mut a, BUDGET_FRAMES, "a place in the backlog", |a| {
-            a.recorder.links_up_count() == 1
-        });
-        is_up.store(true, Ordering::Relaxed);
-    });
+    }
 }
 
 /// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few

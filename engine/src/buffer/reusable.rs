@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn room_stays_the_same_from_message_to_message() {
+    fn reusable_buffer_keeps_its_length_from_message_to_message() {
         for mut buffer in make_buffers_of_every_kind() {
             for (mark, len_bytes) in (3u8..).zip([64, 0, 7, 63, 64]) {
                 let mut room = buffer.into_room();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_made_of_a_message_keeps_its_length() {
+    fn reusable_buffer_made_of_a_message_keeps_its_length() {
         for buffer in make_buffers_of_every_kind() {
             let message = ReusableBuffer::from_room(buffer.into_room(), 5).into_message();
             assert_eq!(message.len(), 5);

@@ -263,7 +263,7 @@ fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
 }
 
 #[test]
-fn answer_for_access_is_invalid_for_message() {
+fn answer_to_an_access_is_invalid_for_a_message() {
     let mut initiator = Initiator::new(false);
     let send = initiator.insert(message_send(1));
     assert!(initiator.is_message(send) && initiator.needs_answer(send));

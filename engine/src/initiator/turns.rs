@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn end_waits_for_earlier_operations_to_the_same_peer() {
+    fn completion_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
         assert_eq!(turns.ended(third, Ending::Unreported(CounterEvents::SEND)), PEERS[0]);

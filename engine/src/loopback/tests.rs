@@ -35,7 +35,7 @@ fn drain_link_events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEven
 }
 
 #[test]
-fn invalid_frame_breaks_the_link() {
+fn invalid_frame_ends_the_link() {
     let network = Network::new(1, Faults::default());
     let [mut a, mut b] = [11, 22].map(|instance| {
         network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")

@@ -14,7 +14,7 @@ fn criteria_for_tag(tag: u64) -> Criteria {
 }
 
 #[test]
-fn a_message_takes_the_earliest_receive_of_either_kind() {
+fn message_takes_the_earliest_receive_of_its_tag_or_any_tag() {
     let mut matching: Matching<u32, u32> = Matching::new();
     matching.add_posted(criteria_for_tag(7), 0);
     matching.add_posted(Criteria::any(), 1);
@@ -27,7 +27,7 @@ fn a_message_takes_the_earliest_receive_of_either_kind() {
 }
 
 #[test]
-fn a_receive_takes_the_earliest_message_that_it_accepts() {
+fn receive_takes_the_earliest_message_that_it_accepts() {
     let mut matching: Matching<u32, u32> = Matching::new();
     matching.add_unexpected(A, 0x11, 0);
     matching.add_unexpected(B, 0x12, 1);
@@ -51,7 +51,7 @@ fn ignored_tag_bits_do_not_affect_matching() {
 
 /// With queues this long, a linear search would make this test take minutes.
 #[test]
-fn many_exact_tags_in_reverse_order() {
+fn many_exact_tags_match_in_reverse_order() {
     const COUNT: u64 = 100_000;
     let mut matching: Matching<u64, u64> = Matching::new();
     for tag in 0..COUNT {
@@ -70,7 +70,7 @@ fn many_exact_tags_in_reverse_order() {
 }
 
 #[test]
-fn removals_from_the_middle_leave_other_receives() {
+fn removing_receives_from_the_middle_leaves_the_others() {
     const COUNT: u32 = 2_000;
     let mut matching: Matching<u32, u32> = Matching::new();
     for name in 0..COUNT {

@@ -79,7 +79,7 @@ impl TransmitOptions {
 impl TransmitOp {
     /// Returns the capabilities that an endpoint needs to post this at this level.
     #[inline(always)]
-    pub fn needed_caps(&self, level: Level) -> Caps {
+    pub fn required_caps(&self, level: Level) -> Caps {
         match self {
             TransmitOp::Send { tag: Some(_), .. } => Caps::TAGGED | Caps::SEND,
             TransmitOp::Send { tag: None, .. } => Caps::MSG | Caps::SEND,

@@ -341,7 +341,7 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
 }
 
 #[test]
-fn end_of_a_peer_fails_the_receives_that_name_it() {
+fn end_of_a_peer_fails_receives_directed_at_it() {
     let (mut receiver, mut asked) = receiver_with_link();
     let of_peer = Criteria { source: Some(PEER), ..Criteria::any() };
     receiver.post(receive_request(1, 1), &mut asked).unwrap();
@@ -399,7 +399,7 @@ fn offer_that_cannot_be_pulled_is_asked_for() {
 }
 
 #[test]
-fn memory_that_cannot_be_read_fails_the_receive() {
+fn receive_fails_if_the_offered_memory_cannot_be_read() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post(receive_request(16, 1), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 7, REMOTE, &mut asked).unwrap();
@@ -410,7 +410,7 @@ fn memory_that_cannot_be_read_fails_the_receive() {
 }
 
 #[test]
-fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
+fn unexpected_offers_are_fetched_while_the_budget_lasts() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES - 10);
     for op in [7, 8] {

@@ -90,7 +90,7 @@ mod tests {
     const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
 
     #[test]
-    fn window_needs_key_rights_and_range_of_the_region() {
+    fn access_needs_key_rights_and_range_of_the_region() {
         let regions = Regions::default();
         let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
         let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();

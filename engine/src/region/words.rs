@@ -151,7 +151,7 @@ mod tests {
 
     /// A thread that sees the last word of a round sees no bytes of earlier rounds.
     #[test]
-    fn the_last_word_is_stored_last() {
+    fn last_word_is_stored_last() {
         const ROUNDS: u64 = 300;
         for (count, within) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
             let words: Vec<AtomicU64> = (0..count + 1).map(|_| AtomicU64::new(0)).collect();

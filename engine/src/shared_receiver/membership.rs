@@ -308,7 +308,7 @@ impl Membership {
 
     /// Whether other members have mail that they were not notified of yet.
     pub(crate) fn has_mail_for_others(&self) -> bool {
-        self.shared.has_members_with_mail()
+        self.shared.has_mail_for_members()
     }
 
     /// Takes the mail, except reports, which are taken one by one.

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn name_in_use_is_given_to_no_other_peer() {
+    fn peer_id_in_use_is_given_to_no_other_peer() {
         let mut peers = SharedPeers { next: u32::MAX, ..SharedPeers::default() };
         let last = peers.intern(loopback_address(1));
         let first = peers.intern(loopback_address(2));

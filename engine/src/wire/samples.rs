@@ -7,13 +7,13 @@ use super::{Header, WORDS_MAX};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 
-/// The number of ends that [`last_words_and_lengths`] returns.
-pub const ENDS: usize = 6;
+/// The number of pairs that [`last_words_and_lengths`] returns.
+pub const PAIRS: usize = 6;
 
-/// Returns ends of headers made from a number: the last word and the length of the payload. Every
-/// form accepts at least one of them for any number. A header with a new restriction of its last
-/// word needs one more.
-pub fn last_words_and_lengths(number: u64) -> [(u64, u64); ENDS] {
+/// Returns pairs of a last word of a header and a length of its payload, made from a number. Every form
+/// accepts at least one pair for any number. A header with a new restriction of its last word needs one
+/// more.
+pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
     let len_bytes = number % (MESSAGE_MAX_BYTES + 1);
     let up_to = |max_bytes: usize| number % (max_bytes as u64 + 1);
     let atomic = sample_atomic_form(number);
@@ -27,25 +27,29 @@ pub fn last_words_and_lengths(number: u64) -> [(u64, u64); ENDS] {
     ]
 }
 
-/// The header with this form and end, if a correct peer may send it. Its other words are `number` and
-/// `!number` in turn.
+/// The header with this form, last word and length of the payload, if a correct peer may send it. Its other
+/// words are `number` and `!number` in turn.
 pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
     header_of_words(form, &words, end)
 }
 
-/// Returns the header with this form, these words and this end, if a correct peer may send it. The
-/// end replaces the last word, and has the length of the payload.
+/// Returns the header with this form and these words, of which the last is replaced, if a correct peer may
+/// send it.
 ///
 /// # Panics
 ///
 /// If there are fewer words than the form has.
-pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u64, u64)) -> Option<Header> {
+pub fn header_of_words(
+    form: Form,
+    words: &[u64],
+    (last_word, payload_len_bytes): (u64, u64),
+) -> Option<Header> {
     let mut at = 0;
     let word = || {
         at += 1;
-        if at == form.word_count() { last } else { words[at - 1] }
+        if at == form.word_count() { last_word } else { words[at - 1] }
     };
     Header::decode_words(Fields { form, payload_len_bytes }, word).ok()
 }
@@ -58,7 +62,7 @@ pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u6
 /// If the form accepts no end. Then add one to [`last_words_and_lengths`].
 pub fn fitting_header(form: Form, number: u64, first: usize) -> Header {
     let ends = last_words_and_lengths(number);
-    let mut found = (0..ENDS).filter_map(|n| sample_header(form, number, ends[(first + n) % ENDS]));
+    let mut found = (0..PAIRS).filter_map(|n| sample_header(form, number, ends[(first + n) % PAIRS]));
     found.next().unwrap_or_else(|| panic!("no end suits {form:?}"))
 }
 

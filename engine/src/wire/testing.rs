@@ -56,7 +56,7 @@ pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header
     let payload = prop_oneof![1 => Just(0), 2 => 0..=payload_max_bytes.min(64), 2 => 0..=payload_max_bytes];
     let atomic = prop::sample::select([1, 3].into_iter().flat_map(all_atomic_forms).collect::<Vec<_>>())
         .prop_map(|form| (form.number(), form.payload_len_bytes() as u64));
-    let of_samples = (0..=payload_max_bytes, 0..samples::ENDS)
+    let of_samples = (0..=payload_max_bytes, 0..samples::PAIRS)
         .prop_map(|(number, n)| samples::last_words_and_lengths(number)[n]);
     let ends = prop_oneof![
         3 => (word.clone(), payload.clone()),

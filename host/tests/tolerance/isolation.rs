@@ -116,8 +116,8 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// Removes the shared memory that a process of the shm provider left behind. The provider names it
-/// `PROCESS:USER:ENDPOINT`.
+/// Removes the files in `/dev/shm` that a process of the shm provider left behind. The provider names them
+/// `PROCESS:USER:ENDPOINT`; a file from before `forked_at` is of an earlier process with that number.
 fn remove_shared_memory(process: pid_t, forked_at: SystemTime) {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return };
     // SAFETY: the call has no precondition.

@@ -58,7 +58,7 @@ fn info_round_trips_through_c() {
 }
 
 #[test]
-fn every_field_survives() {
+fn every_info_field_survives_a_round_trip_through_c() {
     let mut info = Info::default();
     let mut next = 1..;
     let mut number = || next.next().expect("enough numbers");
@@ -115,7 +115,7 @@ fn every_field_survives() {
 }
 
 #[test]
-fn provider_name_is_left_null_for_the_host() {
+fn provider_name_is_left_null_for_libfabric_to_fill() {
     let mut info = Info::default();
     info.fabric.prov_name = Some("homespun".into());
     let list = write_list(&[info]).expect("memory");
@@ -125,7 +125,7 @@ fn provider_name_is_left_null_for_the_host() {
 }
 
 #[test]
-fn a_list_keeps_its_order_and_is_never_empty() {
+fn list_of_infos_keeps_its_order_and_is_never_empty() {
     let infos: Vec<Info> =
         (1..=3).map(|caps| Info { caps: Caps::from_bits_retain(caps), ..Info::default() }).collect();
     let list = write_list(&infos).expect("memory");
@@ -152,7 +152,7 @@ fn zeroed_fi_info_reads_as_unspecified() {
 }
 
 #[test]
-fn an_old_application_has_shorter_structures() {
+fn structures_of_an_older_api_version_are_shorter() {
     // SAFETY: all zeroes are valid attributes.
     let (mut info, mut ep, mut domain): (FiInfo, FiEpAttr, FiDomainAttr) = unsafe { std::mem::zeroed() };
     // These fields lie beyond the end of the old structures.

@@ -394,7 +394,7 @@ fn check_every_receive(sharers: &Sharers, from: u64) {
 }
 
 #[test]
-fn receive_context_takes_options_flags_and_cancels() {
+fn receive_context_supports_options_op_flags_and_cancel() {
     let sharers = Sharers::open();
     let (srx, fid) = (sharers.srx.as_ptr(), sharers.srx.fid());
     let (asked, mut found, mut len_bytes) = (100_usize, 0_usize, size_of::<usize>());

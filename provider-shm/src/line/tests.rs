@@ -354,7 +354,7 @@ fn parse_refuses_any_changed_header_byte() {
 }
 
 #[test]
-fn is_awaited_accepts_only_the_previous_lap() {
+fn line_of_any_lap_but_the_previous_is_not_awaited() {
     let lap = LINES as u64;
     assert!(is_unpublished(0, 0) && is_unpublished(0, lap - 1));
     assert!(!is_unpublished(0, lap) && !is_unpublished(1, 0));
@@ -385,7 +385,7 @@ fn any_header() -> impl Strategy<Value = Header> {
         (any::<u64>(), payload.clone()),
         (any_len, payload),
         any_atomic_form().prop_map(|form| (form.number(), form.payload_len_bytes() as u64)),
-        (any::<u64>(), 0..samples::ENDS)
+        (any::<u64>(), 0..samples::PAIRS)
             .prop_map(|(number, end)| samples::last_words_and_lengths(number)[end]),
     ];
     (forms, any::<[u64; 5]>(), ends)

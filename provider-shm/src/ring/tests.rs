@@ -160,9 +160,9 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         8 => (any_message(), any_size()).prop_map(|(message, size)| {
             (Header::Message(Message { len_bytes: size as u64, ..message }), size)
         }),
-        8 => (any_form(false), any::<u64>(), 0..samples::ENDS)
+        8 => (any_form(false), any::<u64>(), 0..samples::PAIRS)
             .prop_map(|(form, number, end)| (samples::fitting_header(form, number, end), 0)),
-        2 => (any_form(true), any_size(), 0..samples::ENDS).prop_map(|(form, size, end)| {
+        2 => (any_form(true), any_size(), 0..samples::PAIRS).prop_map(|(form, size, end)| {
             let header = samples::fitting_header(form, size as u64, end);
             (header, header.payload_len_bytes() as usize)
         }),

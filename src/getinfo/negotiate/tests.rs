@@ -507,7 +507,7 @@ fn triggered_operations_are_granted_to_both_sides_if_they_are_asked_for() {
 }
 
 #[test]
-fn a_provider_without_reach_does_not_promise_it() {
+fn provider_of_this_host_alone_is_not_granted_remote_communication() {
     let local = ProviderAttr { remote: false, ..make_provider() };
     let ask = |caps| make_best_offer(&local, &make_hints(|h| h.caps = caps));
     assert_eq!(ask(Caps::MSG).map(|info| info.caps.contains(Caps::REMOTE_COMM)), Ok(false));

@@ -51,7 +51,7 @@ fn wait_until_sleeping(set: &WaitSet) {
 }
 
 #[test]
-fn wait_ends_when_any_member_reports() {
+fn set_wait_ends_when_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = open_set(object);
         assert!(!set.wait(MOMENT), "there is no member");
@@ -103,7 +103,7 @@ fn wait_set_wakes_for_members_added_while_waiting() {
 }
 
 #[test]
-fn report_to_one_thread_ends_the_waits_of_all() {
+fn report_of_a_member_ends_the_waits_of_all_threads() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = open_set(object);
         let (cq, counter) = (open_cq(&set), open_counter(&set));
@@ -176,7 +176,7 @@ fn descriptor_of_a_set_wakes_for_all_members() {
 }
 
 #[test]
-fn set_with_mutex_and_condition_shows_them() {
+fn set_with_mutex_and_condition_returns_them() {
     let set = open_set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
     let (eq, counter) = (eq(&set), open_counter(&set));
@@ -189,7 +189,7 @@ fn set_with_mutex_and_condition_shows_them() {
 }
 
 #[test]
-fn only_counter_members_allow_their_own_waits() {
+fn only_counters_of_a_wait_set_may_be_waited_on_alone() {
     let set = open_set(WaitObject::Unspec);
     let (cq, eq, counter) = (open_cq(&set), eq(&set), open_counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));

@@ -247,7 +247,7 @@ impl Poster for Full {
 }
 
 #[test]
-fn trigger_counter_of_work_without_room_is_busy_while_it_is_tried_again() {
+fn trigger_counter_cannot_close_while_its_refused_work_is_retried() {
     let domain = open_domain();
     let trigger = open_counter(&domain);
     let endpoint = Arc::new(Full { trigger: trigger.clone(), was_free: AtomicBool::new(false) });
@@ -294,7 +294,7 @@ fn works_that_fire_each_other_are_left_to_the_next_progress() {
 }
 
 #[test]
-fn sleeper_does_the_works_that_are_left() {
+fn sleeping_reader_carries_out_the_works_that_are_left() {
     let domain = open_domain();
     let trigger = open_counter(&domain);
     let last = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() });

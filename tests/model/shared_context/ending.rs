@@ -18,8 +18,8 @@ use homespun_suite::payload::{marked_buffer, payload};
 const SILENT_ROUNDS: usize = 10;
 
 impl Runner<'_> {
-    /// Posts receives of both kinds until each message that cannot be lost was received, every send
-    /// has ended, and no frame is in flight.
+    /// Posts tagged and untagged receives until every send has ended, no frame is in flight, and every
+    /// message was received, except those that a broken link may have lost.
     pub(super) fn receive_everything(&mut self) {
         if self.fixture.oldest_member().is_none() {
             // The oldest member reports entries that belong to no endpoint.

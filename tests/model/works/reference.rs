@@ -102,8 +102,8 @@ impl Reference {
     }
 
     /// Cancels a work, which then never runs.
-    pub(super) fn cancel_work(&mut self, work: usize) {
-        self.works[work].state = State::Cancelled;
+    pub(super) fn cancel_work(&mut self, index: usize) {
+        self.works[index].state = State::Cancelled;
     }
 
     /// Whether a work may still wait: it was neither cancelled nor has certainly run.

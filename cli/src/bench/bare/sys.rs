@@ -65,7 +65,7 @@ impl Segment {
         self.file.as_raw_fd()
     }
 
-    /// The number at an offset.
+    /// The 8-byte number at an offset, in bytes.
     ///
     /// # Panics
     ///

@@ -230,7 +230,7 @@ fn failed_flush_is_answered_not_durable() {
 }
 
 #[test]
-fn unflushed_write_to_closed_region_is_answered_not_durable_once() {
+fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (_region, _device) = add_persistent_region(&engine, KEY);
     let (closed, _device) = add_persistent_region(&engine, 2);

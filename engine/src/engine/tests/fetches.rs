@@ -64,7 +64,7 @@ fn offered_message_is_matched_pulled_and_answered_done() {
 }
 
 #[test]
-fn a_request_may_arrive_in_pieces() {
+fn request_for_payload_may_arrive_in_pieces() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -150,7 +150,7 @@ fn pull_is_limited_to_the_receive_buffer_and_reports_truncation() {
 }
 
 #[test]
-fn an_empty_message_needs_no_pull() {
+fn empty_message_needs_no_pull() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 0), REMOTE);
     engine.transmit(&mut transport, &mut sink);
@@ -160,7 +160,7 @@ fn an_empty_message_needs_no_pull() {
 }
 
 #[test]
-fn an_unexpected_message_is_pulled_at_once_and_waits_whole() {
+fn unexpected_message_is_pulled_at_once_and_waits_whole() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
     for _ in 0..3 {
@@ -173,7 +173,7 @@ fn an_unexpected_message_is_pulled_at_once_and_waits_whole() {
 }
 
 #[test]
-fn a_receive_takes_over_a_message_that_is_being_pulled() {
+fn receive_takes_over_message_that_is_being_pulled() {
     for (room, steps_before) in [(10, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
         engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);

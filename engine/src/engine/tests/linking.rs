@@ -219,7 +219,7 @@ fn directed_receive_fails_with_its_peer() {
 }
 
 #[test]
-fn a_simultaneous_connect_keeps_both_links_and_each_side_its_own() {
+fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
@@ -252,7 +252,7 @@ fn frames_of_links_that_are_not_up_are_ignored() {
 }
 
 #[test]
-fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one() {
+fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
@@ -267,7 +267,7 @@ fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one()
 }
 
 #[test]
-fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
+fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));

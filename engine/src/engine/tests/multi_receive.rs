@@ -247,7 +247,7 @@ fn cancelled_buffer_is_released_after_arriving_messages() {
 }
 
 #[test]
-fn a_directed_buffer_ends_with_its_peer() {
+fn directed_multi_receive_buffer_ends_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine

@@ -165,7 +165,7 @@ fn simultaneous_first_sends_both_arrive() {
 }
 
 #[test]
-fn an_endpoint_sends_to_itself() {
+fn endpoint_sends_to_itself() {
     let network = Network::new(1, Faults::choppy());
     let mut node = Node::open(&network, 1);
     let own = node.address();

@@ -153,7 +153,7 @@ fn any_header() -> impl Strategy<Value = Header> {
 
 /// A header of any form, made from a number of this range: the most payload that it has.
 pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy<Value = Header> {
-    (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::ENDS)
+    (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::PAIRS)
         .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
 }
 

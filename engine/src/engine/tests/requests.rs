@@ -305,7 +305,7 @@ fn exposed_memory_is_returned_only_after_link_close() {
 }
 
 #[test]
-fn invalid_answer_to_an_offer_ends_the_link() {
+fn invalid_answer_to_an_offered_message_ends_the_link() {
     // Of the sends of `engine_with_sends_in_every_state`, by context.
     type Headers = fn(&[u64]) -> Vec<Header>;
     let cases: [(&str, Headers); 11] = [

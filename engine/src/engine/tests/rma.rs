@@ -316,7 +316,7 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
 }
 
 #[test]
-fn a_write_ends_with_its_answer() {
+fn write_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_request(rma_request(peer, write_local(b"small"), 1), &mut transport, &mut sink).unwrap();
     let op = last_sent_op(&transport);

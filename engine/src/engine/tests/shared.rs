@@ -109,7 +109,7 @@ fn message_completes_at_its_member() {
     second.receive_frame(&message_header(3, AwaitedReply::Match), b"due");
     assert_eq!(first.take_ended(), [(2, Ok(b"one".to_vec()))]);
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
-    assert!(!shared.has_members_with_mail(), "each has done its own");
+    assert!(!shared.has_mail_for_members(), "each has done its own");
     second.progress();
     assert!(sent_headers_from(&second.transport, 0).contains(&Header::Matched { number: 2 }));
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
@@ -120,7 +120,7 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
     let (shared, mut first, mut second) = two_members();
     second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
     shared.post_receive(None, receive_request(8, 1)).unwrap();
-    assert!(shared.has_members_with_mail() && second.engine.wants_pass() && !first.engine.wants_pass());
+    assert!(shared.has_mail_for_members() && second.engine.wants_pass() && !first.engine.wants_pass());
     assert!(second.sink.ended.is_empty());
     assert_eq!(shared.take_members_with_mail(), [second.id]);
     second.progress();

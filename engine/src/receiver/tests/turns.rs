@@ -66,7 +66,7 @@ fn short_message_behind_a_fetch_completes_after_it() {
 }
 
 #[test]
-fn receives_without_an_order_complete_as_they_end() {
+fn receives_complete_as_their_payload_arrives_unless_order_is_kept() {
     let (mut receiver, mut asked) = receiver_with_link();
     post_all(&mut receiver, 1..=2, &mut asked);
     deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
@@ -122,7 +122,7 @@ fn claimed_message_has_its_turn_when_it_is_received() {
 }
 
 #[test]
-fn tagged_silent_deferred_and_cut_receives_have_turns() {
+fn tagged_unsignalled_deferred_and_truncated_receives_keep_their_turn() {
     let (mut receiver, mut asked) = receiver_in_order();
     post_all(&mut receiver, [1], &mut asked);
     for request in [
@@ -298,7 +298,7 @@ fn close_releases_buffer_after_messages_kept_aside() {
 }
 
 #[test]
-fn receive_posted_after_the_end_takes_what_is_kept_aside() {
+fn receive_posted_after_the_link_ended_takes_messages_kept_aside() {
     let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
     // The buffer ends, and the next receive takes the offer kept aside for it.
     assert!(receiver.cancel(CancelKey::Context(1), &mut asked));

@@ -164,7 +164,7 @@ fn whole_frames_are_delivered_whole() {
 }
 
 #[test]
-fn a_split_header_does_not_split_the_payload() {
+fn split_header_does_not_split_the_payload() {
     let header = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(2) });
     let stream = stream_bytes(&[(header, vec![8, 9])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());

@@ -53,7 +53,7 @@ fn await_failure(cq: &Object<FidCq>) {
 }
 
 #[test]
-fn error_keeps_the_context_of_an_endpoint_being_closed() {
+fn event_error_still_names_an_endpoint_that_is_closing() {
     let desk = ConnectionFixture::open();
     let closed = desk.open_listener();
     let closed_name = get_name(&closed);

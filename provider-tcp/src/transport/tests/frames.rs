@@ -84,7 +84,7 @@ fn payload_is_read_into_the_receivers_space() {
 }
 
 #[test]
-fn second_large_frame_copies_little() {
+fn large_frames_after_the_first_are_received_without_copying() {
     const LEN_BYTES: usize = 1024 * 1024;
     let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
     send_all_sizes(&mut pair, &[LEN_BYTES]);
