@@ -25,10 +25,9 @@ const SPINS_MAX: u32 = 64;
 /// Whether the locks of a domain's objects are taken. Locks are made with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// They do.
     Taken,
-    /// Locks are left out.
-    LeftOut(Serialised),
+    /// Taking a lock does nothing.
+    Omitted(Serialised),
 }
 
 /// A promise that the application serialises its threads: no two use the data of a lock made with it at once,
@@ -37,11 +36,12 @@ pub(crate) enum Locking {
 pub(crate) struct Serialised(());
 
 impl Serialised {
-    /// Makes the promise.
+    /// Promises that the application serialises its threads.
     ///
     /// # Safety
     ///
-    /// It is kept.
+    /// No two threads use the data of a lock made with this promise at once, and each sees all changes by the
+    /// threads before it.
     pub(crate) const unsafe fn promise() -> Serialised {
         Serialised(())
     }
@@ -50,7 +50,7 @@ impl Serialised {
 impl Locking {
     /// A lock of this kind.
     pub(crate) fn new_lock<T>(self, value: T) -> Lock<T> {
-        Lock::from_raw(RawLock { is_left_out: self != Locking::Taken, ..RawLock::INIT }, value)
+        Lock::from_raw(RawLock { is_omitted: self != Locking::Taken, ..RawLock::INIT }, value)
     }
 }
 
@@ -59,7 +59,7 @@ impl Locking {
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
     /// Whether the application serialises its threads instead.
-    is_left_out: bool,
+    is_omitted: bool,
 }
 
 // SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread
@@ -68,14 +68,14 @@ pub(crate) struct RawLock {
 // held, it finds `is_locked` true, which was stored before. `lock` returns only after `take`
 // succeeded.
 unsafe impl RawMutex for RawLock {
-    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_left_out: false };
+    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_omitted: false };
 
     type Guard = GuardSend;
 
     #[inline]
     fn lock(&self) -> GuardSend {
         if !self.try_acquire() {
-            debug_assert!(!self.is_left_out, "an object of a domain without locks is used by two at once");
+            debug_assert!(!self.is_omitted, "an object of a domain without locks is used by two at once");
             self.spin_until_acquired();
         }
         GuardSend::new()
@@ -100,7 +100,7 @@ impl RawLock {
     /// Takes the lock if it is free.
     #[inline]
     fn try_acquire(&self) -> bool {
-        if self.is_left_out || is_single_threaded() {
+        if self.is_omitted || is_single_threaded() {
             let was_locked = self.is_locked.load(Ordering::Relaxed);
             self.is_locked.store(true, Ordering::Relaxed);
             !was_locked
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn unlocked_domain_counts_no_locks_and_detects_concurrent_use() {
         // SAFETY: no other thread knows of the lock.
-        let locking = Locking::LeftOut(unsafe { Serialised::promise() });
+        let locking = Locking::Omitted(unsafe { Serialised::promise() });
         let lock = locking.new_lock(());
         let before = counting::attempts_of_thread();
         for _ in 0..10 {
@@ -238,7 +238,7 @@ mod tests {
     #[should_panic(expected = "is used by two at once")]
     fn second_use_of_a_held_unlocked_lock_panics() {
         // SAFETY: no other thread knows of the lock.
-        let lock = Locking::LeftOut(unsafe { Serialised::promise() }).new_lock(());
+        let lock = Locking::Omitted(unsafe { Serialised::promise() }).new_lock(());
         let _guard = lock.lock();
         drop(lock.lock());
     }

@@ -123,8 +123,8 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// A thread has made a pass and is about to sleep. Advances the engine's time, and returns when
-    /// to look again.
+    /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns whether it
+    /// may, and after what time it must look again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, wired, timekeeper, .. } = self;
         if engine.awaits_timeout()

@@ -193,7 +193,8 @@ impl Domain {
     ///
     /// The memory of an operation is as the call demands that posts it, such as [`Endpoint::post_send`]:
     /// until its end was counted or reported, the work was cancelled or flushed, or the endpoint was
-    /// closed.
+    /// closed. The memory of a receive of a shared context is as
+    /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive) demands.
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` ask for: the
         // queue posts the operation or drops it, and the endpoint keeps to it as for any operation.

@@ -61,7 +61,7 @@ impl Fabric {
         // endpoint that no queue drives yet, so no other call can hold that lock, and the list in
         // which the queue then finds the endpoint is synchronised.
         let promise = unsafe { Serialised::promise() };
-        self.open_domain(info, Locking::LeftOut(promise))
+        self.open_domain(info, Locking::Omitted(promise))
     }
 }
 

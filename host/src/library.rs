@@ -154,7 +154,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// The arguments are valid for the library, or the process may die of them.
+    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
+    /// process that may crash.
     pub unsafe fn getinfo_raw(
         &self,
         version: u32,
@@ -178,7 +179,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// The arguments are valid for the library, or the process may die of them.
+    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
+    /// process that may crash.
     pub unsafe fn open_fabric_raw(
         &self,
         attr: *mut FiFabricAttr,

@@ -76,9 +76,9 @@ impl Edge {
 
     #[inline]
     fn run_entry_point<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
-        // Relaxed: the flag guards no data. Another thread may get in while the first panic unwinds, as it
-        // might have done a moment earlier; the state that it finds is memory-safe, and locks are released by
-        // unwinding.
+        // Relaxed: the flag guards no data. While the first panic unwinds, another thread may still read
+        // `false` and enter, as it might have entered just before the panic. The state that it finds is
+        // memory-safe, and unwinding releases the locks.
         if self.broken.load(Ordering::Relaxed) {
             return R::failure(Errno::EOTHER);
         }

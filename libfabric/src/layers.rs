@@ -1,9 +1,9 @@
 //! Layering providers, such as `ofi_rxm`, which implement unconnected endpoints over connected
 //! ones.
 //!
-//! A layer looks for a core provider by `fi_getinfo` with an internal flag of the host. homespun
-//! answers a layer only if the application has named homespun: it has all features that a layer
-//! adds, and the host lists layers ahead of providers that it does not know.
+//! A layer looks for a core provider by `fi_getinfo` with an internal flag of libfabric. homespun
+//! answers a layer only if the application has named homespun. Otherwise libfabric would list the
+//! layer ahead of homespun, which it does not know, although homespun has all that the layer adds.
 //! `docs/decisions/layers.md` has the reasons.
 
 use std::ops::RangeInclusive;

@@ -53,7 +53,7 @@ impl Wired {
     }
 
     /// Reports an access that ended as it was posted, with nothing to be reported before it.
-    /// [`Queues`](super::Queues) would do the same, with the detours of what ends at another time.
+    /// The sink, [`Queues`](super::Queues), does the same at other times, when more may stand in the way.
     #[inline(always)]
     fn report_ended_access(
         &mut self,

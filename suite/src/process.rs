@@ -175,8 +175,10 @@ impl Channel {
 
     /// Sends a message to the other side.
     pub fn send_message<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
-        let bytes = postcard::to_extend(message, vec![0; size_of::<u64>()]).expect("it can be written down");
-        let (len_bytes, mut bytes) = (bytes.len() - size_of::<u64>(), bytes);
+        let mut bytes = vec![0; size_of::<u64>()];
+        // Not `to_extend`, which appends byte by byte: slow in tests, which are not optimised.
+        postcard::to_io(message, &mut bytes).expect("it can be written down");
+        let len_bytes = bytes.len() - size_of::<u64>();
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());
         self.0.write_all(&bytes)
     }

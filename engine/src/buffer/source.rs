@@ -77,8 +77,8 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from one source, then from the other. [`into_buffer`](Self::into_buffer) hands
-    /// neither back; [`into_pair`](Self::into_pair) must split them before.
+    /// Gathers from one source, then from the other. To get the buffers of a pair back, split it by
+    /// [`into_pair`](Self::into_pair): its own [`into_buffer`](Self::into_buffer) returns neither.
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }

@@ -254,8 +254,16 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             // The data of the step does not matter.
             Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
-            // The others have no payload.
-            _ => debug_assert_eq!(header.payload_len_bytes(), 0, "no payload is awaited of {header:?}"),
+            Header::Ack { .. }
+            | Header::Clear { .. }
+            | Header::Done { .. }
+            | Header::Matched { .. }
+            | Header::Credit { .. }
+            | Header::Fence { .. }
+            | Header::Fenced
+            | Header::Answer { .. } => {
+                debug_assert_eq!(header.payload_len_bytes(), 0, "no payload is awaited of {header:?}");
+            }
         }
     }
 

@@ -83,10 +83,10 @@ impl Engine {
         }
     }
 
-    /// Carries an access out at once, if its memory is mapped and no earlier completion waits. The
-    /// caller counts and reports its end, with
-    /// [`report_direct_access`](Self::report_direct_access) if the queue has no room. If the access
-    /// was not carried out, nothing has changed, and the caller posts it.
+    /// Carries an access out at once, if its memory is mapped and no earlier completion waits. If it
+    /// does, the caller counts the access and puts its completion into the queue, or, if that has no
+    /// room, leaves it to [`report_direct_access`](Self::report_direct_access). If it does not, nothing
+    /// has changed, and the caller posts the access.
     #[inline]
     pub fn access_at_once(
         &mut self,

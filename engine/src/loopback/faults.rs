@@ -14,11 +14,11 @@ pub struct Faults {
     /// The probability that the bytes to read are cut at an arbitrary byte, inside a header too, so
     /// that the rest comes separately.
     pub split_per_mille: u16,
-    /// The probability that the bytes of one flush stay invisible for some of the reader's
-    /// `receive` calls, and that a connection takes some more of the connector's `receive` calls.
-    /// Order is kept.
+    /// The probability of a delay: the bytes of a flush stay invisible for some calls of `receive` by
+    /// the reader, or a connection comes up some calls of `receive` by the connector later. Order is
+    /// kept.
     pub delay_per_mille: u16,
-    /// The longest such delay in calls of `receive`; at least 1.
+    /// The longest delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,
     /// The probability that a call to send finds the link full although it is not.
     pub full_per_mille: u16,

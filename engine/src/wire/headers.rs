@@ -1,7 +1,7 @@
 //! The headers, one in each file: its number, flags, words and payload, with their limits.
 //!
-//! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it
-//! together again or refuses what the rule cannot check.
+//! A file has the header's `RULE`, `encode_words`, which takes the header apart, and `decode_words`,
+//! which puts it together again or refuses what the rule cannot check.
 //! [`Header::encode_words`](crate::wire::Header::encode_words) finds them by the table in `header.rs`.
 
 pub(super) mod ack;
