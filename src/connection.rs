@@ -163,8 +163,8 @@ impl ConnectionRequest {
         self.change_decision(Decision::Open, Decision::Taken)
     }
 
-    /// Undoes [`mark_taken`](Self::mark_taken) when that endpoint closes without accepting the
-    /// request.
+    /// Undoes [`mark_taken`](Self::mark_taken) when the endpoint that has taken the request closes
+    /// without accepting it.
     pub(crate) fn unmark_taken(&self) {
         let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
     }

@@ -1,7 +1,7 @@
 //! The calls that receive into owned memory, for the objects that receives are posted to.
 
-/// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. It says at
-/// three of them what is its own.
+/// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. The object
+/// brings the documentation of three of them, in which objects differ.
 macro_rules! receive_calls {
     (
         $object:ty,

@@ -136,8 +136,8 @@ impl Receiver {
         (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
     }
 
-    /// Counts rare work: offers to fetch, payload to pull, credit to grant. Callers only compare it
-    /// with 0.
+    /// Returns 0 if there is no rare work: offers to fetch, payload to pull, credit to grant. Other
+    /// values mean nothing but that there is some.
     #[inline(always)]
     pub(crate) fn rare_work_count(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()

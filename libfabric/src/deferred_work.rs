@@ -39,7 +39,7 @@ type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 ///
 /// `work` is valid, as are the structures, objects and memory that it names.
 pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) -> Result<c_int, Failure> {
-    // SAFETY: the caller promises it. What an action borrows is queued before it goes.
+    // SAFETY: the caller promises it. The queue copies what an action borrows from this stack.
     unsafe {
         let FiDeferredWork { op_type, op, .. } = *work;
         let queue = |action: RawAction<'_>| queue_action(domain, work, action);

@@ -51,8 +51,8 @@ impl Timekeeper {
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// A thread is about to sleep as the transport says: it looks again when the next time-out is
-    /// due, if not before.
+    /// Called before a thread sleeps for as long as `armed` allows. Shortens that to the time when the
+    /// next time-out is due.
     pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {

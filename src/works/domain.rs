@@ -11,9 +11,9 @@ use crate::counter::Counter;
 pub(crate) trait WorkDomain: Send + Sync {
     fn work_queue(&self) -> &Arc<WorkQueue>;
 
-    /// Has a counter that work is about to depend on drive the endpoints that may have work. From the
-    /// first work on, endpoints carry out the works that they make due; until then works cost them
-    /// nothing.
+    /// Prepares a counter for works that wait for it: reads of the counter drive the endpoints of the
+    /// domain from now on, and these carry out the works that they make due. Before its first work a
+    /// domain spends nothing on works.
     ///
     /// # Errors
     ///

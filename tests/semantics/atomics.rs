@@ -445,8 +445,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // A fenced read or atomic finds all their effects, and so does the receiver of a fenced
-        // message.
+        // A fenced read or atomic operation finds the effects of all of these. So does the receiver of
+        // a fenced message, when it looks at its memory.
         let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);

@@ -104,8 +104,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the earliest posted receive that matches a message from `source`, or a part for the
-    /// message from a multi-receive buffer. The receive is no longer posted.
+    /// Takes the earliest posted receive that matches a message from `source`: it is no longer posted.
+    /// A multi-receive buffer stays posted, and gives a part of itself to the message.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,

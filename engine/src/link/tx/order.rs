@@ -91,8 +91,8 @@ impl Postponed {
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
-    /// Whether the peer may do an access later than the operations after it, as far as this side
-    /// knows.
+    /// Whether the peer may carry out an access only after operations that were sent later. `false`
+    /// if this side knows that it does not.
     pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // An atomic operation is carried out as it arrives.
