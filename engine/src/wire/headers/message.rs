@@ -130,6 +130,7 @@ impl Message {
             AwaitedReply::Arrival => ARRIVAL,
             AwaitedReply::Match => MATCH,
         };
+        debug_assert_eq!(awaits & !AWAITS, 0, "`AWAITS` has the flag of every awaited reply");
         let tagged = if tag.is_some() { TAGGED } else { 0 };
         let data = if data.is_some() { DATA } else { 0 };
         awaits | tagged | data
@@ -154,8 +155,10 @@ impl Message {
         let awaits = match fields.form.flags() & AWAITS {
             ARRIVAL => AwaitedReply::Arrival,
             MATCH => AwaitedReply::Match,
-            // The rule allows no other flags.
-            _ => AwaitedReply::Nothing,
+            other => {
+                debug_assert_eq!(other, 0, "the rule allows one flag, and each has a line here");
+                AwaitedReply::Nothing
+            }
         };
         Message { len_bytes: 0, tag, data, awaits }
     }
