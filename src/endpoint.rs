@@ -167,8 +167,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The first call binds the endpoint, and returns the system's error: EADDRINUSE,
-    /// EADDRNOTAVAIL, EACCES, EMFILE.
+    /// The first call binds the endpoint: [`Error::Bind`](crate::Error::Bind) with EADDRINUSE,
+    /// EADDRNOTAVAIL, EACCES, EMFILE or ENOMEM.
     pub fn name(&self) -> Result<Address, Error> {
         if let EndpointOrigin::Request(request) = &self.shared.origin {
             return Ok(request.listener_info().name);

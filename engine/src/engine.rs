@@ -2,13 +2,13 @@
 
 mod arrival;
 mod atomics;
+mod awaited_sources;
 mod connections;
 mod debts;
 mod direct;
 mod effects;
 mod fences;
 mod links;
-mod lost_sources;
 mod posting;
 mod receive_side;
 mod rendezvous;
@@ -155,8 +155,8 @@ pub struct Engine {
     condemned: Vec<ClosingLink>,
     /// Links to replaced endpoints, which the engine reads to their end.
     replaced: Vec<ReplacedLink>,
-    /// Lost peers that the next pass connects to, since posted receives wait for them.
-    lost_sources: Vec<PeerId>,
+    /// Peers that the next pass connects to, if posted receives still wait for them alone.
+    awaited_sources: Vec<PeerId>,
     /// Whether a timeout runs.
     has_timeouts: bool,
     connection: Connection,
@@ -193,7 +193,7 @@ impl Engine {
             passes_to_sweep: 0,
             condemned: Vec::new(),
             replaced: Vec::new(),
-            lost_sources: Vec::new(),
+            awaited_sources: Vec::new(),
             has_timeouts: false,
         }
     }
@@ -227,7 +227,7 @@ impl Engine {
             || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
-            || !self.lost_sources.is_empty()
+            || !self.awaited_sources.is_empty()
             || self.links.has_paused_reads()
     }
 

@@ -48,10 +48,12 @@ pub enum Error {
         /// The error number of the system.
         errno: Errno,
     },
-    /// The transport could not open an endpoint at an address: it is taken, not of this host, or forbidden.
+    /// The transport could not open an endpoint at an address: it is taken, not of this host, or forbidden,
+    /// or descriptors or memory ran out.
     #[error("cannot open an endpoint at {address}: {errno}")]
     Bind {
-        /// The address. With a port of 0, the transport was to choose the port.
+        /// The address. With a port of 0, the transport was to choose the port. Boxed, so that results
+        /// stay small.
         address: Box<Address>,
         /// The error number of the system.
         errno: Errno,

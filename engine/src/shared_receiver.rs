@@ -317,6 +317,17 @@ impl State {
         result
     }
 
+    /// Makes each member that has lost a peer connect to it, if a receive accepts messages from this peer alone
+    /// and no member has a link to it.
+    fn ask_members_for_source(&mut self, source: PeerId) {
+        if !self.receiver.has_link_to(source)
+            && self.receiver.awaits(source)
+            && let Some(address) = self.peers.address_of(source)
+        {
+            self.mailboxes.add_source(address);
+        }
+    }
+
     /// Fails the receives that only a gone peer without a link can match. This needs the lock under
     /// which the peer was found gone, since a member may get a new link to it at any other time.
     fn end_silent_peers<E: ReceiverEffects>(

@@ -339,7 +339,10 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     sharers.context.trecv(marked_buffer(8), absent, Tag(7), 2).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     sharers.drive_repeatedly();
-    assert!(poll_completion(&sharers.members[0].cq).is_none(), "a receive connects to no peer");
+    assert!(
+        poll_completion(&sharers.members[0].cq).is_none(),
+        "a receive does not connect to a peer that was never lost"
+    );
     sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
     let refused = sharers.next(1).unwrap_err();
     assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));

@@ -114,7 +114,9 @@ impl Port {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
         endpoint.bind_av(&av)?;
         let address = endpoint.name().map_err(|error| match error {
-            Error::System { errno, .. } => Failure::Bind { at: at.into(), error: errno },
+            Error::Bind { errno, .. } | Error::System { errno, .. } => {
+                Failure::Bind { at: at.into(), error: errno }
+            }
             error => error.into(),
         })?;
         endpoint.enable()?;

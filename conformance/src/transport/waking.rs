@@ -346,6 +346,7 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
         make_progress(&mut c);
     }
     a.connect(b.address());
+    let deadline = a.deadline_from_now();
     loop {
         let sleep = Sleep::start_when_idle(&mut a);
         if a.recorder.links_up_count() == 1 {
@@ -356,6 +357,9 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
             make_progress(&mut b);
             make_progress(&mut c);
         });
+        make_progress(&mut b);
+        make_progress(&mut c);
+        deadline.yield_or_panic("a place in the backlog");
     }
 }
 

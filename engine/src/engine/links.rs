@@ -170,24 +170,32 @@ impl Engine {
             state.instance = None;
         }
         self.fail_sends(sends, Some(peer), error, sink);
-        let is_awaited = !self.initiator.has_none_queued(peer);
+        let address = self.peers.address_of(peer);
+        let is_awaited = !self.initiator.has_none_queued(peer)
+            || self.peers.peer(peer).is_lost && self.receive_side.awaits(peer, address);
         let state = self.peers.peer_mut(peer);
         let mut is_retried = false;
         if state.transmit == Some(id) {
-            if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
+            if may_be_retried && is_awaited && state.connect_retries < CONNECT_RETRIES_MAX {
                 state.connect_retries += 1;
                 state.transmit = None;
-                is_retried = is_awaited;
+                is_retried = true;
             } else {
                 self.drop_transmit_link(peer, error, sink);
             }
         }
+        if was_last && is_retried {
+            // Sends that wait connect by themselves, but may be cancelled before.
+            self.add_awaited_source(peer);
+        }
         self.target.link_ended(id);
         let is_connection = self.connection.message_link_ended(id);
-        let address = self.peers.address_of(peer);
+        let is_lost = was_last && (was_met || !is_retried);
+        if is_lost {
+            self.peers.peer_mut(peer).is_lost = true;
+        }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
-        let is_lost = was_last && (was_met || !is_retried);
         if is_lost {
             receiver.peer_ended(peer, address, error, &mut effects);
         }
@@ -195,9 +203,6 @@ impl Engine {
             (false, _) => {}
             (true, OperationError::Cancelled) => receiver.fail_all_and_close(Some(peer), error, &mut effects),
             (true, _) => receiver.fail_all_and_close_in_next_pass(Some(peer), error, &mut effects),
-        }
-        if is_lost {
-            self.peers.peer_mut(peer).is_lost = true;
         }
         ExposedSends { peer: Some(peer), exposed }
     }

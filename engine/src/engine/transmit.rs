@@ -55,8 +55,8 @@ impl Engine {
 
     /// Gives the transport the waiting frames, as far as it takes them: first the answers that
     /// peers wait for, then the rest of partly written frames, then the payload that peers have
-    /// asked for, then queued messages. Before all of that, it pulls payload that peers offer. Call
-    /// this after [`receive`](Transport::receive) in every pass.
+    /// asked for, then queued messages. Before all of that, it pulls payload that peers offer, and
+    /// connects to lost peers that receives wait for. Call this after [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
@@ -86,7 +86,7 @@ impl Engine {
         let work = self.receive_side.rare_work_count()
             | self.condemned.len()
             | self.mapping.len()
-            | self.lost_sources.len()
+            | self.awaited_sources.len()
             | self.passes_to_sweep as usize
             | usize::from(self.connection.has_output())
             | self.target.pulling_len();
@@ -106,8 +106,8 @@ impl Engine {
         if !self.mapping.is_empty() {
             self.map_offered_regions(transport);
         }
-        if !self.lost_sources.is_empty() {
-            self.connect_to_lost_sources(transport);
+        if !self.awaited_sources.is_empty() {
+            self.connect_to_awaited_sources(transport);
         }
         if self.passes_to_sweep > 0 {
             self.sweep_mapped_when_due();

@@ -34,7 +34,7 @@ pub(super) struct Mailbox {
 pub(crate) struct Mail {
     pub(crate) counts: Vec<Count>,
     pub(crate) debts: Vec<(LinkId, Debt)>,
-    /// The only sources of receives that were posted while no member had a link to them.
+    /// Peers that directed receives wait for while no member has a link to them.
     pub(crate) sources: HashSet<Address>,
 }
 

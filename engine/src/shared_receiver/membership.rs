@@ -1,5 +1,6 @@
 //! A shared receiver, as the engine of one member uses it.
 
+use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -371,12 +372,17 @@ impl Drop for Membership {
             |receiver, effects| receiver.member_leaves(id, &error, effects),
             &self.shared,
         );
+        let mut peers = BTreeSet::new();
         for link in self.links.drain(..).flatten() {
+            peers.extend(state.receiver.peer_of_link(link));
             state.act_without_member(
                 |receiver, effects| receiver.link_ended(link, &error, effects),
                 &self.shared,
             );
             state.links.remove(link);
+        }
+        for peer in peers {
+            state.ask_members_for_source(peer);
         }
         state.act_without_member(|receiver, effects| receiver.share_freed_room(effects), &self.shared);
         state.end_silent_peers::<NoMember>(None, &self.shared);

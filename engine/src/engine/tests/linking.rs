@@ -334,7 +334,7 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     }
     engine.arrivals(&mut sink).link_event(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
     assert_eq!(sink.ended_contexts(), [3, 1]);
-    // A later receive waits for a later attempt, which the next pass makes.
+    // The next pass connects for a later receive.
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) }, &mut sink).unwrap();
     let attempts_before = transport.connected.len();
     engine.transmit(&mut transport, &mut sink);
@@ -360,6 +360,25 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2, 1], 1));
+}
+
+#[test]
+fn directed_receive_gets_its_attempt_though_the_send_that_waited_is_cancelled() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    transport.answers = [Sent::Full].into();
+    let peer = engine.intern_peer(address(2));
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
+    engine.cancel(2, &mut sink).unwrap();
+    assert!(engine.wants_pass());
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2], 2));
+    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    engine.arrivals(&mut sink).link_event(LinkId(1), refused);
+    assert_eq!(sink.ended_contexts(), [2, 1]);
 }
 
 #[test]
@@ -410,6 +429,29 @@ fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
     for ended in sink.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Link(refused.clone()));
     }
+}
+
+#[test]
+fn attempts_for_receives_are_repeated_and_leave_sends_theirs() {
+    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    let mut links = (0..).map(LinkId);
+    let mut cut_attempts_short = |engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder| {
+        for attempt in 0..=CONNECT_RETRIES_MAX {
+            assert!(sink.ended.is_empty(), "attempt {attempt} is repeated");
+            engine.transmit(transport, sink);
+            engine.arrivals(sink).link_event(links.next().unwrap(), LinkEvent::Down(RESET));
+        }
+    };
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    cut_attempts_short(&mut engine, &mut transport, &mut sink);
+    assert_eq!(sink.ended_contexts(), [1]);
+    assert_eq!(transport.connected.len() as u32, CONNECT_RETRIES_MAX + 1);
+    sink.take_ended();
+    transport.answers = [Sent::Full; 9].into();
+    let peer = criteria.source.unwrap();
+    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    cut_attempts_short(&mut engine, &mut transport, &mut sink);
+    assert_eq!(sink.ended_contexts(), [2]);
 }
 
 #[test]

@@ -397,6 +397,26 @@ impl Sink for Posting<'_> {
 }
 
 #[test]
+fn lost_source_is_sought_once_by_the_members_that_lost_it() {
+    let (shared, mut first, mut second) = two_members();
+    let mut third = Member::unlinked(&shared);
+    first.lose_link(LINK);
+    second.lose_link(LINK);
+    shared.post_receive(Some(address(2)), receive_request(8, 1)).unwrap();
+    third.progress();
+    first.progress();
+    assert!(third.transport.connected.is_empty(), "it never met the source");
+    assert_eq!(first.transport.connected, [address(2)]);
+    let refused = LinkError::System(Errno::ECONNREFUSED);
+    first.engine.arrivals(&mut first.sink).link_event(LinkId(0), LinkEvent::Down(refused.clone()));
+    first.progress();
+    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(refused)))]);
+    second.progress();
+    assert!(second.transport.connected.is_empty(), "no receive awaits the source any more");
+    assert!(second.take_ended().is_empty());
+}
+
+#[test]
 fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
     for message in [b"one", b"two"] {

@@ -37,6 +37,21 @@ fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
 }
 
 #[test]
+fn source_of_a_leaving_member_is_sought_by_the_member_that_lost_it() {
+    let (shared, mut first, mut second) = two_members();
+    first.lose_link(LINK);
+    second.lose_link(LINK);
+    second.link_up();
+    shared.post_receive(Some(address(2)), receive_request(8, 1)).unwrap();
+    first.progress();
+    assert!(first.transport.connected.is_empty(), "the other member has a link");
+    drop(second.engine);
+    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    first.progress();
+    assert_eq!(first.transport.connected, [address(2)]);
+}
+
+#[test]
 fn leaving_member_drops_its_messages_and_claims() {
     let (shared, mut first, mut second) = two_members();
     for tag in [None, Some(4)] {

@@ -1,0 +1,40 @@
+//! Sources of posted receives that were lost before, or to which an attempt to connect was cut short:
+//! the engine connects to each, to learn whether it is there. See `docs/decisions/directed-receives.md`.
+
+use std::mem;
+
+use super::Engine;
+use crate::connection::EndpointRole;
+use crate::peer_id::PeerId;
+use crate::transport::Transport;
+
+impl Engine {
+    /// A receive that accepts messages from this peer alone was posted. If the peer is lost, the next pass
+    /// connects to it.
+    #[inline(always)]
+    pub(super) fn source_named(&mut self, source: PeerId) {
+        if self.peers.peer(source).is_lost {
+            self.add_awaited_source(source);
+        }
+    }
+
+    /// Makes the next pass connect to a source, if no link to it is there by then and a receive awaits it.
+    #[cold]
+    pub(super) fn add_awaited_source(&mut self, source: PeerId) {
+        // A connected endpoint has one peer, and never gets another.
+        if self.config.role != EndpointRole::Connected && !self.awaited_sources.contains(&source) {
+            self.awaited_sources.push(source);
+        }
+    }
+
+    /// Connects to the sources that posted receives still wait for. If an attempt fails, these receives end
+    /// with its link.
+    pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
+        for source in mem::take(&mut self.awaited_sources) {
+            let is_unlinked = self.peers.peer(source).links.is_empty();
+            if is_unlinked && self.receive_side.awaits(source, self.peers.address_of(source)) {
+                self.find_or_open_transmit_link(source, transport);
+            }
+        }
+    }
+}
