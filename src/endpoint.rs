@@ -167,7 +167,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The first call binds the endpoint: [`Error::Bind`](crate::Error::Bind) with EADDRINUSE,
+    /// The first call binds the endpoint: [`Error::Bind`] with EADDRINUSE,
     /// EADDRNOTAVAIL, EACCES, EMFILE or ENOMEM.
     pub fn name(&self) -> Result<Address, Error> {
         if let EndpointOrigin::Request(request) = &self.shared.origin {
