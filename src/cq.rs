@@ -476,9 +476,9 @@ impl CqShared {
         &self.unread
     }
 
-    /// Counts a read. Returns whether it drives progress: if there is nothing to read, and after
-    /// [`IDLE_READS_MAX`] reads that found an entry, for an application that always finds one, such
-    /// as a completion of its own sends.
+    /// Counts a read. Returns whether it drives progress. It does if the queue is empty. It also does
+    /// after [`IDLE_READS_MAX`] reads that found an entry: else an application that always finds one,
+    /// such as a completion of its own sends, would never drive progress.
     #[inline]
     fn count_read_and_check_progress(&self) -> bool {
         // Concurrent readers lose counts; the number need not be exact.

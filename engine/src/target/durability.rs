@@ -19,8 +19,8 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// A peer's writes to persistent memory that did not wait to be durable: for each region, the range
-/// from the first byte to the last.
+/// The writes of a peer to persistent memory that completed before they were durable: for each
+/// region, one range that covers all of them.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,

@@ -5,8 +5,9 @@ use super::*;
 const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
-/// An engine with something in every state on link 7: a message that is awaited by count, one by
-/// match, one that was offered; one that arrives, and one that is offered by the peer.
+/// An engine with an operation in every state on link 7. Sent: a message that waits for the peer's
+/// count of arrived messages, one that waits for its match, one that was offered. Received: a
+/// message that the peer has offered.
 fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
