@@ -94,7 +94,7 @@ use crate::tag::TagMatch;
 ///         break found;
 ///     }
 /// };
-/// assert_eq!((found.context, found.tag, found.len_bytes), (1, 7, 5));
+/// assert_eq!((found.context, found.tag, found.len_bytes), (1, Tag(7), 5));
 ///
 /// // Room for exactly that. The context says which message is meant.
 /// let buffers = vec![BytesMut::zeroed(found.len_bytes)];
