@@ -56,7 +56,8 @@ impl Engine {
     /// Gives the transport the waiting frames, as far as it takes them: first the answers that
     /// peers wait for, then the rest of partly written frames, then the payload that peers have
     /// asked for, then queued messages. Before all of that, it pulls payload that peers offer, and
-    /// connects to lost peers that receives wait for. Call this after [`receive`](Transport::receive) in every pass.
+    /// connects to lost peers that receives wait for. Call this after
+    /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);

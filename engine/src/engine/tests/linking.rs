@@ -347,8 +347,8 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     assert_eq!(sink.ended_contexts(), [3, 1, 2, 4]);
 }
 
-#[test]
-fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it() {
+/// Returns an engine with a receive from a peer that it has not met, and a send that waits for its link.
+fn engine_that_awaits_a_new_peer() -> (Engine, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full].into();
@@ -356,6 +356,12 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
     engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    (engine, transport, sink)
+}
+
+#[test]
+fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it() {
+    let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
     engine.cancel(2, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
@@ -364,13 +370,7 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
 
 #[test]
 fn directed_receive_gets_its_attempt_though_the_send_that_waited_is_cancelled() {
-    let mut engine = Engine::new(Config::default());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    transport.answers = [Sent::Full].into();
-    let peer = engine.intern_peer(address(2));
-    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.cancel(2, &mut sink).unwrap();
     assert!(engine.wants_pass());
