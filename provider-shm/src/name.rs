@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use homespun_engine::address::{Address, AddressFormat};
 use rustix::net::SocketAddrUnix;
@@ -37,10 +38,19 @@ pub(crate) fn possible_bind_addresses(to: Address) -> SmallVec<[Address; 2]> {
 }
 
 /// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ones, starting at one that
-/// depends on the instance.
+/// depends on the instance and on how many were asked for before. So an endpoint does not take the port that
+/// another has just given up, where it would meet the other's peers.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
+    /// Calls for port 0 so far in this process.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    /// From the start of one call to that of the next. It is odd, so that the starts reach all ports.
+    const STRIDE: u64 = 10_007;
+
     let (start, count) = match asked {
-        0 => ((instance % u64::from(PORTS_MAX)) as u16, PORTS_MAX),
+        0 => {
+            let moved = CALLS.fetch_add(1, Ordering::Relaxed).wrapping_mul(STRIDE);
+            ((instance.wrapping_add(moved) % u64::from(PORTS_MAX)) as u16, PORTS_MAX)
+        }
         _ => (0, 1),
     };
     (0..count).map(move |step| match asked {
@@ -111,5 +121,11 @@ mod tests {
             assert!(tried.iter().all(|&port| port >= PORTS_START));
         }
         assert_eq!(ports_to_try(80, 7).collect::<Vec<_>>(), [80]);
+    }
+
+    #[test]
+    fn ports_of_one_instance_start_elsewhere_each_time() {
+        let starts: Vec<Option<u16>> = (0..100).map(|_| ports_to_try(0, 7).next()).collect();
+        assert_eq!(starts.iter().collect::<BTreeSet<_>>().len(), starts.len());
     }
 }
