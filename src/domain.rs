@@ -8,7 +8,7 @@ use std::time::Duration;
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::engine::Config;
-use homespun_engine::error::{Argument, Error, Misuse, Unmet};
+use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet};
 use homespun_engine::region::Regions;
 use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
@@ -367,7 +367,7 @@ impl DomainShared {
     ) -> Result<Option<Arc<dyn SharedMemory>>, Error> {
         self.provider
             .allocate_shareable(len_bytes)
-            .map_err(|errno| Error::System { call: "allocating memory to be shared", errno })
+            .map_err(|errno| SystemRequest::ShareableMemory.refused(errno))
     }
 
     pub(crate) fn regions(&self) -> &Arc<Regions> {

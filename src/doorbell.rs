@@ -9,9 +9,7 @@ mod event;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process;
 
-use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
-use rustix::io;
 
 use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
@@ -117,10 +115,6 @@ impl AsFd for Doorbell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
-}
-
-pub(crate) fn system_error(call: &'static str, error: io::Errno) -> Error {
-    Error::System { call, errno: Errno::new(error.raw_os_error()) }
 }
 
 #[cfg(all(test, not(loom)))]

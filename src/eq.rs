@@ -1,5 +1,6 @@
 //! Event queues: `fi_eq(3)`.
 
+mod entry;
 mod reporter;
 #[cfg(test)]
 mod tests;

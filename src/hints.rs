@@ -204,16 +204,10 @@ impl Hints {
         self
     }
 
-    /// The hints in the narrow sense, without node, service and flags.
+    /// The hints in the narrow sense, without node, service and flags, as [`getinfo`](crate::getinfo()) takes
+    /// them.
     pub fn as_info(&self) -> &Info {
         &self.info
-    }
-}
-
-/// The hints in the narrow sense, as [`getinfo`](crate::getinfo()) takes them.
-impl From<Hints> for Info {
-    fn from(hints: Hints) -> Info {
-        hints.info
     }
 }
 
@@ -289,7 +283,6 @@ mod tests {
         info.tx.inject_size_bytes = 64;
         info.tx.size_ops = 8;
         assert_eq!(hints.as_info(), &info);
-        assert_eq!(Info::from(hints.clone()), info);
         assert_eq!(Hints::from(info.clone()), hints);
         let found = make_fabric().infos(&hints).unwrap();
         assert_eq!(Ok(found.clone()), make_fabric().getinfo(None, None, InfoFlags::empty(), Some(&info)));

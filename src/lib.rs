@@ -33,6 +33,7 @@ mod post;
 mod poster;
 mod progress_thread;
 mod pump;
+mod random;
 mod receive_calls;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see receives.rs")]
 mod receives;

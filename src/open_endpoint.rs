@@ -32,7 +32,7 @@ pub struct OpenEndpoint {
 ///
 /// Objects that are not given are opened with defaults: one completion queue for both directions that can be
 /// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] have
-/// their costs.
+/// their costs. Of several calls for the queue, or for the vector, the last counts.
 ///
 /// Two endpoints of one domain that share a queue:
 ///
@@ -52,11 +52,25 @@ pub struct OpenEndpoint {
 pub struct EndpointBuilder {
     domain: Domain,
     info: Info,
-    cq: Option<CompletionQueue>,
-    cq_attr: CqAttr,
-    av: Option<AddressVector>,
-    av_attr: AvAttr,
+    cq: Part<CompletionQueue, CqAttr>,
+    av: Part<AddressVector, AvAttr>,
     counters: Vec<(Counter, CounterEvents)>,
+}
+
+/// An object that the endpoint needs: one that is open already, or the attributes of a new one.
+#[derive(Debug, Clone)]
+enum Part<O, A> {
+    Open(O),
+    New(A),
+}
+
+impl<O, A> Part<O, A> {
+    fn into_open(self, open: impl FnOnce(&A) -> Result<O, Error>) -> Result<O, Error> {
+        match self {
+            Part::Open(object) => Ok(object),
+            Part::New(attr) => open(&attr),
+        }
+    }
 }
 
 impl Fabric {
@@ -87,10 +101,8 @@ impl Domain {
         EndpointBuilder {
             domain: self.clone(),
             info: info.clone(),
-            cq: None,
-            cq_attr: CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() },
-            av: None,
-            av_attr: AvAttr::default(),
+            cq: Part::New(CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }),
+            av: Part::New(AvAttr::default()),
             counters: Vec::new(),
         }
     }
@@ -99,26 +111,32 @@ impl Domain {
 impl EndpointBuilder {
     /// Reports sends and receives to this queue.
     pub fn cq(mut self, cq: &CompletionQueue) -> EndpointBuilder {
-        self.cq = Some(cq.clone());
+        self.cq = Part::Open(cq.clone());
         self
     }
 
-    /// Opens the queue with these attributes, and ignores them where a queue is given. `CqAttr::default()` has
-    /// no wait object; for a queue that can be waited for, set [`CqAttr::wait`].
+    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait object;
+    /// for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size) instead.
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
-        self.cq_attr = attr;
+        self.cq = Part::New(attr);
         self
+    }
+
+    /// Reports sends and receives to a new queue that can be waited for, with room for this many entries
+    /// ([`CqAttr::size_entries`]).
+    pub fn cq_size(self, size_entries: usize) -> EndpointBuilder {
+        self.cq_attr(CqAttr { size_entries, wait: WaitObject::Unspec, ..CqAttr::default() })
     }
 
     /// Finds peers in this vector.
     pub fn av(mut self, av: &AddressVector) -> EndpointBuilder {
-        self.av = Some(av.clone());
+        self.av = Part::Open(av.clone());
         self
     }
 
-    /// Opens the vector with these attributes, and ignores them where a vector is given.
+    /// Finds peers in a new vector with these attributes.
     pub fn av_attr(mut self, attr: AvAttr) -> EndpointBuilder {
-        self.av_attr = attr;
+        self.av = Part::New(attr);
         self
     }
 
@@ -136,12 +154,12 @@ impl EndpointBuilder {
     /// an event queue and a peer first; otherwise as the single steps. Objects that were opened
     /// are closed again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
-        let EndpointBuilder { domain, info, cq, cq_attr, av, av_attr, counters } = self;
+        let EndpointBuilder { domain, info, cq, av, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::PeerNeeded).into());
         }
-        let cq = cq.map_or_else(|| domain.open_cq(&cq_attr), Ok)?;
-        let av = av.map_or_else(|| domain.open_av(&av_attr), Ok)?;
+        let cq = cq.into_open(|attr| domain.open_cq(attr))?;
+        let av = av.into_open(|attr| domain.open_av(attr))?;
         let endpoint = domain.endpoint(&info)?;
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
         endpoint.bind_av(&av)?;
@@ -202,6 +220,19 @@ mod tests {
         }
         assert_eq!(counter.read(), 1);
         assert_eq!(first.cq.close().expect_err("two endpoints are bound to it").errno(), Errno::EBUSY);
+    }
+
+    #[test]
+    fn last_call_for_the_queue_counts() {
+        let fabric = Fabric::new();
+        let info = fabric.info(&make_hints()).expect("an info");
+        let builder = fabric.domain(&info).expect("a domain").endpoint_builder(&info);
+        let first = builder.clone().cq_size(8).cq_attr(CqAttr::default()).open().expect("an endpoint");
+        assert_eq!(first.cq.wait_object(), WaitObject::None);
+        let second = builder.clone().cq(&first.cq).cq_size(8).open().expect("an endpoint");
+        assert_eq!(second.cq.wait_object(), WaitObject::Unspec, "a queue of its own");
+        let third = builder.cq_size(8).cq(&first.cq).open().expect("an endpoint");
+        assert_eq!(third.cq.wait_object(), WaitObject::None, "the queue of the first");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::endpoint_pump::EndpointPump;
 use crate::lock::Locking;
 use crate::params::PortRange;
 use crate::pump::Pump;
+use crate::random;
 
 /// A provider, whatever its transport.
 pub(crate) trait OpenPump: Send + Sync {
@@ -51,10 +52,7 @@ impl<P: Provider> OpenPump for P {
         locking: Locking,
         clock: Clock,
     ) -> Result<Arc<dyn EndpointPump>, Error> {
-        let instance = getrandom::u64().map_err(|error| Error::System {
-            call: "drawing a random number",
-            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-        })?;
+        let instance = random::draw_u64()?;
         let transport = match ports.filter(|_| bind.port() == 0) {
             Some(ports) => {
                 ports.open_at_free_port(instance, |port| self.open(bind.with_port(port), instance))

@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use homespun_engine::errno::Errno;
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 
@@ -148,10 +147,7 @@ impl Running {
         let threads = shared.clone();
         let spawned =
             without_signals(|| thread::Builder::new().name("homespun".into()).spawn(move || threads.run()));
-        let thread = spawned.map_err(|error| Error::System {
-            call: "starting a thread",
-            errno: error.raw_os_error().map_or(Errno::EAGAIN, Errno::new),
-        })?;
+        let thread = spawned.map_err(|error| SystemRequest::Thread.refused(error))?;
         Ok(Running { shared, thread, process: process::id() })
     }
 

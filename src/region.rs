@@ -11,7 +11,6 @@ use std::fs::File;
 use std::sync::Arc;
 
 use homespun_engine::buffer::SegmentMut;
-use homespun_engine::errno::Errno;
 use homespun_engine::error::{BadMemory, Error, Misuse, ObjectState};
 use homespun_engine::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun_engine::region::{CountAccess, Region, RegionAttr};
@@ -22,6 +21,7 @@ use crate::counter::{self, Counter};
 use crate::domain::{self, Domain};
 use crate::endpoint::Endpoint;
 use crate::info::MrMode;
+use crate::random;
 use crate::region::file::MappedFile;
 use crate::region::persistent::Persistent;
 
@@ -34,9 +34,9 @@ pub struct MrAttr {
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key of the region. Ignored in a domain that picks keys itself ([`MrMode::PROV_KEY`],
-    /// [`MrMode::BASIC`]); such a key is 64 random bits.
-    pub requested_key: u64,
+    /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored in
+    /// a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
+    pub requested_key: Option<u64>,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
     /// supports it, as `"shm"` does. After its first access a peer accesses the region by plain copies,
     /// without the owner's help and without a system call.
@@ -51,7 +51,7 @@ pub struct MrAttr {
 }
 
 impl MrAttr {
-    /// Returns attributes that grant these rights, and are else the defaults, which grant none.
+    /// Returns attributes that grant these rights to a region with a random key.
     ///
     /// ```
     /// use homespun::MrAttr;
@@ -100,7 +100,7 @@ impl MrAttr {
 /// # endpoint.enable()?;
 /// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
 /// let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-/// let region = domain.register(4096, &MrAttr { access, requested_key: 7, ..MrAttr::default() })?;
+/// let region = domain.register(4096, &MrAttr::granting(access))?;
 ///
 /// // The endpoint writes to itself, at the 100th byte of the region.
 /// endpoint.write(Bytes::from_static(b"hello"), own, region.remote().offset(100), 1)?;
@@ -266,9 +266,10 @@ impl Domain {
         }
         let needs_enable = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
+        let requested_key = requested_key.filter(|_| !picks_key);
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         loop {
-            let key = if picks_key { random_key()? } else { requested_key };
+            let key = requested_key.map_or_else(random_key, Ok)?;
             let region = make(RegionAttr { key, access, base_address: 0 })?;
             let region = if is_virtual { region.with_own_base_address() } else { region };
             let region = if needs_enable { region.into_disabled() } else { region };
@@ -278,7 +279,7 @@ impl Domain {
                     return Ok(MemoryRegion { region, domain, needs_enable, counters });
                 }
                 // Another region has this random key, which is very unlikely: draw another one.
-                Err(Misuse::KeyInUse(_)) if picks_key => {}
+                Err(Misuse::KeyInUse(_)) if requested_key.is_none() => {}
                 Err(misuse) => return Err(misuse.into()),
             }
         }
@@ -289,10 +290,7 @@ impl Domain {
 fn random_key() -> Result<u64, Error> {
     const FI_KEY_NOTAVAIL: u64 = u64::MAX;
     loop {
-        let key = getrandom::u64().map_err(|error| Error::System {
-            call: "drawing a random number",
-            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-        })?;
+        let key = random::draw_u64()?;
         if key != FI_KEY_NOTAVAIL {
             return Ok(key);
         }
@@ -393,8 +391,7 @@ impl MemoryRegion {
     /// # endpoint.bind_av(&av)?;
     /// # endpoint.enable()?;
     /// # let own = av.insert_one(endpoint.name()?)?;
-    /// let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
-    /// let region = domain.register(4096, &attr)?;
+    /// let region = domain.register(4096, &MrAttr::granting(MrAccess::REMOTE_WRITE))?;
     /// let written = domain.open_counter(&CounterAttr::default())?;
     /// region.bind_counter(&written, CounterEvents::REMOTE_WRITE)?;
     ///

@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use dns_lookup::{AddrInfoHints, getaddrinfo};
 use homespun_engine::address::{Address, AddressFormat};
-use homespun_engine::errno::Errno;
-use homespun_engine::error::{Argument, Error, Misuse, Unmet};
+use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet};
 use homespun_engine::flags::InfoFlags;
 
 use crate::info::Info;
@@ -132,7 +131,7 @@ fn is_number(service: &str) -> bool {
 
 /// The formats of which the host has addresses, IPv4 first.
 fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
-    let interfaces = if_addrs::get_if_addrs().map_err(|error| system_error("getifaddrs", &error))?;
+    let interfaces = if_addrs::get_if_addrs().map_err(|error| SystemRequest::InterfaceList.refused(error))?;
     let has = |wanted: fn(&IpAddr) -> bool| interfaces.iter().any(|interface| wanted(&interface.ip()));
     let mut formats = Vec::new();
     if has(IpAddr::is_ipv4) {
@@ -226,7 +225,7 @@ fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Ad
     };
     match attempt() {
         Ok(found) => Ok(Some(Address::from(found).with_port(0))),
-        Err(error) if is_exhaustion(&error) => Err(system_error("socket", &error)),
+        Err(error) if is_exhaustion(&error) => Err(SystemRequest::Socket.refused(error)),
         Err(_) => Ok(None),
     }
 }
@@ -236,12 +235,10 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn system_error(call: &'static str, error: &io::Error) -> Error {
-    Error::System { call, errno: error.raw_os_error().map_or(Errno::EOTHER, Errno::new) }
-}
-
 #[cfg(test)]
 mod tests {
+    use homespun_engine::errno::Errno;
+
     use super::*;
 
     fn parse_address(text: &str) -> Address {

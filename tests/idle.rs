@@ -204,7 +204,7 @@ fn check_idle_counter_waiters(transports: &[Transport], turns: Turns) {
         let net = Net::new(transport, turns);
         let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
-        let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
+        let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: Some(7), ..MrAttr::default() };
         let region = bob.domain_here().register(8, &attr).expect("a region");
         let written = bob
             .domain_here()

@@ -103,6 +103,12 @@ impl From<SocketAddr> for Address {
     }
 }
 
+impl From<Address> for SocketAddr {
+    fn from(address: Address) -> SocketAddr {
+        address.socket_addr()
+    }
+}
+
 impl FromStr for Address {
     type Err = AddrParseError;
 

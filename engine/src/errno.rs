@@ -9,6 +9,9 @@ use std::{fmt, io};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(i32);
 
+/// Smaller numbers are the system's.
+const FIRST_FABRIC_ERRNO: i32 = 256;
+
 macro_rules! errnos {
     ($($name:ident = $value:literal, $text:literal;)*) => {
         impl Errno {
@@ -113,6 +116,9 @@ impl From<io::Error> for Errno {
         if let Some(raw) = error.raw_os_error() {
             return Errno(raw);
         }
+        if let Some(errno) = error.get_ref().and_then(|source| source.downcast_ref()) {
+            return *errno;
+        }
         match error.kind() {
             io::ErrorKind::InvalidInput => Errno::EINVAL,
             io::ErrorKind::NotFound => Errno::ENOENT,
@@ -125,6 +131,19 @@ impl From<io::Error> for Errno {
         }
     }
 }
+
+/// A number of the system keeps its meaning; one of libfabric's own becomes the error's source.
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> io::Error {
+        if errno.0 < FIRST_FABRIC_ERRNO {
+            io::Error::from_raw_os_error(errno.0)
+        } else {
+            io::Error::other(errno)
+        }
+    }
+}
+
+impl std::error::Error for Errno {}
 
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,6 +169,15 @@ mod tests {
         assert_eq!(Errno::from(io::Error::from_raw_os_error(98)), Errno::EADDRINUSE);
         assert_eq!(Errno::from(io::Error::from(io::ErrorKind::TimedOut)), Errno::ETIMEDOUT);
         assert_eq!(Errno::from(io::Error::other("of an application")), Errno::EIO);
+    }
+
+    #[test]
+    fn number_survives_the_way_through_an_io_error() {
+        for errno in [Errno::EADDRINUSE, Errno::EIO, Errno::EOPBADSTATE, Errno::new(999)] {
+            assert_eq!(Errno::from(io::Error::from(errno)), errno);
+        }
+        assert_eq!(io::Error::from(Errno::EADDRINUSE).kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(io::Error::from(Errno::ENOCQ).to_string(), Errno::ENOCQ.description());
     }
 
     #[test]

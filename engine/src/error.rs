@@ -7,12 +7,13 @@ mod fi_names;
 mod in_use;
 mod missing;
 mod object_state;
+mod system_request;
 #[cfg(test)]
 mod tests;
 mod unmet;
 mod unsupported;
 
-use std::fmt;
+use std::{fmt, io};
 
 pub use self::argument::Argument;
 pub use self::bad_memory::BadMemory;
@@ -20,6 +21,7 @@ use self::fi_names::FiCaps;
 pub use self::in_use::InUse;
 pub use self::missing::Missing;
 pub use self::object_state::ObjectState;
+pub use self::system_request::SystemRequest;
 pub use self::unmet::Unmet;
 pub use self::unsupported::Unsupported;
 use crate::address::Address;
@@ -41,10 +43,10 @@ pub enum Error {
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The system or the transport refused.
-    #[error("{call}: {errno}")]
+    #[error("{request}: {errno}")]
     System {
-        /// The attempted call.
-        call: &'static str,
+        /// What the system was asked for.
+        request: SystemRequest,
         /// The error number of the system.
         errno: Errno,
     },
@@ -187,6 +189,13 @@ impl Error {
             Error::System { errno, .. } | Error::Bind { errno, .. } => *errno,
             Error::Again(_) => Errno::EAGAIN,
         }
+    }
+}
+
+/// So that `?` passes errors on in functions that return [`io::Error`].
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        io::Error::new(io::Error::from(error.errno()).kind(), error)
     }
 }
 

@@ -115,7 +115,7 @@ unsafe extern "C" fn regattr(
 
 pub(crate) fn make_mr_attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
     let (access, flags) = (MrAccess::from_bits_retain(access), MrFlags::from_bits_retain(flags));
-    MrAttr { access, offset, requested_key, flags, ..MrAttr::default() }
+    MrAttr { access, offset, requested_key: Some(requested_key), flags, ..MrAttr::default() }
 }
 
 /// # Safety

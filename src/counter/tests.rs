@@ -202,7 +202,7 @@ fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
         let driven = || counter.shared.driven_endpoints.len();
         let region = |key| {
             let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-            let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
+            let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
             let region = domain.register(8, &attr).expect("a free key");
             region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).expect("its first counter");
             region

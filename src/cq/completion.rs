@@ -42,11 +42,11 @@ pub enum CqFormat {
 /// use homespun::{Completion, CompletionFlags};
 ///
 /// fn describe(completion: Completion) -> String {
-///     let Completion { context, flags, len_bytes, data, tag, buffer } = completion;
+///     let data = completion.remote_data();
+///     let Completion { context, flags, len_bytes, tag, buffer, .. } = completion;
 ///     if !flags.contains(CompletionFlags::RECV) {
 ///         return format!("operation {context} is done");
 ///     }
-///     let data = flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(data);
 ///     format!("{len_bytes} bytes, tag {tag}, data {data:?}: {:?}", buffer.into_received())
 /// }
 /// # assert_eq!(describe(Completion { context: 7, ..Completion::default() }), "operation 7 is done");
@@ -59,7 +59,7 @@ pub struct Completion {
     pub flags: CompletionFlags,
     /// For a receive, the length of the message.
     pub len_bytes: usize,
-    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set: see [`remote_data`](Self::remote_data).
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: Tag,
@@ -130,6 +130,12 @@ pub struct CompletionError {
 }
 
 impl Completion {
+    /// The data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if it sent any; 0 in a
+    /// queue whose format has no data ([`CqFormat::Msg`]).
+    pub fn remote_data(&self) -> Option<u64> {
+        self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
+    }
+
     /// The kind of the operation. A queue for sends and receives needs no contexts to tell them apart.
     ///
     /// ```

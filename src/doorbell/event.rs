@@ -2,11 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
-
-use super::system_error;
 
 /// A descriptor that is readable or not. It begins readable.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ impl EventFd {
     /// The system's error: EMFILE, ENFILE, ENOMEM.
     pub(super) fn new() -> Result<EventFd, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system_error("making an event descriptor", error))?;
+            .map_err(|error| SystemRequest::EventDescriptor.refused(error))?;
         Ok(EventFd(event))
     }
 

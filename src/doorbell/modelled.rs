@@ -3,11 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex as Uncontended, Weak};
 
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use loom::sync::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
-
-use super::system_error;
 
 /// Something that is readable or not. A sleeper is one of loom's threads: if none wakes it, that is a
 /// deadlock, which loom finds.
@@ -30,7 +28,7 @@ struct State {
 impl EventFd {
     pub(super) fn new() -> Result<EventFd, Error> {
         let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system_error("making an event descriptor", error))?;
+            .map_err(|error| SystemRequest::EventDescriptor.refused(error))?;
         let (is_readable, changed) = (Mutex::new(true), Condvar::new());
         let state =
             State { is_readable, changed, inner: Uncontended::default(), outer: Uncontended::default() };

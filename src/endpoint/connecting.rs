@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
-use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 
 use super::{Endpoint, EndpointShared};
@@ -13,6 +12,7 @@ use crate::connection::{ConnectionRequest, Listener, check_data_len};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
+use crate::random;
 
 /// How an endpoint for connections was opened.
 pub(crate) enum EndpointOrigin {
@@ -44,10 +44,7 @@ impl Endpoint {
             return Err(Misuse::State(ObjectState::OpenedForRequest).into());
         }
         check_peer(to, self.shared.domain.format())?;
-        let number = getrandom::u64().map_err(|error| Error::System {
-            call: "drawing a random number",
-            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-        })?;
+        let number = random::draw_u64()?;
         self.enable()?;
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
     }

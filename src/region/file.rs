@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{BadMemory, Error, Misuse};
+use homespun_engine::error::{BadMemory, Error, Misuse, SystemRequest};
 use homespun_engine::region::{Persist, Words};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
@@ -44,9 +44,7 @@ impl MappedFile {
     /// a range beyond the file's end; the system's error, such as EACCES for a file that is not
     /// open for reading and writing.
     pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
-        let refused = |errno: Errno| Error::System { call: "mapping a file", errno };
-        let metadata =
-            file.metadata().map_err(|error| refused(error.raw_os_error().map_or(Errno::EIO, Errno::new)))?;
+        let metadata = file.metadata().map_err(|error| SystemRequest::FileMapping.refused(error))?;
         if len_bytes == 0 {
             return Err(Misuse::Memory(BadMemory::EmptyRegion).into());
         }
@@ -66,8 +64,9 @@ impl MappedFile {
             Ok(address) => (Ok(address), true),
             Err(_) => (map(MapFlags::SHARED), false),
         };
-        let mapped = mapped.map_err(|errno| refused(Errno::new(errno.raw_os_error())))?;
-        let address = NonNull::new(mapped.cast()).ok_or(refused(Errno::ENOMEM))?;
+        let mapped = mapped.map_err(|error| SystemRequest::FileMapping.refused(error))?;
+        let address = NonNull::new(mapped.cast());
+        let address = address.ok_or_else(|| SystemRequest::FileMapping.refused(Errno::ENOMEM))?;
         let place = file_page_number(metadata.dev(), metadata.ino(), offset_bytes);
         Ok(MappedFile { address, len_bytes, is_dax, place })
     }

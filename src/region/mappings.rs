@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 
-use homespun_engine::errno::Errno;
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 
 /// One mapping of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +35,7 @@ pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
         _ => Err(error),
     });
-    let text = text.map_err(|error| Error::System {
-        call: "reading how memory is mapped",
-        errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-    })?;
+    let text = text.map_err(|error| SystemRequest::MappingList.refused(error))?;
     Ok(parse_mappings(&text))
 }
 

@@ -3,12 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io;
-
-use crate::doorbell::system_error;
 
 /// The longest time of one sleep, so that any timeout fits into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -24,7 +22,7 @@ impl EpollSet {
     /// The system's error: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<EpollSet, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
-        Ok(EpollSet(epoll.map_err(|error| system_error("making an epoll descriptor", error))?))
+        Ok(EpollSet(epoll.map_err(|error| SystemRequest::EpollDescriptor.refused(error))?))
     }
 
     /// Adds a source. A source that is already there stays: enabling an endpoint may fail after
@@ -36,7 +34,7 @@ impl EpollSet {
     pub(crate) fn add(&self, source: impl AsFd) -> Result<(), Error> {
         match epoll::add(&self.0, source, EventData::new_u64(0), EventFlags::IN) {
             Ok(()) | Err(io::Errno::EXIST) => Ok(()),
-            Err(error) => Err(system_error("watching a descriptor", error)),
+            Err(error) => Err(SystemRequest::Watch.refused(error)),
         }
     }
 

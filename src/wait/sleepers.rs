@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process;
 use std::time::Duration;
 
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use homespun_engine::transport::Armed;
 use parking_lot::{Mutex as Turn, MutexGuard as TurnGuard};
 use rustix::event::Timespec;
@@ -14,7 +14,7 @@ use rustix::time::{
 
 use super::deadline::Deadline;
 use super::epoll_set::{EpollSet, to_timespec};
-use crate::doorbell::{Doorbell, system_error};
+use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::Mutex;
 
@@ -80,7 +80,7 @@ impl Sleepers {
     /// The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn new(has_application: bool) -> Result<Sleepers, Error> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
-            .map_err(|error| system_error("making a timer", error))?;
+            .map_err(|error| SystemRequest::Timer.refused(error))?;
         let application = has_application.then(Wakeup::new).transpose()?;
         let sleepers = Sleepers::with_wakeups(Some(Wakeup::new()?), application, None);
         sleepers.wakeups().try_for_each(|wakeup| wakeup.sources.add(&timer))?;

@@ -20,13 +20,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use homespun_engine::errno::Errno;
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, SystemRequest};
 use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
-use crate::doorbell::system_error;
 use crate::signals::without_signals;
 
 /// The first and the longest pause before the thread repeats a broadcast.
@@ -86,9 +84,9 @@ impl Watcher {
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(super) fn start(queue: BorrowedFd<'_>) -> Result<Watcher, Error> {
         let notify_fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system_error("making an event descriptor", error))?;
-        let queue =
-            io::fcntl_dupfd_cloexec(queue, 0).map_err(|error| system_error("copying a descriptor", error))?;
+            .map_err(|error| SystemRequest::EventDescriptor.refused(error))?;
+        let queue = io::fcntl_dupfd_cloexec(queue, 0)
+            .map_err(|error| SystemRequest::DescriptorCopy.refused(error))?;
         let shared = Arc::new(Watched {
             pair: Pair::new()?,
             queue,
@@ -100,10 +98,7 @@ impl Watcher {
         let thread = without_signals(|| {
             thread::Builder::new().name("homespun-watcher".into()).spawn(move || watched.run())
         });
-        let thread = thread.map_err(|error| Error::System {
-            call: "starting a thread",
-            errno: Errno::new(error.raw_os_error().unwrap_or(libc::EAGAIN)),
-        })?;
+        let thread = thread.map_err(|error| SystemRequest::Thread.refused(error))?;
         Ok(Watcher { shared, thread: Some(thread), process: process::id() })
     }
 
@@ -236,7 +231,7 @@ impl Pair {
         };
         match failed {
             0 => Ok(pair),
-            raw => Err(Error::System { call: "making a condition variable", errno: Errno::new(raw) }),
+            raw => Err(SystemRequest::ConditionVariable.refused(std::io::Error::from_raw_os_error(raw))),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
-use homespun::error::{Argument, BadMemory, Missing, ObjectState};
+use homespun::error::{Argument, BadMemory, Missing, ObjectState, SystemRequest};
 use homespun::flags::{Caps, CompletionFlags};
 use homespun::info::ResourceManagement;
 use homespun::transport::{Denial, LinkError};
@@ -268,8 +268,8 @@ pub(crate) enum ReadErrorForm {
 pub(crate) enum ErrorForm {
     Misuse(#[serde(with = "misuse")] Misuse),
     System {
-        #[serde(with = "constant")]
-        call: Constant,
+        #[serde(with = "system_request")]
+        request: SystemRequest,
         #[serde(with = "errno")]
         errno: Errno,
     },
@@ -288,6 +288,9 @@ enum AgainForm {
     QueueFull,
 }
 
+travels_as! { system_request: SystemRequest, usize,
+|request| SystemRequest::ALL.iter().position(|listed| listed == request).expect("all are listed"),
+|position: usize| SystemRequest::ALL[position] }
 travels_as! { boxed_misuse: Box<Misuse>, MisuseForm, |misuse| MisuseForm::from(&**misuse),
 |form| Box::new(form.into()) }
 travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }

@@ -49,7 +49,7 @@ impl Registered {
     pub(super) fn new(domain: &Domain, memory: RegionSpec) -> Result<Registered, Error> {
         let RegionSpec { len_bytes, kind, access, key, is_counted } = memory;
         let shareable = kind == Kind::Shareable;
-        let attr = MrAttr { access, requested_key: key, shareable, ..MrAttr::default() };
+        let attr = MrAttr { access, requested_key: Some(key), shareable, ..MrAttr::default() };
         let (region, raw) = match kind {
             Kind::Raw => {
                 let (region, raw) = RawMemory::allocate_and_register(domain, len_bytes, &attr)?;
@@ -91,7 +91,7 @@ impl Registered {
         access: MrAccess,
         key: u64,
     ) -> Result<Registered, Error> {
-        let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
+        let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
         let (region, raw) = self.raw.as_ref().expect("raw memory").register_again(domain, &attr)?;
         Ok(Registered { region, raw: Some(raw), counters: None, domain: domain.clone() })
     }

@@ -163,7 +163,7 @@ impl EndpointPair {
 
     /// Registers a region of bob's with all remote access rights.
     pub(crate) fn register_region(&self, len_bytes: usize, key: u64) -> MemoryRegion {
-        let attr = MrAttr { access: REMOTE, requested_key: key, ..MrAttr::default() };
+        let attr = MrAttr { access: REMOTE, requested_key: Some(key), ..MrAttr::default() };
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
@@ -175,7 +175,7 @@ impl EndpointPair {
         let file = File::options().read(true).write(true).create_new(true).open(named.path());
         let file = file.expect("a file can be made here");
         file.set_len(len_bytes as u64).expect("there is room for it");
-        let attr = MrAttr { access: REMOTE, requested_key: key, ..MrAttr::default() };
+        let attr = MrAttr { access: REMOTE, requested_key: Some(key), ..MrAttr::default() };
         let region = self.domain.register_file(&file, 0, len_bytes, &attr).expect("a region");
         self.write_with_flags_and_wait(&region, &marked_buffer(len_bytes).freeze(), OpFlags::COMMIT_COMPLETE);
         (region, named)

@@ -21,7 +21,7 @@ pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
 }
 
 pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
-    let attr = MrAttr { access: EVERYTHING, requested_key: key, flags, ..MrAttr::default() };
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(key), flags, ..MrAttr::default() };
     domain.register(64, &attr).expect("a region")
 }
 

@@ -226,7 +226,7 @@ pub(crate) fn registered_file_shares_its_content_with_the_region(net: &Net) {
     let named = NamedFile::with_unused_name();
     let mut file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
     file.set_len(3 * 4096 + 5).unwrap();
-    let attr = |requested_key| MrAttr { access: EVERYTHING, requested_key, ..MrAttr::default() };
+    let attr = |key| MrAttr { access: EVERYTHING, requested_key: Some(key), ..MrAttr::default() };
     let whole = domain.register_file(&file, 0, 3 * 4096 + 5, &attr(1)).unwrap();
     let part = domain.register_file(&file, 8192, 4096 + 5, &attr(2)).unwrap();
     assert_eq!((part.len_bytes(), part.address(), part.is_persistent()), (4096 + 5, 0, true));

@@ -120,7 +120,7 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
 pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.open_pair();
-    let attr = MrAttr { access: EVERYTHING, requested_key: KEY, shareable: true, ..MrAttr::default() };
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
     let region = bob.domain_here().register(64, &attr).unwrap();
     let write = |context| {
         let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());

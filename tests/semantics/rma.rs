@@ -518,7 +518,7 @@ pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
 
 pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     let domain = net.open_other_domain();
-    let attr = MrAttr { access: EVERYTHING, requested_key: 1, ..MrAttr::default() };
+    let attr = MrAttr { access: EVERYTHING, requested_key: Some(1), ..MrAttr::default() };
     let refused =
         |len_bytes, attr: MrAttr| domain.register(len_bytes, &attr).map(|_| ()).unwrap_err().errno();
     assert_eq!(refused(0, attr), Errno::EINVAL);
@@ -546,15 +546,17 @@ pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
         let mut info = net.info().clone();
         info.domain.mr_mode = mode;
         let domain = net.fabric.domain(&info).unwrap();
-        let attr = MrAttr { access: EVERYTHING, requested_key: 5, ..MrAttr::default() };
+        let attr = MrAttr { access: EVERYTHING, requested_key: Some(5), ..MrAttr::default() };
         let owned = domain.register(8, &attr).unwrap();
         let raw = homespun_suite::raw::RawMemory::allocate_and_register(
             &domain,
             8,
-            &MrAttr { requested_key: 6, ..attr },
+            &MrAttr { requested_key: Some(6), ..attr },
         );
         let (raw, memory) = raw.unwrap();
         assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
+        let drawn = [(); 2].map(|()| domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap());
+        assert_ne!(drawn[0].key(), drawn[1].key(), "{mode:?}");
         let own = owned.as_ptr().expose_provenance() as u64;
         assert_eq!([owned.address(), raw.address()], if counts { [own, memory.address()] } else { [0; 2] });
     }

@@ -103,7 +103,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     let (ended, due) = (counter(), counter());
     alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let attr = MrAttr { access, requested_key: 5, shareable: true, ..MrAttr::default() };
+    let attr = MrAttr { access, requested_key: Some(5), shareable: true, ..MrAttr::default() };
     let region = others.register(64, &attr).unwrap();
     let (address, key) = (region.address(), region.key());
 

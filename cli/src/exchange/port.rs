@@ -139,7 +139,7 @@ impl Port {
     /// it.
     pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = MrAttr { access, requested_key: REGION_KEY, shareable: true, ..MrAttr::default() };
+        let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 

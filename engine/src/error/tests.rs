@@ -17,6 +17,14 @@ fn misuse_has_the_errno_of_its_kind() {
 }
 
 #[test]
+fn io_error_of_a_failed_call_keeps_its_kind_and_text() {
+    let error = SystemRequest::Socket.refused(io::Error::from_raw_os_error(13));
+    let as_io = io::Error::from(error.clone());
+    assert_eq!((as_io.kind(), as_io.to_string()), (io::ErrorKind::PermissionDenied, error.to_string()));
+    assert_eq!(as_io.get_ref().and_then(|source| source.downcast_ref()), Some(&error));
+}
+
+#[test]
 fn text_says_what_is_wrong_and_what_is_accepted() {
     let text = |misuse: Misuse| Error::from(misuse).to_string();
     assert_eq!(

@@ -46,7 +46,7 @@ impl Node for NativeNode {
         endpoint.bind_av(&av).expect("its first address vector");
         endpoint.enable().expect("it has all that it needs");
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = MrAttr { access, requested_key: 1, shareable: is_shareable, ..MrAttr::default() };
+        let attr = MrAttr { access, requested_key: Some(1), shareable: is_shareable, ..MrAttr::default() };
         let region = domain.register(LEN_BYTES, &attr).expect("a memory region");
         assert_eq!(region.is_shareable(), is_shareable);
         let room = BytesMut::zeroed(LEN_BYTES);
