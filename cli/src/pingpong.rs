@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
     let Arguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
-        // It receives no lines, and ends with its parent.
+        // The parent sends no lines to this server, but the server ends with its parent.
         drop(peer_process::read_parent_lines_or_exit());
     }
     let server = Server {
