@@ -159,8 +159,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
+    /// argument must run in a process that may crash.
     pub unsafe fn getinfo_raw(
         &self,
         version: u32,
@@ -169,7 +169,7 @@ impl Libfabric {
         hints: *const FiInfo,
         info: *mut *mut FiInfo,
     ) -> c_int {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises arguments that the library can handle, or a process that may crash.
         unsafe { (self.getinfo)(version, node, service, flags, hints, info) }
     }
 
@@ -184,15 +184,15 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
+    /// argument must run in a process that may crash.
     pub unsafe fn open_fabric_raw(
         &self,
         attr: *mut FiFabricAttr,
         fabric: *mut *mut FidFabric,
         context: *mut c_void,
     ) -> c_int {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises arguments that the library can handle, or a process that may crash.
         unsafe { (self.fabric)(attr, fabric, context) }
     }
 
@@ -202,7 +202,7 @@ impl Libfabric {
     ///
     /// The list comes from this libfabric, and nothing uses it afterwards.
     pub(crate) unsafe fn freeinfo(&self, list: *mut FiInfo) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that the list comes from this libfabric and is no longer used.
         unsafe { (self.freeinfo)(list) };
     }
 }

@@ -164,7 +164,7 @@ impl Run {
         self.is_scribbled = true;
     }
 
-    /// One of the calls that surround sleeping.
+    /// Makes one of the calls with which an end prepares to sleep, wakes the other end, or ends the ring.
     fn call_sleep_function(&mut self, choice: u8) {
         match choice % 8 {
             0 => self.is_refused |= self.consumer.request_wake().is_err(),

@@ -1,5 +1,5 @@
-//! The limits of this backend. Each name ends in its unit. The limits of the rings are in `ring.rs` and
-//! `segment.rs`.
+//! The limits of this backend. Each name ends in its unit. The limits of the rings are in `line.rs`,
+//! `ring.rs` and `segment.rs`.
 
 /// The smallest payload that the receiver copies from the sender's memory. Smaller payload travels through
 /// the ring: its two copies are faster than one copy and a system call.

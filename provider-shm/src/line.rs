@@ -86,7 +86,7 @@ const LONG: u8 = 1 << (FLAGS_BITS + 1);
 pub(crate) enum Payload<'a> {
     /// The whole payload, at most [`inline_room_bytes`] long.
     Inline(&'a [u8]),
-    /// The length of its first piece, which is in the data area.
+    /// The length of the first piece of the payload, which is in the data area.
     Outside(usize),
 }
 
@@ -105,7 +105,7 @@ pub(crate) enum Parsed {
 pub(crate) enum Found {
     /// The length of the whole payload, which is in the caller's buffer.
     Inline(usize),
-    /// The length of its first piece, which is in the data area.
+    /// The length of the first piece of the payload, which is in the data area.
     Outside(usize),
 }
 

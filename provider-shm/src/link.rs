@@ -45,7 +45,7 @@ pub(crate) struct Link {
 pub(crate) enum Origin {
     /// This side, to this address.
     Connected(Address),
-    /// The peer; the number counts the accepted connections.
+    /// The peer. The number tells how many connections the endpoint had accepted before.
     Accepted(u64),
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
-    /// The peer rings it to wake this side.
+    /// The doorbell that the peer rings to wake this side.
     pub(crate) doorbell: CloseOnForkFd,
     pub(crate) pidfd: Option<CloseOnForkFd>,
     pub(crate) peer_memory: PeerMemory,

@@ -18,7 +18,7 @@ pub(crate) struct Listener {
     /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
     /// has found the queue empty.
     is_pending: bool,
-    /// An accept failed for lack of descriptors or memory; connections wait until the next try.
+    /// An accept failed for lack of descriptors or memory. The connections wait until the next try.
     is_starved: bool,
 }
 

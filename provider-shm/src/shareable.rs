@@ -169,7 +169,7 @@ impl SharedMemory for Mapping {
         if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return &[];
         }
-        // SAFETY: as in `first_page`; `self.words` words follow the first page, whose end is aligned for
+        // SAFETY: as in `first_page`. `self.words` words follow the first page, whose end is aligned for
         // them.
         unsafe {
             let start = self.start.cast::<u8>().add(START_BYTES).cast::<AtomicU64>();

@@ -296,8 +296,8 @@ fn unchanged_samples_are_accepted() {
     all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
     for (lines, instance) in all.into_iter().zip(100..) {
         let LineSpec(_, flags, ..) = lines[lines.len() - 1];
-        // The rest of a long frame is missing, so no frame can follow it. Another frame follows any other
-        // sample.
+        // The rest of a long frame is missing, so no frame can follow it. After any other sample, send
+        // another frame.
         let is_long = flags & flag::LONG != 0;
         let what = format!("{lines:x?}");
         let after = if is_long { vec![] } else { vec![ACK] };

@@ -158,7 +158,7 @@ fn check_overwritten_rings(seed: u64) {
             let mut scribbler = rng.fork();
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Depending on the round, overwrite the first ring, the second, or either.
+                    // In turn, overwrite the first ring, the second, or one chosen at random.
                     let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
                     scribble_on_ring(&mut scribbler, &rings[at]);
                     if round % 4 < 2 {

@@ -191,8 +191,8 @@ impl Link {
     }
 
     /// Whether the peer's kernel has acknowledged everything but the end of the stream. There is no need to
-    /// wait for that of the end: this side's kernel repeats the end if necessary, and the peer's kernel may
-    /// delay the acknowledgement.
+    /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel repeats
+    /// the end if necessary.
     pub(crate) fn is_delivered(&self) -> bool {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Placement {
     /// Space for the whole payload.
     Direct,
-    /// Space for the first bytes, this many. The rest comes in chunks.
+    /// Space for this many bytes at the beginning. The rest comes in chunks.
     UpTo(usize),
     /// No space, so the whole payload comes in chunks.
     Nowhere,
@@ -278,7 +278,7 @@ impl Sending {
         Sending { header, payload, is_begun: false, taken_bytes: 0, partial_count: 0 }
     }
 
-    /// Sends or resumes the frame; returns whether all of it was taken.
+    /// Sends or resumes the frame. Returns whether the transport has taken all of it.
     pub(crate) fn advance(&mut self, transport: &mut TcpTransport, link: LinkId) -> bool {
         let rest = &self.payload[self.taken_bytes..];
         let (first, second) = rest.split_at(rest.len() / 2);

@@ -33,7 +33,7 @@ const LISTENER: Token = Token(usize::MAX);
 
 /// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
 ///
-/// Dropping the transport closes all of them at once. To end a link in order, call
+/// Dropping the transport closes all its sockets at once. To end a link in order, call
 /// [`close`](Transport::close) with [`Close::Drain`].
 #[derive(Debug)]
 pub struct TcpTransport {

@@ -12,7 +12,7 @@ use crate::cache_topology::Sharing;
 /// One comparison.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
-    /// Letters, digits, `-` and `_`; unique within a document.
+    /// The name consists of letters, digits, `-` and `_`, and is unique within a document.
     pub(super) name: String,
     /// A description for people.
     pub(super) title: String,

@@ -32,7 +32,7 @@ pub(super) enum MediumKind {
 /// How the two processes run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
-    /// The cores of this process and of the other.
+    /// The cores of the two processes; `None` if the system chooses them.
     pub(super) cores: Option<(usize, usize)>,
     /// The longest time without any progress.
     pub(super) timeout: Duration,

@@ -180,7 +180,7 @@ fn json_document_has_versions_and_every_measurement() {
     assert_eq!(ratio(1), None, "{row}");
     for other in [0, 2] {
         let expected = median(1) / median(other);
-        // Decimal digits may lose the last bits.
+        // The decimal numbers in the document may have lost the last bits.
         let is_near = ratio(other).is_some_and(|ratio| (ratio / expected - 1.0).abs() < 1e-9);
         assert!(is_near, "{row}");
     }

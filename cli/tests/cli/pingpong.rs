@@ -83,7 +83,7 @@ fn keep_option_serves_further_clients_after_one_dies() {
 
 #[test]
 fn client_without_a_server_fails_with_econnrefused() {
-    // A port that was free a moment ago.
+    // No server listens at this port, which was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let outcome = run(&["pingpong", &address.to_string()]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");

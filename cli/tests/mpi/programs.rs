@@ -13,9 +13,9 @@ use crate::mpi::Mpi;
 /// An MPI program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
-    /// The name of its source, without the extension.
+    /// The name of the program's source file, without the extension.
     name: &'static str,
-    /// The beginning of the line that it prints on success.
+    /// The beginning of the line that the program prints on success.
     verdict: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs coun
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
-    /// The beginning of the line that it prints on success.
+    /// The beginning of the line that the program prints on success.
     pub(crate) fn success_line_prefix(self) -> &'static str {
         self.verdict
     }

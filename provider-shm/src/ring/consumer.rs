@@ -164,7 +164,7 @@ impl Consumer {
     }
 
     /// If progress was published since the last call, clears the producer's request for room and returns
-    /// whether there was one. Otherwise it returns false at no cost. Each time the producer goes to sleep, at
+    /// whether there was one. Otherwise returns false at no cost. Each time the producer goes to sleep, at
     /// most one call returns true.
     #[inline]
     pub(crate) fn take_room_request(&mut self) -> bool {

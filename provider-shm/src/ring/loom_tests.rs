@@ -13,7 +13,7 @@ use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
 
-/// The bound of preemptions. Known bugs of such algorithms need two.
+/// The largest number of preemptions in an interleaving. Known bugs of such algorithms show with two.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {

@@ -43,7 +43,7 @@ impl Recorder {
         self.unfinished.is_some()
     }
 
-    /// The payload so far of the frame that was begun last; empty if it is complete.
+    /// The payload of the unfinished frame that has arrived so far. Empty if no frame is unfinished.
     #[cfg(loom)]
     pub(crate) fn unfinished_payload(&self) -> &[u8] {
         self.unfinished.as_ref().map_or(&[], |unfinished| &unfinished.payload)

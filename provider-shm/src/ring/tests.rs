@@ -62,7 +62,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends until the ring is full or `calls_max` calls were made; returns whether the ring took anything.
+    /// Sends until the ring is full or `calls_max` calls were made. Returns whether the ring took anything.
     fn send_until_full(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {
@@ -535,7 +535,7 @@ fn ring_end_compares_consumed_lines_with_finished_at() {
 
 #[test]
 fn misplaced_pieces_are_refused() {
-    /// Kinds and flags of the layout.
+    /// Kinds and flags, at their bits of a first word.
     const MESSAGE: u64 = 1 << 32;
     const PIECE: u64 = 0;
     const OUTSIDE_AND_LONG: u64 = 0b11 << 46;

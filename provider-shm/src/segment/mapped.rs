@@ -108,8 +108,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Where the ring ends: one more than the number of all lines that the producer will ever have published.
-    /// 0 until the producer announces the end.
+    /// 0 until the producer announces the end of the ring. Then one more than the number of lines that it has
+    /// published, which no longer grows.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
         // SAFETY: the mapping lives as long as `self`, starts at a page, and has the size of `Layout`, which

@@ -37,7 +37,7 @@ impl Libfabric {
     ///
     /// # Errors
     ///
-    /// [`Failure::NoLibfabric`], which names the missing file; [`Failure::NoPlugin`].
+    /// [`Failure::NoLibfabric`], which names the missing file, or [`Failure::NoPlugin`].
     pub(super) fn find(prefix: Option<&Path>) -> Result<Libfabric, Failure> {
         let (programs, libraries) = match prefix {
             Some(prefix) => {

@@ -36,7 +36,8 @@ pub(in crate::bench) enum Copying {
     From,
 }
 
-/// Copies to or from shared memory. A fence follows each copy, so that it completes before the next begins.
+/// Copies to or from shared memory. A fence follows each copy, so that the copy completes before the next one
+/// begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Copies {
     pub(in crate::bench) copying: Copying,

@@ -90,7 +90,7 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
     render_table(&table)
 }
 
-/// A table with these headings; the first `words` columns are aligned to the left, the others to the right.
+/// A table with these headings. The first `words` columns are aligned to the left, the others to the right.
 fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heading);

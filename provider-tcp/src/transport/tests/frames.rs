@@ -78,7 +78,7 @@ fn payload_is_read_into_the_receivers_space() {
         send_all_sizes(&mut pair, &[LEN_BYTES]);
         let inbox = pair.server.inbox(pair.into).unwrap();
         assert_eq!(inbox.placed_bytes + inbox.chunked_bytes, LEN_BYTES);
-        // Only payload that the first read returned together with the header is copied.
+        // The transport copies only payload that the first read returned together with the header.
         assert!(inbox.placed_bytes + READ_BUFFER_BYTES >= placeable_bytes, "{placement:?}: {inbox:?}");
         assert!(inbox.placed_bytes <= placeable_bytes);
     }
