@@ -1,4 +1,5 @@
-//! Passes the compiler's version and flags to the benchmark: both affect instruction counts.
+//! Passes the compiler's version, the target and the flags to the benchmark, because they affect instruction
+//! counts.
 
 use std::env;
 use std::process::Command;

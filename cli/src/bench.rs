@@ -39,11 +39,11 @@ use crate::exchange::port;
 use crate::exchange::sizes::Sizes;
 use crate::failure::Failure;
 
-/// The number of rounds, and the approximate time of each way in a round.
+/// The default number of rounds, and the approximate time of each measurement in a round.
 const ROUNDS: u32 = 9;
 const ROUND_MS: u32 = 12;
 
-/// The same with `--quick`.
+/// The same values with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 2;
 
@@ -227,7 +227,7 @@ enum Choice {
     All,
 }
 
-/// Measures, and shows the results.
+/// Runs the requested comparison and shows its results.
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
     let timeout = Duration::from_secs(arguments.timeout);
@@ -269,7 +269,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 }
 
 impl Arguments {
-    /// Ends the process with the exit status of misuse if options conflict by their values.
+    /// If the values of options conflict, ends the process with the exit status for wrong usage.
     fn reject_conflicting_options(&self) {
         let is_sleep = self.only == Some(Kind::Sleep);
         let has_providers = self.against.is_some();
@@ -293,7 +293,7 @@ impl Arguments {
     }
 }
 
-/// Measures the fabric beside bare loops.
+/// Compares the fabric with bare loops.
 fn compare_with_bare_loops(
     arguments: &Arguments,
     sizes: &[usize],

@@ -1,4 +1,4 @@
-//! The caches that cores share, as the kernel shows them below `/sys/devices/system/cpu`.
+//! The caches that cores share, read from `/sys/devices/system/cpu`.
 
 use std::fmt;
 use std::fs;
@@ -20,13 +20,13 @@ pub(crate) struct CacheTopology {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sharing {
-    /// Both are threads of one physical core.
+    /// A physical core, of which both are threads.
     Core,
     /// A cache of this level.
     Cache(u32),
     /// No cache.
     Nothing,
-    /// The kernel does not tell.
+    /// Unknown, because the kernel does not describe the caches.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ impl CacheTopology {
         CacheTopology { root: "/sys/devices/system/cpu".into() }
     }
 
-    /// Returns the cache level that two cores share.
+    /// Returns the closest component that two cores share.
     pub(crate) fn sharing_between(&self, first: usize, second: usize) -> Sharing {
         let caches = read_data_caches(&self.root.join(format!("cpu{first}/cache")));
         if caches.is_empty() {
@@ -67,7 +67,7 @@ struct Cache {
     cores: CoreList,
 }
 
-/// The data caches of a core. A cache with an incomplete description is left out.
+/// The data caches of a core, without those whose description is incomplete.
 fn read_data_caches(directory: &Path) -> Vec<Cache> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let read = |path: PathBuf| -> Option<Cache> {
@@ -106,7 +106,8 @@ impl FromStr for CoreList {
 mod tests {
     use super::*;
 
-    /// Four cores: 0 and 1 are threads of one, 2 shares the third level with them, 3 shares nothing.
+    /// Four cores. 0 and 1 are threads of one physical core. 2 shares the third-level cache with them. 3
+    /// shares no cache.
     fn fabricated_topology() -> (tempfile::TempDir, CacheTopology) {
         let root = tempfile::tempdir().expect("a temporary directory");
         let caches = [

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Standard output and standard error, with a progress bar on the latter while it is a terminal.
+/// Standard output and standard error. Standard error shows a progress bar if it is a terminal.
 #[derive(Debug)]
 pub(crate) struct Console {
     bar: ProgressBar,
@@ -19,11 +19,11 @@ impl Console {
         Console { bar: ProgressBar::hidden() }
     }
 
-    /// Writes a line of results, and flushes it even into a pipe.
+    /// Writes a line of results and flushes it, even if standard output is a pipe.
     ///
     /// # Errors
     ///
-    /// [`Failure::Output`], also for a closed pipe, at which the standard macros would panic.
+    /// [`Failure::Output`], even for a closed pipe, where `println!` would panic.
     pub(crate) fn print_line(&self, text: impl Display) -> Result<(), Failure> {
         let line = format!("{text}\n");
         let write = || {
@@ -37,7 +37,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// As [`line`](Self::line).
+    /// As [`print_line`](Self::print_line).
     pub(crate) fn print_json(&self, results: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(results).map_err(|error| Failure::Output(error.into()))?;
         self.print_line(text)
@@ -45,21 +45,21 @@ impl Console {
 
     /// Writes a warning or an error message.
     pub(crate) fn print_warning(&self, text: impl Display) {
-        // One write, so that messages of two processes at once stay readable.
+        // Use one write, so that simultaneous messages of two processes do not mix.
         let line = format!("homespun: {text}\n");
-        // Standard error may be closed, and then there is no other place for the message.
+        // If standard error is closed, there is no other place for the message.
         let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 
-    /// Shows a progress bar of so many steps if standard error is a terminal.
+    /// Shows a progress bar with this number of steps, if standard error is a terminal.
     pub(crate) fn start_progress(&mut self, steps: usize) {
         let style = ProgressStyle::with_template("{bar:32} {pos}/{len}  {msg}");
         self.bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     }
 
-    /// Names the next step. The bar is drawn now and not before the next call, so that drawing does not
-    /// disturb the measurement.
+    /// Shows the name of the next step. Draws the bar now, so that drawing does not disturb the measurement
+    /// that follows.
     pub(crate) fn show_step(&self, message: String) {
         self.bar.set_message(message);
         self.bar.tick();

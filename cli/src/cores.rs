@@ -1,4 +1,4 @@
-//! The cores of this host, and pinning to one.
+//! The cores of this host, and pinning a thread to a core.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Asks the system; the list is empty if the system does not tell.
+    /// Asks the system for the cores. The list is empty if the call fails.
     pub(crate) fn of_this_process() -> Cores {
         let allowed = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
@@ -24,7 +24,7 @@ impl Cores {
         Cores { allowed }
     }
 
-    /// The number of cores, for people.
+    /// The number of cores, in words.
     pub(crate) fn describe_core_count(&self) -> String {
         match self.allowed.len() {
             1 => "1 core".into(),
@@ -32,14 +32,15 @@ impl Cores {
         }
     }
 
-    /// Two cores to measure between, if possible not threads of one physical core. `None` if there is only
-    /// one core.
+    /// Two cores to measure between, on different physical cores if possible. `None` if there is only one
+    /// core.
     pub(crate) fn choose_pair(&self) -> Option<(usize, usize)> {
         self.choose_pair_by(physical_core_id)
     }
 
-    /// Pairs to compare placements by: two cores that share a cache, and two that share none, as far as the
-    /// host has both. A single pair of another kind if it has neither; empty if there is only one core.
+    /// The pairs of cores to measure on: one pair that shares a cache, and one that shares none, as far as
+    /// the host has both kinds. If the host has neither kind, a single pair of another kind. Empty if there
+    /// is only one core.
     pub(crate) fn pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
         self.pairs_to_compare_by(|first, second| topology.sharing_between(first, second), self.choose_pair())
     }
@@ -79,7 +80,7 @@ impl Cores {
 pub(crate) struct CorePair {
     pub(crate) first: usize,
     pub(crate) second: usize,
-    /// The component that they share.
+    /// The closest component that the two cores share.
     pub(crate) sharing: Sharing,
 }
 
@@ -94,7 +95,8 @@ pub(crate) fn pin_thread_to_core(core: usize) -> Result<(), Failure> {
     sched_setaffinity(None, &set).map_err(|errno| failure(errno.into()))
 }
 
-/// The identity of a physical core: package and number, as the kernel has them.
+/// The identity of the physical core to which `core` belongs: the kernel's numbers of its package and of the
+/// physical core.
 fn physical_core_id(core: usize) -> Option<(String, String)> {
     let topology = format!("/sys/devices/system/cpu/cpu{core}/topology");
     let package = fs::read_to_string(format!("{topology}/physical_package_id")).ok()?;

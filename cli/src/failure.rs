@@ -57,12 +57,12 @@ pub(crate) enum Failure {
         /// The reason.
         reason: Denial,
     },
-    /// A process listens at the address, but it is not homespun.
+    /// The process that listens at the address is not homespun.
     #[error("the process that listens at {address} is not homespun: {reason}")]
     NotHomespun {
         /// The address.
         address: Address,
-        /// How it broke the protocol.
+        /// How that process broke the protocol.
         reason: &'static str,
     },
     /// The peer refuses the request.
@@ -73,7 +73,7 @@ pub(crate) enum Failure {
         /// Its reason.
         reason: String,
     },
-    /// The peer was connected and is gone.
+    /// The connection to the peer was lost.
     #[error("lost the peer at {address}: {error}")]
     Lost {
         /// The peer.
@@ -256,7 +256,7 @@ pub(crate) enum Failure {
     /// A comparison needs two cores.
     #[error("the two processes need a core each, but there is only {available}; try --no-pin")]
     OneCore {
-        /// The number of cores that this process may run on, for people.
+        /// The number of cores that this process may run on, in words.
         available: String,
     },
     /// A program of libfabric gave no result.
@@ -272,12 +272,12 @@ pub(crate) enum Failure {
     /// Some measurements failed; a warning was printed for each.
     #[error("{missing} of {all} sizes could not be measured for every contender")]
     Incomplete {
-        /// The number of rows without a measurement.
+        /// The number of rows that lack a measurement.
         missing: usize,
         /// The number of rows.
         all: usize,
     },
-    /// Some contenders failed at something that they offer; the results contain the reasons.
+    /// Some contenders failed at something that they offer. The results contain the reasons.
     #[error("{failed} of {all} contenders failed; the results say why")]
     ContendersFailed {
         /// The number of contenders that failed.
@@ -312,8 +312,8 @@ impl Failure {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The exit status of this command. For a command that could not be run it is that of `env(1)`, distinct
-    /// from the statuses that the command itself usually has.
+    /// The exit status of homespun. If a command could not be run, it is the status that `env(1)` would
+    /// return, which differs from the usual statuses of commands.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),
@@ -322,7 +322,7 @@ impl Failure {
         }
     }
 
-    /// A failure to reach a peer for the first time.
+    /// The failure to report if the first operation with a peer fails.
     pub(crate) fn from_first_contact(address: Address, error: OperationError) -> Failure {
         match error {
             OperationError::Link(LinkError::Protocol(reason)) => Failure::NotHomespun { address, reason },

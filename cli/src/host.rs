@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The kernel and the processor of a host.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Host {
-    /// Name and release of the kernel, as `uname(2)` has them.
+    /// The name and the release of the kernel, from `uname(2)`.
     pub(crate) kernel: String,
     /// The model of the processor, or its architecture if the kernel does not name the model.
     pub(crate) processor: String,

@@ -1,4 +1,4 @@
-//! `homespun info`: the answers of `getinfo`, for people.
+//! `homespun info`: the answers of `getinfo` as text or JSON.
 
 mod env;
 mod render;
@@ -55,7 +55,7 @@ Examples:
 
 Exit status: 0 if something was found, 1 if not, 2 if the command line was wrong.";
 
-/// The hints that the arguments stand for.
+/// Converts the arguments to hints.
 fn build_hints(arguments: &Arguments) -> Hints {
     let mut hints = Hints::new();
     if let Some(node) = &arguments.node {
@@ -73,7 +73,7 @@ fn build_hints(arguments: &Arguments) -> Hints {
     if arguments.numeric { hints.numeric_host() } else { hints }
 }
 
-/// Asks, and shows the answers.
+/// Calls `getinfo` and shows the answers.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     if arguments.env {
         return env::show(arguments.json, console);

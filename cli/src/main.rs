@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A reader that closes the pipe early needs no error message.
+            // If the reader of the results has closed the pipe early, print no error message.
             if !failure.is_closed_pipe() {
                 console.print_warning(&failure);
             }

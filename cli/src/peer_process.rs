@@ -1,7 +1,7 @@
 //! The peer of a measurement on one host: this program again, in another process.
 //!
 //! Two pipes connect the processes. The peer process writes lines to its standard output, and reads lines
-//! from its standard input; when that closes, the peer process ends.
+//! from its standard input. It ends when its standard input closes.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,14 +18,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
-/// The time that may pass between the end of a peer process's connections and its own.
+/// How long a peer process may take to end after its connections have ended.
 const END_LAG: Duration = Duration::from_millis(500);
 
 /// The interval between checks for the end.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
-/// This program in another process. The process ends at the latest when this value is dropped, or with this
-/// process.
+/// This program in another process. The peer process ends at the latest when this value is dropped or this
+/// process ends.
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
     child: Child,
@@ -37,8 +37,8 @@ pub(crate) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Starts this program with these arguments, pinned to a core if one is given. The process may be silent
-    /// for as long as `timeout` before it answers.
+    /// Starts this program with these arguments, pinned to `core` if that is given. The peer process may take
+    /// as long as `timeout` for each line.
     pub(crate) fn start(
         arguments: &[&str],
         core: Option<usize>,
@@ -67,12 +67,12 @@ impl PeerProcess {
         let (sender, lines) = mpsc::channel();
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
-        // A thread reads, because a read cannot be cancelled; the thread ends with the peer process.
+        // Read in a thread, because a read cannot be cancelled. The thread ends with the peer process.
         thread::spawn(move || {
             for line in
                 stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok)
             {
-                // A line that comes after the receiver is gone is not needed.
+                // This fails once the receiver is gone. Then nothing needs the line.
                 let _ = sender.send(line);
             }
             flag.store(true, Ordering::Relaxed);
@@ -90,13 +90,13 @@ impl PeerProcess {
         line.map_err(|_| self.attribute_to_exit_status(Failure::PeerSilent { timeout: self.timeout }))
     }
 
-    /// A line that the process has already written.
+    /// The next line, if the process has already written it.
     pub(crate) fn try_next_line(&mut self) -> Option<String> {
         self.lines.try_recv().ok()
     }
 
-    /// Waits until the process has ended by itself. After `limit` it is sent SIGTERM, on which libraries
-    /// clean up, and killed in the end.
+    /// Waits until the process has ended by itself. After `limit`, sends it SIGTERM, on which libraries clean
+    /// up. If the process does not end then either, it is killed.
     pub(crate) fn wait_or_terminate(mut self, limit: Duration) {
         if self.wait_for_exit(limit) {
             return;
@@ -141,7 +141,8 @@ impl PeerProcess {
         self.gone.clone()
     }
 
-    /// Adds the exit status of the process to a failure of this side, if that is what caused it.
+    /// Adds the exit status of the peer process to a failure, if that process has ended or ends within
+    /// [`END_LAG`].
     pub(crate) fn attribute_to_exit_status(&mut self, cause: Failure) -> Failure {
         if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
             return cause;
@@ -159,19 +160,20 @@ impl PeerProcess {
 
 impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // These fail only if the process has ended and was waited for.
+        // Both calls fail only if this process has already waited for the end of the peer process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The lines that a peer process is sent. Ends the peer process as soon as its parent has ended, even in the
-/// middle of a measurement.
+/// Called by a peer process: returns the lines that its parent sends. Ends the peer process as soon as the
+/// parent has ended, even in the middle of a measurement.
 pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
-            // A caller that needs no lines may drop the receiver; the loop still sees the end.
+            // This fails if the caller has dropped the receiver, because it needs no lines. The loop still
+            // notices the parent's end.
             let _ = sender.send(line);
         }
         process::exit(1);

@@ -106,7 +106,7 @@ Examples:
 Exit status: 0 if everything was measured (or served); 1 if there is no answer, the peer is lost or silent, \
 or checked data is wrong; 2 if the command line was wrong.";
 
-/// Measures, or serves.
+/// Measures as a client, or serves clients.
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     port::require_domain(arguments.domain.as_deref())?;
     match (&arguments.listen, &arguments.server) {
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
     let Arguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
-        // It receives no lines, and ends with its parent.
+        // The parent sends no lines to this server, but the server ends with its parent.
         drop(peer_process::read_parent_lines_or_exit());
     }
     let server = Server {

@@ -62,7 +62,7 @@ Examples:
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
 
-/// The launchers of MPI programs, and the implementations that contain them.
+/// The launchers of MPI programs, each with the implementation that contains it.
 const MPI_LAUNCHERS: [(&str, &str); 4] =
     [("mpirun", OPEN_MPI), ("mpiexec", OPEN_MPI), ("orterun", OPEN_MPI), ("mpiexec.hydra", WITH_HYDRA)];
 
@@ -73,14 +73,14 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 ///
 /// # Errors
 ///
-/// The reason why it cannot; on success this function does not return.
+/// The reason why the command could not be executed. On success this function does not return.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
-    // Default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
+    // Use default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
     if !loader::finds_libfabric() {
-        // Only a warning: the command may have its own libfabric.
+        // This is only a warning, since the command may have its own libfabric.
         console.print_warning(
             "the system has no libfabric.so.1, so only commands with their own libfabric will work \
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
 /// The reason why a program could not be executed.
 fn execution_failure(program: &OsString, error: io::Error) -> Failure {
     let name = Path::new(program);
-    // An existing script whose interpreter is missing gives the same error.
+    // A missing interpreter of an existing script gives the same error as a missing command.
     if error.kind() != io::ErrorKind::NotFound || (name.components().count() > 1 && name.exists()) {
         return Failure::NotExecuted { command: program.clone(), error };
     }

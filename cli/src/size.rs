@@ -7,7 +7,7 @@ const LETTERS: [char; 4] = ['K', 'M', 'G', 'T'];
 ///
 /// # Errors
 ///
-/// A message for the user if the text is no such number, or does not fit into 64 bits.
+/// A message for the user, if the text is no such number or the number does not fit into 64 bits.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let (digits, power) = match text.chars().last().map(|last| last.to_ascii_uppercase()) {
         Some(last) => match LETTERS.iter().position(|letter| *letter == last) {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the size is too large".into())
 }
 
-/// Writes a number of bytes for [`parse`], as short as possible without rounding.
+/// Writes a number of bytes in the form that [`parse`] reads, as short as possible without rounding.
 pub(crate) fn format(bytes: u64) -> String {
     let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {
@@ -36,7 +36,7 @@ pub(crate) fn format(bytes: u64) -> String {
     }
 }
 
-/// Writes a number of bytes in a sentence: `64 B`, `4 KiB`.
+/// Writes a number of bytes with its unit: `64 B`, `4 KiB`.
 pub(crate) fn format_with_unit(bytes: u64) -> String {
     let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {
@@ -45,8 +45,8 @@ pub(crate) fn format_with_unit(bytes: u64) -> String {
     }
 }
 
-/// Divides by 1024 as long as there is no remainder and a letter. Returns the quotient and the number of
-/// divisions.
+/// Divides by 1024 while there is no remainder, at most once for each of [`LETTERS`]. Returns the quotient
+/// and the number of divisions.
 fn divide_by_1024(mut bytes: u64) -> (u64, usize) {
     let mut power = 0;
     while bytes != 0 && bytes.is_multiple_of(1024) && power < LETTERS.len() {

@@ -6,7 +6,8 @@ use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxA
 
 use crate::library::Libfabric;
 
-/// Hints, or the answer of [`getinfo`](Libfabric::getinfo). A list is never empty, and is freed when dropped.
+/// Hints, or the answer of [`getinfo`](Libfabric::getinfo). A list is never empty. Dropping it frees all its
+/// infos.
 #[derive(Debug)]
 pub struct InfoList {
     library: Libfabric,
@@ -14,7 +15,7 @@ pub struct InfoList {
 }
 
 impl InfoList {
-    /// Takes ownership of a list; `None` if it is empty.
+    /// Takes ownership of a list. `None` if the list is empty.
     ///
     /// # Safety
     ///
@@ -30,13 +31,13 @@ impl InfoList {
 
     /// The first info.
     pub fn first(&self) -> &FiInfo {
-        // SAFETY: the list is not empty and valid as long as `self`.
+        // SAFETY: the list is not empty, and is valid as long as `self`.
         unsafe { &*self.first }
     }
 
     /// The first info, mutable.
     pub fn first_mut(&mut self) -> &mut FiInfo {
-        // SAFETY: the list is not empty, valid as long as `self`, and `self` is borrowed alone.
+        // SAFETY: the list is not empty and is valid as long as `self`, which is borrowed exclusively.
         unsafe { &mut *self.first }
     }
 
@@ -53,16 +54,17 @@ impl InfoList {
         Some(unsafe { self.library.dupinfo(found) })
     }
 
-    /// The provider's name of the first info, such as `tcp;ofi_rxm`.
+    /// The provider's name in the first info, such as `tcp;ofi_rxm`.
     pub fn provider_name(&self) -> Option<&str> {
-        // SAFETY: the name is null or a string that belongs to the list.
+        // SAFETY: the name is null, or a string that belongs to the list.
         let name = unsafe { (*self.first().fabric_attr).prov_name.as_ref().map(|name| CStr::from_ptr(name)) };
         name.and_then(|name| name.to_str().ok())
     }
 
     /// Sets the provider's name, in hints.
     pub fn set_provider_name(&mut self, name: &CStr) {
-        // SAFETY: a name is null or comes from `malloc`; the copy does too, and the list takes it over.
+        // SAFETY: the old name is null or comes from `malloc`. The copy comes from `malloc` too, and the list
+        // becomes its owner.
         unsafe {
             let attr = self.fabric_attr_mut();
             libc::free(attr.prov_name.cast());
@@ -82,7 +84,7 @@ impl InfoList {
 
     /// The transmit attributes of the first info.
     pub fn tx_attr_mut(&mut self) -> &mut FiTxAttr {
-        // SAFETY: every info has them, and `self` is borrowed alone.
+        // SAFETY: every info has these attributes, and `self` is borrowed exclusively.
         unsafe { &mut *self.first().tx_attr }
     }
 
@@ -113,7 +115,7 @@ impl InfoList {
 
 impl Drop for InfoList {
     fn drop(&mut self) {
-        // SAFETY: the list came from this libfabric, and its owner is gone.
+        // SAFETY: the list comes from this libfabric, and this is its only owner.
         unsafe { self.library.freeinfo(self.first) };
     }
 }

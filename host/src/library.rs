@@ -1,4 +1,4 @@
-//! Loads the library, and calls the functions that it exports.
+//! Loads libfabric, and calls the functions that it exports.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +14,21 @@ use thiserror::Error;
 use crate::info::InfoList;
 use crate::object::Object;
 
-/// The version of the interface that this crate requests: its structures have the layout of 1.17.
+/// The version of the interface that this crate requests. The structures of this crate have the layout of
+/// 1.17.
 pub const API_VERSION: u32 = fi_version(1, 17);
 
-/// The symbol version of functions that take the `struct fi_info` of 1.17. A newer libfabric exports it
-/// beside newer ones.
+/// The symbol version of the functions that take the `struct fi_info` of 1.17. A newer libfabric exports
+/// these functions in addition to newer versions of them.
 const INFO_SYMBOLS: &CStr = c"FABRIC_1.3";
 
 /// The reason why a library cannot be used.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The dynamic loader cannot load it.
+    /// The dynamic loader cannot load the library.
     #[error("{0}")]
     NotLoaded(String),
-    /// It lacks a function that applications use.
+    /// The library lacks a function that applications use.
     #[error("no {0} with the interface of libfabric 1.17")]
     NoSymbol(String),
 }
@@ -46,7 +47,7 @@ type OpenFabric = unsafe extern "C" fn(*mut FiFabricAttr, *mut *mut FidFabric, *
 type Version = unsafe extern "C" fn() -> u32;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// A loaded libfabric. It stays loaded until the process ends, since its providers leave threads and
+/// A loaded libfabric. The library stays loaded until the process ends, since its providers leave threads and
 /// thread-local data behind.
 #[derive(Debug, Clone, Copy)]
 pub struct Libfabric {
@@ -59,17 +60,19 @@ pub struct Libfabric {
 }
 
 impl Libfabric {
-    /// Loads libfabric: a path, or a name that the dynamic loader searches for, such as `libfabric.so.1`.
+    /// Loads libfabric. `name` is a path, or a name that the dynamic loader searches for, such as
+    /// `libfabric.so.1`.
     ///
     /// libfabric reads its environment (`FI_PROVIDER_PATH`, `FI_LOG_LEVEL`) at the first
     /// [`getinfo`](Libfabric::getinfo).
     pub fn load(name: impl AsRef<OsStr>) -> Result<Libfabric, LoadError> {
         let unusable = || LoadError::NotLoaded("a path must not contain a zero byte".to_owned());
         let name = CString::new(name.as_ref().as_bytes()).map_err(|_| unusable())?;
-        // SAFETY: the name is a string; libfabric may be initialised at any time and from any thread.
+        // SAFETY: the name is a C string, and libfabric may be initialised at any time and from any thread.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
-            // SAFETY: after a failure `dlerror` gives a string, which is valid until this thread's next call.
+            // SAFETY: after a failure `dlerror` returns a string, which is valid until this thread calls the
+            // loader again.
             let error = unsafe { CStr::from_ptr(libc::dlerror()) };
             return Err(LoadError::NotLoaded(error.to_string_lossy().into_owned()));
         }
@@ -84,7 +87,8 @@ impl Libfabric {
             let missing = || LoadError::NoSymbol(name.to_string_lossy().into_owned());
             if address.is_null() { Err(missing()) } else { Ok(address) }
         };
-        // SAFETY: these are the types of these functions in `rdma/fabric.h`, and no pointer is null.
+        // SAFETY: `rdma/fabric.h` declares the functions with these types, and `symbol` returns no null
+        // pointer.
         unsafe {
             use std::mem::transmute;
             Ok(Libfabric {
@@ -98,7 +102,7 @@ impl Libfabric {
         }
     }
 
-    /// `fi_version(3)`: major and minor.
+    /// `fi_version(3)`: the major and the minor version.
     pub fn version(&self) -> (u16, u16) {
         // SAFETY: the function has no conditions.
         let version = unsafe { (self.version)() };
@@ -107,11 +111,12 @@ impl Libfabric {
 
     /// `fi_strerror(3)` of a positive error number.
     pub fn strerror(&self, errno: c_int) -> String {
-        // SAFETY: the function takes any number and returns a string that stays valid.
+        // SAFETY: the function takes any number, and the string that it returns stays valid while it is
+        // copied.
         unsafe { CStr::from_ptr((self.strerror)(errno)) }.to_string_lossy().into_owned()
     }
 
-    /// `fi_allocinfo(3)`: an empty info with empty attributes, to be filled as hints.
+    /// `fi_allocinfo(3)`: an empty info with empty attributes, which the caller fills as hints.
     pub fn empty_hints(&self) -> InfoList {
         // SAFETY: for a null pointer the function returns an empty info.
         let info = unsafe { (self.dupinfo)(ptr::null()) };
@@ -123,7 +128,7 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// The info is complete and its pointers are null or valid.
+    /// The info has all its attributes, and its pointers are null or valid.
     pub unsafe fn dupinfo(&self, info: *const FiInfo) -> InfoList {
         // SAFETY: the caller promises a valid info.
         let copy = unsafe { (self.dupinfo)(info) };
@@ -142,7 +147,7 @@ impl Libfabric {
         let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
         let hints = hints.map_or(ptr::null(), |hints| hints.as_ptr().cast_const());
         let mut list = ptr::null_mut();
-        // SAFETY: strings and hints are null or valid, and the result has a place.
+        // SAFETY: strings and hints are null or valid, and `list` has room for the result.
         let result =
             unsafe { (self.getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list) };
         check_result(result)?;
@@ -154,8 +159,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
+    /// argument must run in a process that may crash.
     pub unsafe fn getinfo_raw(
         &self,
         version: u32,
@@ -164,14 +169,14 @@ impl Libfabric {
         hints: *const FiInfo,
         info: *mut *mut FiInfo,
     ) -> c_int {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises arguments that the library can handle, or a process that may crash.
         unsafe { (self.getinfo)(version, node, service, flags, hints, info) }
     }
 
     /// `fi_fabric(3)`: opens the fabric of an info.
     pub fn open_fabric(&self, info: &InfoList) -> Result<Object<FidFabric>, Errno> {
         let attr = info.first().fabric_attr;
-        // SAFETY: the info of a list has fabric attributes, which stay valid during the call.
+        // SAFETY: every info of a list has fabric attributes, which stay valid during the call.
         unsafe { Object::open([], |fabric| (self.fabric)(attr, fabric, ptr::null_mut())) }
     }
 
@@ -179,15 +184,15 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
+    /// argument must run in a process that may crash.
     pub unsafe fn open_fabric_raw(
         &self,
         attr: *mut FiFabricAttr,
         fabric: *mut *mut FidFabric,
         context: *mut c_void,
     ) -> c_int {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises arguments that the library can handle, or a process that may crash.
         unsafe { (self.fabric)(attr, fabric, context) }
     }
 
@@ -195,9 +200,9 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// The list comes from this libfabric and is no longer used.
+    /// The list comes from this libfabric, and nothing uses it afterwards.
     pub(crate) unsafe fn freeinfo(&self, list: *mut FiInfo) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that the list comes from this libfabric and is no longer used.
         unsafe { (self.freeinfo)(list) };
     }
 }

@@ -1,4 +1,4 @@
-//! Tagged messages in lockstep: an endpoint with at most one send and one receive in flight.
+//! An endpoint for tagged messages in lockstep: at most one send and one receive are in flight.
 
 use std::ffi::c_int;
 use std::mem::{self, MaybeUninit};
@@ -26,11 +26,11 @@ use crate::open::{av_attr, cq_attr};
 /// How the application waits for completions: the wait object of `fi_cq_open(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitObject {
-    /// `FI_WAIT_NONE`: it polls the queue.
+    /// `FI_WAIT_NONE`: the application polls the queue.
     None,
-    /// `FI_WAIT_FD`: it sleeps on a file descriptor.
+    /// `FI_WAIT_FD`: the application sleeps on a file descriptor.
     Descriptor,
-    /// `FI_WAIT_UNSPEC`: it sleeps in `fi_cq_sread(3)`; the provider chooses how.
+    /// `FI_WAIT_UNSPEC`: the application sleeps in `fi_cq_sread(3)`, and the provider chooses how.
     Unspecified,
 }
 
@@ -40,37 +40,37 @@ pub enum WaitObject {
 pub struct CallError {
     /// The name of the C function.
     pub call: &'static str,
-    /// The error number that it returned.
+    /// The error number that the function returned.
     pub errno: Errno,
 }
 
 /// A completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// The send.
+    /// The send has completed.
     Sent,
-    /// The receive, of a message of this length with this tag.
+    /// The receive has completed: a message has arrived.
     Received {
-        /// Bytes.
+        /// The length of the message.
         len_bytes: usize,
-        /// The tag that the message was sent with.
+        /// The tag of the message.
         tag: u64,
     },
 }
 
-/// How a send was accepted.
+/// How the endpoint has accepted a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Injected (`fi_tinject(3)`), so there is no completion.
+    /// The message was injected (`fi_tinject(3)`), so there is no completion.
     Injected,
-    /// [`Completion::Sent`] follows.
+    /// The send was posted. [`Completion::Sent`] follows.
     Posted,
 }
 
-/// An enabled reliable endpoint with one peer, which owns the buffers of its messages.
+/// An enabled reliable endpoint with one peer. It owns the buffers of its messages.
 ///
-/// Posting a message while another one of the same direction is in flight fails with `EBUSY`. The buffers are
-/// freed after the endpoint was closed, and leaked if libfabric refuses to close it.
+/// A post fails with `EBUSY` while another message of the same direction is in flight. The buffers are freed
+/// after the endpoint was closed. They leak if libfabric refuses to close the endpoint.
 #[derive(Debug)]
 pub struct Lockstep {
     /// `None` only during drop.
@@ -86,7 +86,7 @@ pub struct Lockstep {
     incoming: Buffer,
 }
 
-/// Ends the sleep of another thread in [`Lockstep::read_blocking`].
+/// A handle that ends the sleep of another thread in [`Lockstep::read_blocking`].
 #[derive(Debug, Clone)]
 pub struct Signal(Object<FidCq>);
 
@@ -107,8 +107,9 @@ struct Buffer {
 }
 
 impl Libfabric {
-    /// The first info of a provider for tagged messages between reliable endpoints, on the loopback interface
-    /// if its addresses are IP addresses. `None` if the provider offers no such endpoint.
+    /// The provider's first info for tagged messages between reliable endpoints. If the provider's addresses
+    /// are IP addresses, the info is for the loopback interface. `None` if the provider offers no such
+    /// endpoint.
     pub fn tagged_info(&self, provider: &str) -> Result<Option<InfoList>, CallError> {
         const FI_EP_RDM: u32 = 3;
         let name = std::ffi::CString::new(provider);
@@ -119,7 +120,8 @@ impl Libfabric {
         hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
         hints.ep_attr_mut().r#type = FI_EP_RDM;
         let source = InfoFlags::SOURCE.bits();
-        // A provider with its own address format refuses an IP address, or takes it for a name.
+        // A provider with its own address format refuses an IP address, or mistakes it for a name of its own.
+        // So try without a node, too.
         let places = [(Some(c"127.0.0.1"), source), (None, 0)];
         let places = if provider == "shm" { &places[1..] } else { &places[..] };
         for (node, flags) in places {
@@ -173,35 +175,36 @@ impl Lockstep {
         })
     }
 
-    /// The address of this endpoint, `fi_getname(3)`.
+    /// `fi_getname(3)`: the address of this endpoint.
     pub fn address(&self) -> Result<Vec<u8>, CallError> {
         self.ep().name().map_err(to_call_error("fi_getname"))
     }
 
-    /// Makes the endpoint at this address the peer. To be called once.
+    /// Makes the endpoint at this address the peer. Must be called only once.
     pub fn set_peer(&mut self, address: &[u8]) -> Result<(), CallError> {
         self.peer = self.av.insert(address).map_err(to_call_error("fi_av_insert"))?;
         Ok(())
     }
 
-    /// Posts a receive for a message with this tag: `fi_trecv(3)`. Returns false if the caller has to read
+    /// `fi_trecv(3)`: posts a receive for a message with this tag. Returns false if the caller has to read
     /// the queue and try again (`EAGAIN`).
     pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
         let call = "fi_trecv";
         self.incoming.require_idle(call)?;
         let (buf, len, context) = self.incoming.as_raw_parts();
         let ep = self.ep().as_ptr();
-        // SAFETY: the endpoint is open; buffer and context stay where they are until the completion or the
-        // end of the endpoint.
+        // SAFETY: the endpoint is open. The buffer and the context stay in place until the operation
+        // completes or the endpoint is closed.
         let result =
             unsafe { ((*(*ep).tagged).recv)(ep, buf, len, ptr::null_mut(), FI_ADDR_UNSPEC, tag, 0, context) };
         self.incoming.is_in_flight = check_accepted(call, result)?;
         Ok(self.incoming.is_in_flight)
     }
 
-    /// Sends a message with this tag: `fi_tinject(3)` if the provider injects this length, else
-    /// `fi_tsend(3)`. A length beyond the buffer is reduced to it. Returns `None` if the caller has to read
-    /// the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before [`set_peer`](Self::set_peer).
+    /// Sends a message with this tag: by `fi_tinject(3)` if the provider injects messages of this length,
+    /// else by `fi_tsend(3)`. If the length exceeds the buffer, the message is as long as the buffer. Returns
+    /// `None` if the caller has to read the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before
+    /// [`set_peer`](Self::set_peer).
     pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
         self.outgoing.require_idle("fi_tsend")?;
         if self.peer == FI_ADDR_UNSPEC {
@@ -211,7 +214,7 @@ impl Lockstep {
         let len = len_bytes.min(max_bytes);
         let ep = self.ep().as_ptr();
         if len <= self.inject_max_bytes {
-            // SAFETY: the endpoint is open, and the buffer is copied before the call returns.
+            // SAFETY: the endpoint is open, and the call copies the buffer before it returns.
             let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.peer, tag) };
             return Ok(check_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
         }
@@ -222,44 +225,44 @@ impl Lockstep {
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
-    /// Reads one completion, if there is one: `fi_cq_read(3)`. A failed operation is returned as an error,
-    /// and is no longer in flight.
+    /// `fi_cq_read(3)`: reads one completion, if there is one. If an operation has failed, returns its error,
+    /// and the operation is no longer in flight.
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open and has this format; there is room for one entry.
+        // SAFETY: the queue is open, and `entry` has room for one entry of its format.
         self.read_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
     }
 
-    /// Sleeps until there is a completion, and reads it: `fi_cq_sread(3)`. `None` after `timeout`, or
-    /// earlier.
+    /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`, or
+    /// earlier if the sleep is interrupted.
     pub fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: as for `read`; without a condition.
+        // SAFETY: as for `read`. There is no condition.
         self.read_with("fi_cq_sread", |entry| unsafe {
             ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms)
         })
     }
 
-    /// A handle that ends a sleep in [`read_blocking`](Self::read_blocking) from another thread.
+    /// A handle with which another thread ends a sleep in [`read_blocking`](Self::read_blocking).
     pub fn wake_handle(&self) -> Signal {
         Signal(self.cq.clone())
     }
 
-    /// Whether it is safe to sleep on the descriptor now: `fi_trywait(3)`. If not, the caller has to read the
-    /// queue first.
+    /// `fi_trywait(3)`: whether the caller may sleep on the descriptor now. If not, the caller has to read
+    /// the queue first.
     pub fn try_wait(&self) -> Result<bool, CallError> {
         let fabric = self.fabric.as_ptr();
         let mut fids = [self.cq.as_fid()];
-        // SAFETY: fabric and queue are open, and there is one of them.
+        // SAFETY: the fabric and the queue are open, and `fids` has one element.
         let result = unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) };
         check_accepted("fi_trywait", result as isize)
     }
 
-    /// The queue's descriptor, readable when there is a completion to read or progress to make. `None` unless
-    /// the endpoint was opened with [`WaitObject::Descriptor`].
+    /// The queue's descriptor. It is readable when there is a completion to read or progress to make. `None`
+    /// unless the endpoint was opened with [`WaitObject::Descriptor`].
     pub fn cq_wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: it belongs to the queue, and stays open as long.
+        // SAFETY: the descriptor belongs to the queue, and stays open as long as the queue does.
         self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 
@@ -294,7 +297,8 @@ impl Lockstep {
         }
     }
 
-    /// Marks the message with this context as no longer in flight. `None` if neither has it.
+    /// Marks the message with this context as no longer in flight, and returns its direction. `None` if
+    /// neither message has this context.
     fn end_in_flight(&mut self, context: *mut c_void) -> Option<Direction> {
         for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
         {
@@ -310,7 +314,7 @@ impl Lockstep {
     fn read_error(&mut self) -> CallError {
         let cq = self.cq.as_ptr();
         let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
-        // SAFETY: the queue is open, and the entry, all zero, offers no buffer for data.
+        // SAFETY: the queue is open, and the entry is all zero, so it offers no buffer for error data.
         let result = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
@@ -325,10 +329,10 @@ impl Lockstep {
 }
 
 impl Signal {
-    /// Ends the sleep: `fi_cq_signal(3)`.
+    /// `fi_cq_signal(3)`: ends the sleep.
     pub fn send(&self) -> Result<(), CallError> {
         let cq = self.0.as_ptr();
-        // SAFETY: the queue is open; the call is for threads that do not read the queue.
+        // SAFETY: the queue is open. Any thread may make this call while another one reads the queue.
         let result = unsafe { ((*(*cq).ops).signal)(cq) };
         if result == 0 {
             Ok(())
@@ -365,7 +369,7 @@ impl Buffer {
 /// The descriptor of a queue with `FI_WAIT_FD`, from `fi_control(3)`.
 fn wait_fd(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
     let mut descriptor = -1;
-    // SAFETY: this command of a queue with such a wait object wants a place for a descriptor.
+    // SAFETY: for a queue with this wait object the command takes a pointer to a descriptor.
     let result = unsafe { cq.control(FI_GETWAIT, (&raw mut descriptor).cast()) };
     if result == 0 && descriptor >= 0 {
         Ok(descriptor)
@@ -382,7 +386,7 @@ fn errno_of_result(result: isize) -> Errno {
     Errno::new(i32::try_from(result.wrapping_neg()).unwrap_or(0))
 }
 
-/// Converts the result of a call: false if the caller has to try again.
+/// Converts the result of a call. Returns false if the caller has to try again.
 fn check_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
     match errno_of_result(result) {
         errno if errno.raw() == 0 => Ok(true),

@@ -14,28 +14,29 @@ use crate::library::check_result;
 
 /// An open object, such as `struct fid_ep`. Clones share the object.
 ///
-/// It keeps its parent and everything bound to it open, and is closed when its last clone is dropped.
+/// An object keeps its parent and everything bound to it open. It is closed when its last clone is dropped.
 pub struct Object<T>(Arc<Open<T>>);
 
 struct Open<T> {
     object: *mut T,
-    /// Dropped, and so closed, after this object.
+    /// Handles of the objects that this object needs. They are dropped after this object is closed.
     needs: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-// SAFETY: an object of libfabric belongs to no thread. The safe calls open, bind, enable and close, which
-// every threading model but FI_THREAD_DOMAIN allows at any time from any thread, and this crate never
-// requests that one. The raw pointer is for unsafe code, which has to know the model.
+// SAFETY: an object of libfabric belongs to no thread. The safe methods open, bind, enable and close objects.
+// Every threading model but FI_THREAD_DOMAIN allows these calls at any time from any thread, and this crate
+// never requests FI_THREAD_DOMAIN. Other calls go through the raw pointer, in unsafe code that has to respect
+// the threading model.
 unsafe impl<T> Send for Open<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Open<T> {}
 
 impl<T: 'static> Object<T> {
-    /// Opens an object by a call that writes it to its argument and returns 0 or a negative error number.
+    /// Opens an object. `call` writes the object to its argument, and returns 0 or a negative error number.
     ///
     /// # Safety
     ///
-    /// If the call returns 0, it wrote an open object that begins with a `struct fid`.
+    /// If `call` returns 0, it has written an open object that begins with a `struct fid`.
     pub unsafe fn open<const N: usize>(
         needs: [Arc<dyn Any + Send + Sync>; N],
         call: impl FnOnce(*mut *mut T) -> c_int,
@@ -45,12 +46,12 @@ impl<T: 'static> Object<T> {
         Ok(Object(Arc::new(Open { object, needs: Mutex::new(needs.into()) })))
     }
 
-    /// The object, for calls through its vtables.
+    /// A pointer to the object, for calls through its vtables.
     pub fn as_ptr(&self) -> *mut T {
         self.0.object
     }
 
-    /// The object as the base of all classes.
+    /// A pointer to the object as a `struct fid`, with which all classes begin.
     pub fn as_fid(&self) -> *mut Fid {
         self.0.object.cast()
     }
@@ -60,7 +61,7 @@ impl<T: 'static> Object<T> {
         self.0.clone()
     }
 
-    /// `fi_ep_bind(3)` and similar. The bound object stays open as long as this one.
+    /// `fi_ep_bind(3)` and similar calls. The bound object stays open as long as this object.
     pub fn bind<O: 'static>(&self, other: &Object<O>, flags: u64) -> Result<(), Errno> {
         // SAFETY: both objects are open.
         check_result(unsafe { ((*(*self.as_fid()).ops).bind)(self.as_fid(), other.as_fid(), flags) })?;
@@ -84,8 +85,8 @@ impl<T: 'static> Object<T> {
         unsafe { ((*(*self.as_fid()).ops).control)(self.as_fid(), command, arg) }
     }
 
-    /// `fi_close(3)`, which consumes the object only if libfabric closes it. Fails with `EBUSY` while there
-    /// are other clones or objects that need it.
+    /// `fi_close(3)`. Fails with `EBUSY` while there are other clones, or objects that need this object. On
+    /// failure returns the object, which is still open.
     pub fn close(self) -> Result<(), (Object<T>, Errno)> {
         let mut open = Arc::try_unwrap(self.0).map_err(|shared| (Object(shared), Errno::EBUSY))?;
         // SAFETY: the object is open.
@@ -114,7 +115,8 @@ impl<T> fmt::Debug for Object<T> {
 impl<T> Drop for Open<T> {
     fn drop(&mut self) {
         if !self.object.is_null() {
-            // SAFETY: the object is open, and its last owner is gone. A provider that refuses leaks it.
+            // SAFETY: the object is open, and its last owner is gone. If the provider refuses to close it,
+            // the object leaks.
             unsafe { close_fid(self.object.cast()) };
         }
     }
@@ -122,8 +124,8 @@ impl<T> Drop for Open<T> {
 
 /// # Safety
 ///
-/// The object is open, and no longer used if this returns 0.
+/// The object is open. If this returns 0, the caller no longer uses the object.
 unsafe fn close_fid(fid: *mut Fid) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises that the object is open.
     unsafe { ((*(*fid).ops).close)(fid) }
 }

@@ -1,4 +1,4 @@
-//! Opens objects in others, with default attributes.
+//! Opens objects in their parents, and gives default attributes.
 
 use std::ptr;
 
@@ -153,12 +153,13 @@ impl Object<FidDomain> {
         }
     }
 
-    /// `fi_mr_reg(3)` of memory at an address, with these access flags (`FI_REMOTE_WRITE`) and key.
+    /// `fi_mr_reg(3)`: registers memory at an address, with these access flags (such as `FI_REMOTE_WRITE`)
+    /// and this requested key.
     ///
     /// # Safety
     ///
-    /// Peers and this process access the memory through the region as the flags allow: it stays allocated
-    /// until the region is closed, and nothing in Rust borrows it.
+    /// Peers and this process access the memory through the region, as the flags allow. So the memory must
+    /// stay allocated until the region is closed, and no Rust reference may borrow it meanwhile.
     pub unsafe fn register_memory(
         &self,
         buf: *mut c_void,
@@ -168,7 +169,7 @@ impl Object<FidDomain> {
     ) -> Result<Object<FidMr>, Errno> {
         let domain = self.as_ptr();
         let fid = self.as_fid();
-        // SAFETY: the domain is open; the caller promises the memory.
+        // SAFETY: the domain is open, and the caller promises that the memory is valid.
         unsafe {
             Object::open([self.keep_alive_handle()], |mr| {
                 let reg = (*(*domain).mr).reg;
@@ -184,7 +185,7 @@ impl Object<FidEp> {
         let mut name = vec![0; 256];
         let mut len_bytes = name.len();
         let ep = self.as_ptr();
-        // SAFETY: the endpoint is open, and there is as much room as the length says.
+        // SAFETY: the endpoint is open, and `name` has room for `len_bytes` bytes.
         check_result(unsafe {
             ((*(*ep).cm).getname)(self.as_fid(), name.as_mut_ptr().cast(), &raw mut len_bytes)
         })?;
@@ -194,15 +195,16 @@ impl Object<FidEp> {
 }
 
 impl Object<FidAv> {
-    /// `fi_av_insert(3)` of one address, into a vector that reports no events.
+    /// `fi_av_insert(3)`: inserts one address. The vector must report no events.
     pub fn insert(&self, name: &[u8]) -> Result<u64, Errno> {
-        // Addresses are read as far as their format says: a short one would be read beyond its end.
+        // A provider reads as many bytes as its address format has. The padding keeps it from reading beyond
+        // the end of a shorter name.
         let mut padded = [0_u8; 256];
-        // One zero is left, which ends a name that is a string.
+        // At least one zero is left, which terminates a name that is a string.
         padded[..255].get_mut(..name.len()).ok_or(Errno::EINVAL)?.copy_from_slice(name);
         let av = self.as_ptr();
         let mut address = u64::MAX;
-        // SAFETY: the vector is open, the address is padded, and there is a place for the result.
+        // SAFETY: the vector is open, the address is padded, and `address` has room for the result.
         let inserted = unsafe {
             ((*(*av).ops).insert)(av, padded.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
         };

@@ -1,5 +1,6 @@
 //! A layer over the plugin in the installed libfabric: `ofi_rxm` builds unconnected endpoints from homespun's
-//! connected ones. Debian's `libfabric-bin` has the library; `LD_LIBRARY_PATH` selects another one.
+//! connected endpoints. Debian's `libfabric-bin` has the library. `LD_LIBRARY_PATH` selects another
+//! libfabric.
 
 use std::env;
 use std::ffi::CStr;
@@ -21,14 +22,15 @@ const FI_EP_RDM: u32 = 3;
 const EAGAIN: isize = -11;
 const LAYERED: &CStr = c"homespun;ofi_rxm";
 
-/// Longer than any successful operation takes.
+/// The time limit of an operation, longer than any successful operation takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lengths that the layer treats differently: injected, eager, cut into pieces of which the last is
-/// shorter, and read by the receiver from the sender's memory.
+/// Lengths that the layer treats differently. Short messages are injected, longer ones are sent eagerly,
+/// still longer ones are cut into pieces of which the last is shorter, and the longest are read by the
+/// receiver from the sender's memory.
 const MESSAGE_LENS_BYTES: [usize; 6] = [8, 10_000, 60_000, 100_000, 200_000, 1_000_000];
 
-/// The installed libfabric, which finds the plugin and no other provider in its path.
+/// Loads the installed libfabric, whose `FI_PROVIDER_PATH` contains only the plugin.
 fn load_libfabric() -> Libfabric {
     static LIBFABRIC: OnceLock<Libfabric> = OnceLock::new();
     *LIBFABRIC.get_or_init(|| {
@@ -36,10 +38,12 @@ fn load_libfabric() -> Libfabric {
         // Cargo builds the plugin before its tests, and puts both into one directory.
         let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
         symlink(plugin, directory.join("libhomespun_fi.so")).expect("a temporary directory");
-        // SAFETY: the other tests wait for this, and the harness reads no environment meanwhile.
+        // SAFETY: the other tests wait for this initialisation, and the test harness does not access the
+        // environment meanwhile.
         unsafe { env::set_var("FI_PROVIDER_PATH", &directory) };
         let libfabric = Libfabric::load("libfabric.so.1").expect("libfabric (Debian: libfabric-bin)");
-        // libfabric looks for its providers once.
+        // Make libfabric search for its providers now, which it does only once, since the directory is
+        // removed next.
         libfabric.getinfo(None, None, 0, None).expect("a provider");
         std::fs::remove_dir_all(directory).expect("a temporary directory");
         libfabric
@@ -56,7 +60,7 @@ fn provider_names(name: Option<&CStr>) -> Vec<String> {
         Ok(infos) => infos
             .iter()
             .map(|info| {
-                // SAFETY: answers have their attributes, and a name.
+                // SAFETY: every info of an answer has fabric attributes with a provider's name.
                 let name = unsafe { CStr::from_ptr((*info.fabric_attr).prov_name) };
                 name.to_str().expect("a name").to_owned()
             })
@@ -136,7 +140,7 @@ impl Node {
     fn read_completion(&self, operations: &mut [&mut Operation]) {
         let mut entry = std::mem::MaybeUninit::<FiCqTaggedEntry>::zeroed();
         let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open, has this format, and there is room for an entry.
+        // SAFETY: the queue is open, and there is room for an entry of its format.
         match unsafe { ((*(*cq).ops).read)(cq, entry.as_mut_ptr().cast(), 1) } {
             EAGAIN => std::thread::yield_now(),
             count => {
@@ -173,7 +177,7 @@ impl Operation {
     }
 }
 
-/// Transfers a message with this tag, and compares its bytes.
+/// Transfers a message with this tag, and checks its bytes.
 fn exchange_and_verify(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
     let sent: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + tag as usize) as u8).collect();
     let mut received = vec![0_u8; len_bytes];
@@ -181,8 +185,8 @@ fn exchange_and_verify(from: &Node, to: &Node, address: u64, len_bytes: usize, t
     let (sender, receiver) = (from.ep.as_ptr(), to.ep.as_ptr());
     let deadline = Instant::now() + PATIENCE;
     while !send.is_complete || !receive.is_complete {
-        // SAFETY: the endpoints are open; buffers and contexts stay where they are until both operations
-        // have completed.
+        // SAFETY: the endpoints are open. Buffers and contexts stay in place until both operations have
+        // completed.
         unsafe {
             let (buf, none) = (received.as_mut_ptr().cast(), ptr::null_mut());
             let recv = (*(*receiver).tagged).recv;
@@ -197,7 +201,7 @@ fn exchange_and_verify(from: &Node, to: &Node, address: u64, len_bytes: usize, t
     assert_eq!(received, sent);
 }
 
-/// Writes to memory of the peer, and compares the bytes.
+/// Writes to memory of the peer, and checks the written bytes.
 fn write_and_verify(from: &Node, to: &Node, address: u64) {
     const KEY: u64 = 7;
     const LEN_BYTES: usize = 100_000;
@@ -211,7 +215,7 @@ fn write_and_verify(from: &Node, to: &Node, address: u64) {
     let initiator = from.ep.as_ptr();
     let (mut write, deadline) = (Operation::new(), Instant::now() + PATIENCE);
     while !write.is_complete {
-        // SAFETY: as in `exchange`.
+        // SAFETY: as in `exchange_and_verify`.
         unsafe {
             let call = (*(*initiator).rma).write;
             let (buf, none) = (sent.as_ptr().cast(), ptr::null_mut());
@@ -241,7 +245,8 @@ fn messages_and_writes_cross_a_layer_in_both_domains() {
     }
 }
 
-/// The layer reads this parameter once, so the test above runs in another process.
+/// Runs the test above with a parameter of the layer, in another process because the layer reads its
+/// parameters only once.
 #[test]
 fn messages_and_writes_cross_a_layer_that_shares_a_receive_context() {
     let mut test = std::process::Command::new(env::current_exe().expect("this test's path"));

@@ -1,4 +1,4 @@
-//! Messages in lockstep over the plugin in the installed libfabric. Debian's `libfabric-bin` has the library.
+//! `Lockstep` endpoints over the plugin in the installed libfabric. Debian's `libfabric-bin` has the library.
 
 use std::env;
 use std::os::unix::fs::symlink;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use homespun::Errno;
 use homespun_host::{Accepted, CallError, Completion, Libfabric, Lockstep, WaitObject};
 
-/// Longer than a message takes to a posted receive.
+/// The time limit of a message, longer than any takes to a posted receive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Larger than the injected messages.
+/// The size of the buffers, larger than messages that are injected.
 const MESSAGE_BYTES: usize = 100_000;
 
 /// Drives both endpoints until the message has arrived at `to`.
@@ -44,7 +44,7 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
     symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
-    // SAFETY: this is the only test of this program, and nothing else reads the environment yet.
+    // SAFETY: this is the only test of this program, and no other thread accesses the environment.
     unsafe { env::set_var("FI_PROVIDER_PATH", directory.path()) };
     let libfabric = Libfabric::load("libfabric.so.1").expect("libfabric (Debian: libfabric-bin)");
     assert!(libfabric.tagged_info("no-such").expect("an answer").is_none());
@@ -66,11 +66,11 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     assert_eq!(await_received(&mut left, &mut right), (8, 7));
 
     assert_eq!(left.post_receive(9), Ok(true));
-    // The length is reduced to the size of the buffer.
+    // A longer message is sent with the length of the buffer.
     assert_eq!(send_retrying(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
     assert_eq!(await_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
 
-    // Nothing is in flight, so a sleep ends by its time limit or by a signal.
+    // Nothing is in flight, so only the time-out or a signal ends a sleep.
     while right.read().expect("a queue without errors").is_some() {}
     assert_eq!(right.read_blocking(Duration::from_millis(1)), Ok(None));
     let signal = right.wake_handle();

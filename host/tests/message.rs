@@ -1,7 +1,8 @@
-//! The types of this crate over the plugin in the installed libfabric: a message between two endpoints.
+//! Sends a message between two endpoints of the plugin in the installed libfabric, with the types of this
+//! crate.
 //!
-//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes; if `CI` is
-//! set it fails. `LD_LIBRARY_PATH` selects another libfabric.
+//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes. It fails if
+//! `CI` is set. `LD_LIBRARY_PATH` selects another libfabric.
 
 use std::env;
 use std::os::unix::fs::symlink;
@@ -50,7 +51,7 @@ fn endpoints_of_the_installed_libfabric_exchange_a_message() {
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
     symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
-    // SAFETY: this is the only test of this program, and nothing else reads the environment yet.
+    // SAFETY: this is the only test of this program, and no other thread accesses the environment.
     unsafe { env::set_var("FI_PROVIDER_PATH", directory.path()) };
     let libfabric = match Libfabric::load("libfabric.so.1") {
         Ok(libfabric) => libfabric,
@@ -75,11 +76,11 @@ fn endpoints_of_the_installed_libfabric_exchange_a_message() {
     };
     assert_eq!(posted, 0);
     let ep = left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the buffer is copied before the call returns.
+    // SAFETY: the endpoint is open, and the call copies the buffer before it returns.
     let send = || unsafe { ((*(*ep).msg).inject)(ep, sent.as_ptr().cast(), 8, to_right) };
     let read = |cq: &Object<FidCq>| {
         let mut entry = [const { std::mem::MaybeUninit::<FiCqTaggedEntry>::uninit() }; 1];
-        // SAFETY: the queue is open, has this format, and there is room for an entry.
+        // SAFETY: the queue is open, and there is room for an entry of its format.
         unsafe { ((*(*cq.as_ptr()).ops).read)(cq.as_ptr(), entry.as_mut_ptr().cast(), 1) }
     };
     let mut is_sent = false;
@@ -90,7 +91,7 @@ fn endpoints_of_the_installed_libfabric_exchange_a_message() {
                 other => assert_eq!(other, EAGAIN),
             }
         }
-        // Reading drives both.
+        // Reading the queues drives both endpoints.
         assert_eq!(read(&left.cq), EAGAIN);
         match read(&right.cq) {
             EAGAIN => std::thread::yield_now(),

@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Count, Record};
 
-/// The largest change that counts as none, as a fraction of the recorded count.
+/// A change up to this fraction of the recorded count is tolerated.
 pub const TOLERANCE: f64 = 0.05;
 
 /// The largest number of functions that a finding lists.
 const RISES_MAX: usize = 5;
 
-/// A tool that affects counts and has another version.
+/// A tool that affects counts and has another version than recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherTool {
-    /// Which tool.
+    /// The name of the tool.
     pub name: String,
-    /// The recorded version, if there is one.
+    /// The recorded version; `None` if the tool is not in the record.
     pub recorded: Option<String>,
-    /// The present version, if there is one.
+    /// The present version; `None` if the tool is not in use now.
     pub now: Option<String>,
 }
 
-/// The tools with another version than recorded. Any of them makes counts incomparable.
+/// The tools with another version than recorded. If there is any, counts cannot be compared.
 pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
     let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
     let tools = names.into_iter().map(|name| OtherTool {
@@ -35,19 +35,19 @@ pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
 /// The change of a path's count.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Within [`TOLERANCE`].
+    /// The count has changed by no more than [`TOLERANCE`].
     Steady,
-    /// More instructions; with the functions whose counts rose, the largest rise first.
+    /// The count has risen. Lists the functions whose counts rose, the largest rise first.
     Risen(Vec<Rise>),
-    /// Fewer instructions.
+    /// The count has fallen.
     Fallen,
-    /// Counted, but not recorded.
+    /// The path is counted, but not recorded.
     New,
-    /// Recorded, but not counted.
+    /// The path is recorded, but not counted.
     Vanished,
 }
 
-/// A function that takes more instructions than recorded.
+/// A function whose count has risen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rise {
     /// The function's name.
@@ -99,7 +99,7 @@ pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> 
 
 /// The functions whose counts rose, the largest rise first.
 fn risen_functions(before: &Count, now: &Count) -> Vec<Rise> {
-    // An unrecorded function took less than this, so it has risen by at least the rest.
+    // A function that is not in the record took less than this, so its count has risen at least from here.
     let unrecorded_max = before.min_recorded_count();
     let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
     let functions = now.functions.iter().map(|(function, count)| Rise {

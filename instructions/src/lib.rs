@@ -1,4 +1,4 @@
-//! The number of instructions of homespun's operations, counted by callgrind and compared with a record.
+//! Counts the instructions of homespun's operations with callgrind, and compares them with a record.
 //!
 //! ```text
 //! cargo bench --bench instructions                 # counts, and fails if the record differs
@@ -6,8 +6,8 @@
 //! cargo bench --bench instructions -- --write      # counts, and records
 //! ```
 //!
-//! This library parses profiles, keeps the record and compares; the benchmark in `benches/instructions` has
-//! the paths.
+//! This library parses profiles, reads and writes the record, and compares counts. The benchmark in
+//! `benches/instructions` defines and runs the paths.
 
 #![deny(unsafe_code)]
 

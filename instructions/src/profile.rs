@@ -1,9 +1,9 @@
-//! Callgrind's profiles, written with `--compress-strings=no --compress-pos=no`: valgrind's manual,
-//! "Callgrind Format Specification".
+//! Parses profiles that callgrind has written with `--compress-strings=no --compress-pos=no`. Valgrind's
+//! manual describes the format under "Callgrind Format Specification".
 
 use std::collections::BTreeMap;
 
-/// The numbers of executed instructions, in all and by function.
+/// The number of executed instructions, in total and by function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// All instructions.
@@ -42,7 +42,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`ProfileError`], also for a profile that is cut short.
+    /// [`ProfileError`], even for a profile that is merely cut short.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let mut by_function = BTreeMap::<String, u64>::new();
         let mut total = None;
@@ -59,7 +59,8 @@ impl Profile {
                     _ => return Err(senseless()),
                 }
             } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-                // The line after a call has the callee's cost, which the callee's own lines repeat.
+                // Skip the line after a call. It has the callee's cost, which the callee's own lines also
+                // have.
                 if !std::mem::take(&mut follows_call) {
                     let function = function.as_ref().ok_or_else(senseless)?;
                     let cost = parse_cost(line).ok_or_else(senseless)?;
@@ -84,17 +85,17 @@ impl Profile {
     }
 }
 
-/// The cost in a line of a position and a cost. A cost of 0 may be left out.
+/// Parses the cost in a line that consists of a position and a cost. A cost of 0 may be absent.
 fn parse_cost(line: &str) -> Option<u64> {
     let mut numbers = line.split_ascii_whitespace().skip(1);
     let cost = numbers.next().map_or(Some(0), |cost| cost.parse().ok())?;
     numbers.next().is_none().then_some(cost)
 }
 
-/// The function's name, the same in every build, from its symbol.
+/// Converts a symbol to the function's name, which is the same in every build.
 fn function_name(symbol: &str, object: &str) -> String {
     if symbol.starts_with("0x") || symbol == "???" {
-        // The address of a function without a symbol differs from run to run.
+        // A function without a symbol has only an address, which differs from run to run.
         let object = object.rsplit('/').next().unwrap_or(object);
         return format!("functions of {object} without symbols");
     }

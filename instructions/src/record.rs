@@ -1,4 +1,4 @@
-//! The record in the repository: the counts, and the versions of the tools.
+//! The record in the repository: the counts, and the versions of the tools that affect them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-/// The smallest share of a path's instructions with which a function is recorded.
+/// The record omits functions with a smaller share than this of a path's instructions.
 pub const FUNCTION_MIN_FRACTION: f64 = 0.01;
 
-/// The counts of all paths, and the versions of the tools. Written as JSON with sorted keys, so that changes
+/// The counts of all paths, and the versions of the tools. The file is JSON with sorted keys, so that changes
 /// have small diffs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,19 +33,19 @@ pub struct Count {
 }
 
 impl Count {
-    /// The mean over `operations` operations.
+    /// The mean count of an operation, from the profile of `operations` operations.
     pub fn mean_of(profile: &Profile, operations: u32) -> Count {
         let mean = |instructions| (instructions as f64 / f64::from(operations) * 10.0).round() / 10.0;
         let functions = profile.by_function.iter().map(|(name, count)| (name.clone(), mean(*count)));
         Count { total: mean(profile.total), functions: functions.collect() }
     }
 
-    /// The smallest count with which a function is recorded.
+    /// The record omits functions with a smaller count than this.
     pub fn min_recorded_count(&self) -> f64 {
         self.total * FUNCTION_MIN_FRACTION
     }
 
-    /// The count without functions below the limit.
+    /// The count without the functions that the record omits.
     pub fn without_small_functions(&self) -> Count {
         let is_large = |(_, count): &(&String, &f64)| **count >= self.min_recorded_count();
         let functions = self.functions.iter().filter(is_large).map(|(name, count)| (name.clone(), *count));
@@ -54,7 +54,7 @@ impl Count {
 }
 
 impl Record {
-    /// Reads a record, which may be missing.
+    /// Reads a record. `None` if the file does not exist.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// Writes a record, without functions below the limit.
+    /// Writes a record, without the functions that it omits because they are small.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
 /// The interfaces, in the order of the table's columns.
 const INTERFACES: [&str; 2] = ["native", "plugin"];
 
-/// One row for each operation of each domain, with the interfaces side by side.
+/// A table with one row for each operation of each domain, and the interfaces side by side.
 pub fn format_table(changes: &BTreeMap<String, PathChange>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -33,7 +33,7 @@ pub fn format_table(changes: &BTreeMap<String, PathChange>) -> String {
     table.to_string()
 }
 
-/// The domain and the operation in a path's name.
+/// Splits a path's name, and returns its domain and its operation.
 fn split_path_name(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.splitn(3, '/');
     Some((parts.next()?, parts.nth(1)?))
@@ -49,7 +49,7 @@ fn format_cells(change: &PathChange) -> [String; 3] {
     [count(change.before), count(change.now), difference]
 }
 
-/// A paragraph for each path that differs from the record; empty if none does.
+/// A paragraph for each path that differs from the record. Empty if none does.
 pub fn describe_changes(changes: &BTreeMap<String, PathChange>) -> Vec<String> {
     changes.iter().filter_map(|(path, change)| describe_change(path, change)).collect()
 }

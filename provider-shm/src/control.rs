@@ -1,5 +1,5 @@
-//! Control sockets. Over one, two processes find each other, check each other's user, hand over their rings,
-//! and notice when the peer ends.
+//! Control sockets: UNIX sockets over which two processes connect, check each other's user, hand over their
+//! rings, and notice when the peer ends.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,14 +20,14 @@ use crate::hello::{GREETING_BYTES, Greeting};
 use crate::name;
 use crate::sys::{self, Credentials};
 
-/// A greeting and the descriptors that come with it: the sender's ring and its doorbell.
+/// A greeting and the two descriptors that accompany it: the sender's ring and its doorbell.
 pub(crate) struct Handover {
     pub(crate) greeting: Greeting,
     pub(crate) ring: OwnedFd,
     pub(crate) doorbell: OwnedFd,
 }
 
-/// How many descriptors come with a greeting.
+/// How many descriptors accompany a greeting.
 const HANDOVER_FDS: usize = 2;
 
 /// The result of reading a control socket.
@@ -77,8 +77,8 @@ impl Control {
         Control::verify_peer_user(CloseOnForkFd::new(socket))
     }
 
-    /// Reads the peer's credentials and refuses other users. An abstract name has no owner, so any process
-    /// may bind it or connect to it.
+    /// Reads the peer's credentials, and refuses a peer of another user. An abstract name has no owner, so
+    /// any user's process may bind it or connect to it.
     fn verify_peer_user(socket: CloseOnForkFd) -> Result<Control, LinkError> {
         let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
@@ -93,8 +93,8 @@ impl Control {
         self.peer
     }
 
-    /// A descriptor that becomes readable when the peer's process ends. `None` if the peer lives in another
-    /// PID namespace or has already ended; then the hang-up of the control socket announces its end.
+    /// A descriptor that becomes readable when the peer's process ends. `None` if the peer is in another PID
+    /// namespace or has already ended. Then only the hang-up of the control socket announces the peer's end.
     pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnForkFd> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
@@ -129,10 +129,10 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The peer violates the protocol, or this process has no free descriptors for the ones that the peer
-    /// sends.
+    /// The peer violates the protocol, or this process has no free descriptors to receive the peer's.
     pub(crate) fn receive_greeting(&self) -> Result<Received, LinkError> {
-        // One byte and one descriptor more than a greeting has, so that a longer message is detected.
+        // There is room for one byte and one descriptor more than a greeting has, so a longer message is
+        // detected.
         let mut bytes = [0; GREETING_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS + 1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -184,7 +184,7 @@ impl AsFd for Control {
     }
 }
 
-/// A sequenced-packet socket: a greeting arrives together with its descriptors or not at all.
+/// Opens a sequenced-packet socket: a greeting arrives together with its descriptors or not at all.
 pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

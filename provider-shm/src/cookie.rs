@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A random number in this process's memory, in place as long as memory is exposed on a link.
+/// A random number in this process's memory, which stays in place while memory is exposed on a link.
 ///
-/// A peer that copies exposed memory copies the cookie after it. If the cookie is gone, or another process
-/// has reused this one's process id, the peer discards the copy.
+/// A peer that copies exposed memory copies the cookie afterwards. If it does not find the cookie, because
+/// the memory is no longer exposed or because another process has reused this process's id, the peer discards
+/// the copy.
 #[derive(Debug)]
 pub(crate) struct Cookie {
     cell: Box<AtomicU64>,

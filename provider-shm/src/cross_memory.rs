@@ -4,7 +4,8 @@ use std::{fs, io};
 
 use crate::memory;
 
-/// The setting of the Yama security module that restricts which processes may trace others.
+/// The setting of the Yama security module that restricts which processes may trace others, and so read their
+/// memory.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Describes in one sentence whether this host permits copies of large messages from process to process.

@@ -1,9 +1,9 @@
-//! Endpoints after `fork(2)`: a child cannot use those of its parent.
+//! Endpoints after `fork(2)`: a child cannot use its parent's endpoints.
 //!
-//! A child has copies of its parent's descriptors. While it keeps them, a peer does not see the parent's
-//! sockets hang up, and what the child does to them affects the parent. So the child closes its copies at
-//! once, in a handler that `fork(2)` calls, and each object of an endpoint knows whether this process
-//! inherited it.
+//! A child has copies of its parent's descriptors. While the child keeps them, a peer does not see the
+//! parent's sockets hang up, and the child's calls on them affect the parent. So the child closes its copies
+//! at once, in a handler that `fork(2)` calls. Each object of an endpoint knows whether this process created
+//! or inherited it.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How many forks lie between this process and the first one that loaded this library.
+/// How many forks lie between this process and the first process that loaded this library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The descriptors that a child closes, with the generation that opened each. A child of a child leaves alone
-/// the numbers that its parent has already closed and may have reused.
+/// The descriptors that a child closes, each with the generation that opened it. A child closes only its
+/// parent's generation: its parent has closed the older descriptors, and may have reused their numbers.
 static REGISTRY: Registry =
     Registry { is_locked: AtomicBool::new(false), descriptors: UnsafeCell::new(BTreeMap::new()) };
 
@@ -31,7 +31,7 @@ impl ForkGeneration {
         ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether the calling process is a forked child of the one that created the object.
+    /// Whether the calling process is a forked child of the process that created the object.
     #[inline]
     pub(crate) fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
@@ -62,17 +62,17 @@ impl AsFd for CloseOnForkFd {
 impl Drop for CloseOnForkFd {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
-            // The handler has closed it, and the number may belong to another descriptor by now.
+            // The fork handler has closed the descriptor, and its number may belong to another one by now.
             return;
         }
         REGISTRY.with_locked_map(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
-        // SAFETY: the field is not used again, for this is the end of its owner.
+        // SAFETY: the field is not used again, because its owner ends here.
         drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }
 
-/// A map behind a lock that can be held across a fork and released in parent and child; locks of libraries
-/// cannot. It is held for an insertion, a removal or a fork only.
+/// A map behind a lock that can be held across a fork and then released in both parent and child. The locks
+/// of the standard library cannot. A thread holds the lock only for an insertion, a removal or a fork.
 struct Registry {
     is_locked: AtomicBool,
     descriptors: UnsafeCell<BTreeMap<RawFd, ForkGeneration>>,
@@ -84,8 +84,8 @@ unsafe impl Sync for Registry {}
 impl Registry {
     fn with_locked_map<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, ForkGeneration>) -> T) -> T {
         self.lock();
-        // SAFETY: the lock is held, so there is no other reference, and `work` can reach the map in no other
-        // way.
+        // SAFETY: this thread holds the lock, so no other reference exists, and `work` can reach the map only
+        // through its argument.
         let result = work(unsafe { &mut *self.descriptors.get() });
         self.unlock();
         result
@@ -105,9 +105,9 @@ impl Registry {
 fn install_handlers() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: the handlers are functions that live as long as the code that calls `fork`, and do only
-        // what may be done in a child of a process with many threads: they touch memory that no other thread
-        // can have left half changed, since the lock is held over the fork, and close descriptors.
+        // SAFETY: the handlers are functions that live as long as the code that calls `fork`. They do only
+        // what a child of a process with many threads may do: they close descriptors, and access memory that
+        // no other thread can have left half changed, since the lock is held across the fork.
         let result = unsafe {
             libc::pthread_atfork(
                 Some(lock_before_fork),
@@ -134,8 +134,8 @@ extern "C" fn close_inherited_fds_in_child() {
     // SAFETY: `lock_before_fork` took the lock, and the child has one thread.
     for (&fd, &generation) in unsafe { &*REGISTRY.descriptors.get() } {
         if generation == parent {
-            // SAFETY: the child's copy of a descriptor whose owner knows, by its generation, not to use it
-            // here.
+            // SAFETY: this is the child's copy of the descriptor. Its owner checks the generation and does
+            // not use it in the child.
             unsafe { libc::close(fd) };
         }
     }

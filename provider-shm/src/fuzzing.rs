@@ -1,5 +1,5 @@
-//! The fuzz target of the ring: runs a program of calls to both ends of a ring, and of writes that overwrite
-//! it in between. Ordinary tests replay a corpus with it.
+//! The fuzz target of the ring. It runs a program: a sequence of calls to both ends of a ring, and of writes
+//! that overwrite parts of the ring. An ordinary test replays the corpus.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,8 +14,8 @@ use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
-/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. A program may make
-/// the ring unacceptable by overwriting it, and must cause nothing worse.
+/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. A program that
+/// overwrites the ring may make an end refuse it, and must cause nothing worse.
 ///
 /// # Panics
 ///
@@ -42,17 +42,18 @@ pub fn run_ring_program(input: &[u8]) -> bool {
     !run.is_refused && !run.producer.is_broken()
 }
 
-/// The number of kinds of steps; the first byte of a step modulo this is its kind.
+/// The number of kinds of steps. A step's kind is its first byte modulo this.
 const STEPS: u8 = 8;
 
-/// The bit of a choice that stands for an inline send. The others say how a header is made.
+/// The bit of a send's choice byte that requests an inline send. The other bits choose the values of the
+/// header.
 const INLINE: u8 = 64;
 
-/// The numbers that headers are made from are less than this, so that payloads fit into the ring.
+/// Headers are made from numbers below this, which limits the lengths of their payloads.
 const NUMBER_END: u64 = 1 << 19;
 
-/// A header that a correct engine may send: with this kind and these flags, if they are a form, otherwise
-/// with any form.
+/// A header that a correct engine may send. If kind and flags are a form, the header has that form; otherwise
+/// it has any form.
 fn sendable_header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
     static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
     let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];
@@ -64,9 +65,9 @@ struct Run {
     producer: Producer,
     consumer: Consumer,
     recorder: Recorder,
-    /// The frames that the ring has taken and that were not yet compared with arrived ones.
+    /// The frames that the ring has taken and that have not yet been compared with received ones.
     sent: VecDeque<(Header, Vec<u8>)>,
-    /// The rest of a frame that was taken in part.
+    /// The payload of the unfinished frame that is still to be sent.
     rest: Vec<u8>,
     is_refused: bool,
     is_scribbled: bool,
@@ -91,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Sends a frame that a correct engine sends, with a payload of any length.
+    /// Sends a frame such as a correct engine sends, with a payload of any length.
     fn send(&mut self, input: &mut Input<'_>) {
         if self.producer.is_mid_frame() || self.has_finished {
             return;
@@ -163,7 +164,7 @@ impl Run {
         self.is_scribbled = true;
     }
 
-    /// One of the calls that surround sleeping.
+    /// Makes one of the calls with which an end prepares to sleep, wakes the other end, or ends the ring.
     fn call_sleep_function(&mut self, choice: u8) {
         match choice % 8 {
             0 => self.is_refused |= self.consumer.request_wake().is_err(),
@@ -181,7 +182,7 @@ impl Run {
         }
     }
 
-    /// Unless the program has overwritten something, all that the ring has taken arrives.
+    /// Checks that everything that the ring has taken arrives, unless the program has overwritten something.
     fn check_all_arrived(&mut self) {
         if self.is_scribbled {
             return;
@@ -227,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// A form of headers that no program sends would not be fuzzed.
+    /// A form that no program sends would not be fuzzed.
     #[test]
     fn programs_send_headers_of_every_form() {
         let forms = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |flags| (kind, flags)));
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(sent, Form::all().map(|form| (form.kind(), form.flags())).collect());
     }
 
-    /// Replays the kept inputs of the fuzz target, among which both verdicts must occur.
+    /// Replays the fuzz target's corpus, in which both verdicts must occur.
     #[test]
     fn corpus_inputs_get_the_verdicts_in_their_names() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");

@@ -1,5 +1,5 @@
-//! The greeting that each side of a link sends first, over the control socket, together with two descriptors:
-//! its ring and the doorbell of that ring.
+//! The greeting, the first message of each side of a link. It travels over the control socket together with
+//! two descriptors: the sender's ring, and the doorbell of that ring.
 //!
 //! ```text
 //!  offset  0                     48               56       64
@@ -31,11 +31,11 @@ mod field {
 
 const _: () = assert!(field::HELLO.end == field::COOKIE_ADDRESS.start);
 
-/// A hello over shared memory.
+/// The hello of this transport, with the sender's cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) hello: hello::Hello,
-    /// The cookie that a peer must find after each copy from the sender's memory.
+    /// The sender's cookie. The peer must find it in place after each copy from the sender's memory.
     pub(crate) cookie: CookieLocation,
 }
 

@@ -1,9 +1,10 @@
-//! The shared-memory backend of homespun: endpoints of one user's processes on one host, with no system call
-//! on the way of a small message.
+//! The shared-memory backend of homespun. It connects endpoints of one user's processes on one host. A small
+//! message between two polling endpoints costs no system call.
 //!
-//! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint has an abstract UNIX name made of
-//! its address; a link is a connection to that name, over which each side hands the other a ring in sealed
-//! anonymous memory. Nothing has a name in a file system, so a process that dies leaves nothing behind.
+//! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint listens at an abstract UNIX name
+//! made of its address. A link is a connection to that name, over which each side hands the other a ring in
+//! sealed anonymous memory. Nothing has a name in a file system, so a process that dies leaves nothing
+//! behind.
 //!
 //! ```text
 //!   sender                                                     receiver
@@ -16,16 +17,16 @@
 //! ```
 //!
 //! A small message is one cache line. A ring that carries messages is *hot*: its receiver polls it in every
-//! pass. A ring that stays empty becomes *cold*: its receiver stops polling it until the doorbell rings, so
-//! polling costs only what is active.
+//! pass. A ring that stays empty becomes *cold*: its receiver stops polling it until the doorbell rings. So
+//! idle links cost no polling.
 //!
-//! The receiver copies what a peer has written once and checks the copy. A process of the same user that
-//! overwrites the shared memory ends its own link only. Processes of other users are refused.
+//! The receiver reads each value that a peer has written once, and checks the value that it has read. A peer
+//! that overwrites the shared memory ends only its own link. Processes of other users are refused.
 //!
 //! # Memory
 //!
-//! A link takes two segments of about 290 KiB each, whose pages are allocated when they are first used, and
-//! up to four descriptors on each side.
+//! A link takes two segments of about 290 KiB each, and up to four descriptors on each side. The kernel
+//! allocates the pages of a segment when they are first used.
 
 #![deny(unsafe_code)]
 

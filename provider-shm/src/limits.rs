@@ -1,39 +1,42 @@
-//! The limits of this backend, each with its unit last. Those of the rings are in the module of the ring.
+//! The limits of this backend. Each name ends in its unit. The limits of the rings are in `line.rs`,
+//! `ring.rs` and `segment.rs`.
 
-/// From this size on the receiver copies payload from the sender's memory. Below about this size two copies
-/// through the ring are faster than one copy and a system call.
+/// The smallest payload that the receiver copies from the sender's memory. Smaller payload travels through
+/// the ring: its two copies are faster than one copy and a system call.
 pub const PULL_MIN_BYTES: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted, unless the provider sets another limit (the kernel's own
-/// limit is `net.core.somaxconn`).
+/// How many connections may wait to be accepted, unless the provider sets another limit. The kernel lowers
+/// this to its own limit, `net.core.somaxconn`.
 pub const BACKLOG_CONNECTIONS: u16 = 4096;
 
-/// How many connections are accepted at most before their greetings are read. Each greeting brings two
-/// descriptors; if the process runs out of them, an accepted connection fails, while one in the backlog
-/// waits.
+/// How many connections the transport accepts at most before it reads their greetings. Each greeting brings
+/// two descriptors. If the process runs out of descriptors, an accepted connection fails, while a connection
+/// in the backlog waits.
 pub const ACCEPT_BATCH_CONNECTIONS: u32 = 8;
 
-/// How many accepted connections may be without the peer's hello at once. Beyond that the oldest is dropped.
+/// How many accepted connections may lack the peer's hello at once. Beyond that the transport drops the
+/// oldest of them.
 pub const HALF_OPEN_MAX_LINKS: usize = 256;
 
-/// How many events one poll of the kernel takes at most; the rest comes with the next.
+/// How many events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 64;
 
-/// After this many passes without a frame the transport polls the kernel, and again after as many.
+/// While no frame arrives, the transport polls the kernel each time this many passes have gone by.
 pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
 
-/// After this many passes the transport polls the kernel, however busy the rings are.
+/// Even while frames arrive, the transport polls the kernel after this many passes.
 pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
-/// How many polls find a ring empty before it becomes cold. The hot rings share this number.
+/// How many polls in a row find a ring empty before it becomes cold. With several hot rings each gets an
+/// equal share of this number.
 pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 
 /// How many frames a pass takes from one ring before it turns to the next.
 pub const RING_TURN_FRAMES: u32 = 64;
 
-/// How soon a sleeping application retries what no event announces: a connect to a peer whose backlog was
-/// full, an accept for which there was no descriptor.
+/// How soon a sleeping application retries a connect to a peer whose backlog was full, or an accept for which
+/// there was no descriptor. No event announces that these may succeed.
 pub const RETRY_MS: u64 = 2;
 
-/// How many ports an endpoint without a fixed port tries: the whole dynamic range.
+/// How many ports an endpoint tries that asks for port 0: the whole dynamic range.
 pub const PORTS_MAX: u16 = 16 * 1024;

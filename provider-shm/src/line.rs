@@ -1,7 +1,7 @@
 //! The layout of a frame's first line, and of the lines with further pieces of its payload.
 //!
-//! A line is 8 words. Every line has the first; which others follow depends on the header. Payload that fits
-//! takes the remaining words, padded with zeros to a whole word:
+//! A line is 8 words. Every line has the first word. The header determines which others follow it. Payload
+//! that fits takes the remaining words, padded with zeros to a whole word:
 //!
 //! ```text
 //!  word 0, from its lowest bit                            then, each only if the header has it
@@ -13,23 +13,25 @@
 //!   16 bits    8       8       8      8       16
 //! ```
 //!
-//! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words it
-//! has. The two highest bits of the flags are the line's own: `OUTSIDE` and `LONG`. So is kind 0, a `piece`,
-//! which is no header.
+//! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words the
+//! header has. This layout adds two flags to those of the header, the two highest bits `OUTSIDE` and `LONG`.
+//! It also adds kind 0, `piece`: such a line announces a further piece of payload and has no header.
 //!
-//! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece in the data area.
-//! This is the whole payload unless the flags contain `LONG`: then `length` is the sum of all pieces, and a
-//! line of kind `piece` follows for each further one. Pieces have no offset: each follows the one before it
-//! in the data area.
+//! Without `OUTSIDE`, `len` is the length of the payload, which is in this line. With `OUTSIDE`, `len` is the
+//! length of the payload's first piece, which is in the data area. This piece is the whole payload unless the
+//! flags contain `LONG`. With `LONG`, `length` is the length of the whole payload, and a line of kind `piece`
+//! follows for each further piece. Lines give no offsets: in the data area each piece starts where the
+//! previous one ends, rounded up to a unit.
 //!
-//! The sequence number tells to which lap of the ring a line belongs: its place holds either the line of this
-//! lap or that of the lap before. The first check makes the exclusive or of all bytes of the first word a
-//! constant ([`is_check_right`]); the second [covers](homespun_engine::wire::checksum) words and length. So
-//! the consumer detects a change of any single byte. If that byte is in the sequence number, the line is of
-//! neither lap.
+//! The sequence number tells to which lap of the ring a line belongs. In a correct ring each place holds
+//! either the line of this lap or that of the previous lap. The first check makes the exclusive or of all
+//! bytes of the first word a constant ([`is_check_right`]). The second check
+//! [covers](homespun_engine::wire::checksum) words and length. So the consumer detects a change of any single
+//! byte outside the payload. If that byte is in the sequence number, the line belongs to neither lap or has a
+//! wrong check.
 //!
 //! A header with its payload has exactly one layout for each length of a first piece: [`parse_line`] accepts
-//! only what [`emit_first_line`] writes.
+//! only lines that [`emit_first_line`] or [`piece_line_word`] writes.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -39,14 +41,14 @@ use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS
 
 use crate::segment::{LINE_WORDS, LINES};
 
-/// The largest piece of a payload that a line announces. It is small enough that the consumer copies one
-/// piece while the producer copies the next, and large enough that the cost of a line is negligible.
+/// The largest piece of payload in the data area. It is small enough that the consumer copies one piece while
+/// the producer copies the next, and large enough that the cost of its line is negligible.
 pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
 
-/// The smallest piece that is not the last of its payload.
+/// The smallest piece, except for the last piece of a payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
 
-/// The longest payload that fits into a line.
+/// The longest payload that fits into any line.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -73,18 +75,18 @@ const _: () = assert!(WORDS_MAX + 2 <= LINE_WORDS);
 /// The kind of a line that announces a further piece. No header has this kind.
 const PIECE: u8 = 0;
 
-/// The payload, or its first piece, lies in the data area.
+/// Flag: the payload, or its first piece, is in the data area.
 const OUTSIDE: u8 = 1 << FLAGS_BITS;
 
-/// Further pieces follow.
+/// Flag: further pieces of the payload follow.
 const LONG: u8 = 1 << (FLAGS_BITS + 1);
 
 /// The payload that goes with a header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Payload<'a> {
-    /// All of it, at most [`inline_room_bytes`] long.
+    /// The whole payload, at most [`inline_room_bytes`] long.
     Inline(&'a [u8]),
-    /// The length of its first piece, which is in the data area.
+    /// The length of the first piece of the payload, which is in the data area.
     Outside(usize),
 }
 
@@ -93,31 +95,32 @@ pub(crate) enum Payload<'a> {
 pub(crate) enum Parsed {
     /// A frame, and where its payload is.
     Frame(Header, Found),
-    /// The length of a further piece. The caller still has to check that a frame was begun and that the piece
-    /// is no longer than the rest of it.
+    /// The length of a further piece. The caller still has to check that a frame is unfinished, and that the
+    /// piece is valid for the rest of its payload.
     Piece(usize),
 }
 
 /// The place of a parsed frame's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The whole payload, of this length, in the caller's buffer.
+    /// The length of the whole payload, which is in the caller's buffer.
     Inline(usize),
-    /// The length of its first piece, which is in the data area.
+    /// The length of the first piece of the payload, which is in the data area.
     Outside(usize),
 }
 
 /// The exclusive or of all bytes of a first word. It is not zero, so that zeroed memory is no line.
 const FOLDED: u8 = 0xa5;
 
-/// The sequence number of the line at a position, counted since the ring was created. It differs from that of
-/// the line one lap before.
+/// The sequence number of the line at a position, which counts lines since the ring was created. The line one
+/// lap before has another sequence number.
 #[inline]
 pub(crate) fn sequence_at(position: u64) -> u16 {
     position.wrapping_add(1) as u16
 }
 
-// Two lines in the same place are one lap apart, so their sequence numbers differ.
+// Sequence numbers repeat only after more than a lap, so lines of successive laps in one place have different
+// ones.
 const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
@@ -132,7 +135,7 @@ pub(crate) fn is_check_right(first: u64) -> bool {
     fold_word(first) == FOLDED
 }
 
-/// Whether a first word may stand in the place of a line that is not yet published: it is that of the lap
+/// Whether the place of a line that is not yet published may hold this first word: that of the line one lap
 /// before, or zero in the first lap.
 pub(crate) fn is_unpublished(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
@@ -155,7 +158,7 @@ fn room_beside_words(words: usize) -> usize {
 }
 
 /// Writes the first line of a frame: calls `put` for each word but the first, once and in order, and returns
-/// the first. `payload` must match the header: inline if it fits into the line, else a first piece of a
+/// the first word. `payload` must match the header: inline if it fits into the line, else a first piece of a
 /// length that [`is_valid_piece_len`] accepts.
 #[inline]
 pub(crate) fn emit_first_line(
@@ -166,7 +169,8 @@ pub(crate) fn emit_first_line(
 ) -> u64 {
     let mut used = 1;
     let mut push = |word: u64| {
-        // A line cannot overflow: `room_bytes` has counted the words. The remainder saves a bounds check.
+        // The line cannot overflow, since `payload` is inline only if it fits. The remainder saves a bounds
+        // check.
         put(used % LINE_WORDS, word);
         used += 1;
     };
@@ -205,7 +209,7 @@ pub(crate) fn emit_first_line(
     build_first_word(sequence, check, form.kind(), flags, here_bytes)
 }
 
-/// The only word of a line that announces a further piece, of a length that [`is_valid_piece_len`] accepts.
+/// The only word of a line that announces a further piece. [`is_valid_piece_len`] must accept the length.
 #[inline]
 pub(crate) fn piece_line_word(sequence: u16, piece_bytes: usize) -> u64 {
     build_first_word(sequence, Checksum::default(), PIECE, 0, piece_bytes)
@@ -214,8 +218,8 @@ pub(crate) fn piece_line_word(sequence: u16, piece_bytes: usize) -> u64 {
 #[inline]
 fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_bytes: usize) -> u64 {
     let words_check = check.finish();
-    // The check that makes `is_sound` true, computed from the fields so that it does not depend on the check
-    // of the words.
+    // The check that makes `is_check_right` true. It is computed from the fields, so that all but the last
+    // operation can run before `words_check` is known.
     let halves = sequence ^ len_bytes as u16;
     let check = (halves ^ halves >> 8) as u8 ^ kind ^ flags ^ FOLDED ^ words_check;
     u64::from(sequence) << field::SEQUENCE
@@ -226,7 +230,7 @@ fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_byt
         | (len_bytes as u64) << field::LEN
 }
 
-/// A first word with the checks that a correct producer would have written for it and these words.
+/// Replaces the two checks in a first word by those that a correct producer would write with these words.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
@@ -246,7 +250,7 @@ pub(crate) fn is_valid_piece_len(piece_bytes: usize, left_bytes: u64) -> bool {
     piece_bytes <= PIECE_MAX_BYTES && (is_last || is_one_of_many)
 }
 
-/// Reads a line, given its first word; calls `word` once for each further word that it needs.
+/// Reads the line whose first word is `first`. Calls `word` once for each further word that it needs.
 ///
 /// # Errors
 ///
@@ -264,7 +268,7 @@ pub(crate) fn parse_line(
     let kind = (first >> field::KIND) as u8;
     let flags = (first >> field::FLAGS) as u8;
     let here_bytes = usize::from((first >> field::LEN) as u16);
-    // The common case, with a constant kind so that the compiler can specialise it.
+    // This is the common case. Its kind is a constant, so the compiler can specialise the call.
     if kind == COMMON_KIND && flags & (OUTSIDE | LONG) == 0 {
         let form = Form::new(COMMON_KIND, flags)?;
         return parse_inline_line(form, words_check, here_bytes, word, payload);
@@ -276,7 +280,7 @@ pub(crate) fn parse_line(
     match (flags & OUTSIDE != 0, flags & LONG != 0) {
         (false, false) => parse_inline_line(form, words_check, here_bytes, word, payload),
         (true, is_long) => parse_outside_line(form, is_long, words_check, here_bytes, word),
-        // A further piece without a first one.
+        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first one.
         (false, true) => Err(WireError::UnknownFlag),
     }
 }
@@ -331,7 +335,8 @@ fn parse_piece_line(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Pa
     Ok(Parsed::Piece(piece_bytes))
 }
 
-/// Reads a header from the words of its line and returns how many words it has. The length may follow them.
+/// Reads a header from the words of its line, and returns how many words the header has. The length of the
+/// payload follows them if the line has `LONG`.
 #[inline(always)]
 fn parse_header_words(
     form: Form,

@@ -19,9 +19,9 @@ use crate::segment::{MapError, Segment};
 pub(crate) enum Slot {
     /// A connection.
     Made(Box<Link>),
-    /// A connection to a peer whose backlog is full; it is tried again.
+    /// A connect to a peer whose backlog is full. The transport tries again.
     Waiting(Address),
-    /// A connection that failed; the next pass reports it.
+    /// A connect that failed. The next pass reports it.
     Failed(LinkError),
 }
 
@@ -30,22 +30,22 @@ pub(crate) enum Slot {
 pub(crate) struct Link {
     pub(crate) control: Control,
     pub(crate) origin: Origin,
-    /// This side's ring. An acceptor creates it when it has the peer's greeting.
+    /// This side's ring. An acceptor creates it once it has the peer's greeting.
     pub(crate) outgoing: Option<Outgoing>,
-    /// The peer's ring, once its greeting has arrived.
+    /// The peer's ring. `None` until the peer's greeting has arrived.
     pub(crate) incoming: Option<Incoming>,
-    /// The peer or its process has ended: only the frames in the ring still arrive.
+    /// The peer or its process has ended, so nothing arrives but the frames that are already in the ring.
     pub(crate) has_hung_up: bool,
     /// The protocol violation that ended the link, if one did.
     pub(crate) fault: Option<&'static str>,
 }
 
-/// The side that made a link.
+/// Which side made the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// This side, to this address.
     Connected(Address),
-    /// The peer; the number counts the accepted connections.
+    /// The peer. The number tells how many connections the endpoint had accepted before.
     Accepted(u64),
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
     doorbell: CloseOnForkFd,
     pub(crate) cookie: Cookie,
-    /// Whether the link is in the transport's list of those whose peer may have to be woken.
+    /// Whether the link is in the transport's list of links whose peer may have to be woken.
     pub(crate) in_dirty: bool,
     /// Whether this side has sent since the last frame arrived.
     pub(crate) has_sent: bool,
-    /// Whether the link is in the transport's list of those that had no room.
+    /// Whether the link is in the transport's list of links that had no room.
     pub(crate) in_full: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
-    /// The peer rings it to wake this side.
+    /// The doorbell that the peer rings to wake this side.
     pub(crate) doorbell: CloseOnForkFd,
     pub(crate) pidfd: Option<CloseOnForkFd>,
     pub(crate) peer_memory: PeerMemory,
@@ -78,7 +78,7 @@ pub(crate) struct Incoming {
 }
 
 impl Outgoing {
-    /// Creates a ring. The returned descriptor is for the peer; this side need not keep it.
+    /// Creates a ring. Returns it with a descriptor for the peer, which this side need not keep.
     pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
         let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -96,7 +96,8 @@ impl Outgoing {
 
     /// Wakes the peer.
     pub(crate) fn ring_doorbell(&self) {
-        // The write fails only if the counter is at its maximum; then the doorbell is readable already.
+        // The write fails only if the eventfd's counter is at its maximum. Then the doorbell is readable
+        // already.
         #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's own numbers")]
         let one = 1_u64.to_ne_bytes();
         if let Err(error) = rustix::io::write(&self.doorbell, &one) {
@@ -118,7 +119,7 @@ impl Incoming {
         Ok(Incoming {
             ring: Consumer::new(segment),
             doorbell: CloseOnForkFd::new(doorbell),
-            // A link within one process needs no pidfd: nothing is left to be told when it ends.
+            // A link within this process needs no pidfd: when the process ends, so does its receiver.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,
             empty_polls: 0,
@@ -138,11 +139,11 @@ impl Link {
         Link { control, origin, outgoing: None, incoming: None, has_hung_up: false, fault: None }
     }
 
-    /// Stops polling the ring until the doorbell rings, and returns true; false if the ring has a frame, or
-    /// is malformed, so that the end of the link is to be reported.
+    /// Tries to make the ring cold, so that no pass polls it until the doorbell rings. Returns false if the
+    /// ring has a frame, or is malformed and the transport must report the end of the link.
     pub(crate) fn try_stop_polling_ring(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
-        // This side may sleep next, and the peer may be waiting for room.
+        // Publish now: this side may sleep next, while the peer waits for room.
         incoming.ring.publish_progress();
         let is_cold = incoming.ring.request_wake().unwrap_or_else(|reason| {
             (self.has_hung_up, self.fault) = (true, Some(reason.reason()));

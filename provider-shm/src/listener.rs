@@ -15,10 +15,10 @@ use crate::name;
 #[derive(Debug)]
 pub(crate) struct Listener {
     sockets: SmallVec<[CloseOnForkFd; 2]>,
-    /// Connections may be waiting. The kernel reports this once, and again only after an accept has found the
-    /// queue empty.
+    /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
+    /// has found the queue empty.
     is_pending: bool,
-    /// An accept failed for lack of descriptors or memory; connections wait until the next try.
+    /// An accept failed for lack of descriptors or memory. The connections wait until the next try.
     is_starved: bool,
 }
 
@@ -67,7 +67,7 @@ impl Listener {
         self.is_starved
     }
 
-    /// Lets the next pass accept again, because time has passed or a descriptor has become free.
+    /// Lets the next pass accept again. Called when time has passed or a descriptor has become free.
     pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }
@@ -86,7 +86,7 @@ impl Listener {
                     self.is_starved = true;
                     return None;
                 }
-                // The error concerns this connection only; the next pass accepts the next one.
+                // The error concerns only this connection. The next pass accepts the next one.
                 Err(error) => {
                     tracing::debug!(%error, "a connection ended before it was accepted");
                     return None;

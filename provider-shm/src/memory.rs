@@ -1,4 +1,4 @@
-//! Cross-memory copies: this process reads payload that a peer has exposed from the peer's memory.
+//! Cross-memory copies: this process copies payload that a peer has exposed out of the peer's memory.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -17,12 +17,13 @@ type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 /// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerMemory {
-    /// The peer's process id in this PID namespace; 0 if it has none, so that its memory cannot be read.
+    /// The peer's process id in this PID namespace. It is 0 if the peer is in another one, so that its memory
+    /// cannot be read.
     pub(crate) pid: i32,
     pub(crate) cookie: CookieLocation,
 }
 
-/// Describes the addresses of exposed payload.
+/// Describes the addresses of exposed payload for the peer.
 pub(crate) fn describe_payload(payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
     let mut bytes = SmallVec::<[u8; IOV_LIMIT * DESCRIBED_SLICE_BYTES]>::new();
     for slice in payload {
@@ -33,7 +34,7 @@ pub(crate) fn describe_payload(payload: &[IoSlice<'_>]) -> Option<RemotePayload>
 }
 
 impl PeerMemory {
-    /// Fills `into` with what the peer has exposed, from an offset on.
+    /// Fills `into` with payload that the peer has exposed, starting at `offset_bytes`.
     pub(crate) fn pull(self, from: &RemotePayload, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         if self.pid == 0 {
             return Pull::Refused;
@@ -62,15 +63,15 @@ impl PeerMemory {
                 Some(libc::EFAULT) => self.classify_failed_read(),
                 Some(libc::EINVAL) => Pull::Fault,
                 Some(libc::ESRCH) => Pull::Gone,
-                // EPERM and ENOSYS mean that the system bars copies. A lack of memory is temporary and fails
-                // no transfer either.
+                // EPERM and ENOSYS mean that the system bars cross-memory copies. A lack of memory is
+                // temporary. In either case the peer sends the payload instead.
                 _ => Pull::Refused,
             },
         }
     }
 
-    /// Why a slice cannot be read: its description is wrong ([`Pull::Fault`]), or the peer is gone
-    /// ([`Pull::Gone`]).
+    /// Finds out why a slice cannot be read: its description is wrong ([`Pull::Fault`]), or the peer no
+    /// longer exposes it ([`Pull::Gone`]).
     fn classify_failed_read(self) -> Pull {
         let mut cookie = [0; size_of::<u64>()];
         let at = RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
@@ -206,7 +207,7 @@ mod tests {
             let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
             let addresses = |piece: &RemoteSlice| piece.address..piece.address + piece.len_bytes;
             let found = pieces.map(|pieces| pieces.iter().flat_map(addresses).collect::<Vec<_>>());
-            // An empty range may start beyond the end.
+            // An empty range may start beyond the end of the description.
             prop_assert_eq!(found.unwrap_or_default(), expected.unwrap_or_default());
         }
     }

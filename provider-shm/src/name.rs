@@ -1,7 +1,7 @@
 //! The names of endpoints: abstract UNIX addresses made of IP address and port.
 //!
-//! An abstract name belongs to the network namespace, as IP addresses do, and vanishes with its socket; it is
-//! in no file system.
+//! An abstract name belongs to the network namespace, as IP addresses do. It is in no file system, and
+//! vanishes with its socket.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -24,26 +24,27 @@ pub(crate) fn socket_name(address: Address) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The addresses to bind for an endpoint: the requested one; for a wildcard the loopback address, at which
-/// peers reach it, and then the wildcard.
+/// The addresses to bind for an endpoint. For a specific address it is that address. For a wildcard it is the
+/// loopback address, at which peers reach the endpoint, and then the wildcard.
 pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
     if bind.is_specific() { smallvec![bind] } else { smallvec![to_loopback(bind), bind] }
 }
 
-/// The addresses to which the endpoint that answers at `to` may be bound.
+/// The addresses to which an endpoint that peers reach at `to` may be bound.
 pub(crate) fn possible_bind_addresses(to: Address) -> SmallVec<[Address; 2]> {
     let wildcard = to.format().wildcard().with_port(to.port());
-    // A wildcard answers for the addresses of this host only.
+    // An endpoint bound to a wildcard answers only for the addresses of this host.
     if to.is_specific() && is_local(to.ip()) { smallvec![to, wildcard] } else { smallvec![to] }
 }
 
-/// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ones, starting at one that
-/// depends on the instance and on how many were asked for before. So an endpoint does not take the port that
-/// another has just given up, where it would meet the other's peers.
+/// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ports. The first of these
+/// depends on the instance and on the number of previous calls. So a new endpoint does not take the port of
+/// one that has just closed, where peers of the old one would still connect.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    /// From the start of one call to that of the next. It is odd, so that the starts reach all ports.
+    /// The distance between the first ports of successive calls. It is odd, so that the first ports reach all
+    /// ports.
     const STRIDE: u64 = 10_007;
 
     let (start, count) = match asked {
@@ -61,12 +62,12 @@ pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u1
 
 /// Whether this host has the address.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
-    // The kernel binds sockets to addresses of this host only.
+    // A bind succeeds only for an address of this host.
     ip.is_loopback()
         || match UdpSocket::bind(SocketAddr::new(ip, 0)) {
             Ok(_) => true,
-            // Without a free descriptor the check is impossible. The caller's next step needs one too and
-            // fails with this error.
+            // Without a free descriptor the check is impossible. Then the caller's next step, which also
+            // needs a descriptor, fails with this error.
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         }
 }

@@ -1,4 +1,4 @@
-//! Events of the kernel: connections, greetings, hang-ups, doorbells, and the deaths of processes.
+//! The kernel's events: connections, greetings, hang-ups, doorbells, and the deaths of processes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -64,13 +64,14 @@ impl Poller {
         Ok(Poller { epoll, happened: Vec::new() })
     }
 
-    /// Watches a descriptor. Reports what is already pending, too.
+    /// Watches a descriptor. Also reports an event that is already pending.
     pub(crate) fn add(&self, fd: impl AsFd, source: EventSource) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Stops watching a descriptor. Closing it is not enough: a forked child may hold a copy.
+    /// Stops watching a descriptor. Closing the descriptor would not suffice, since a forked child may hold a
+    /// copy.
     pub(crate) fn remove(&self, fd: impl AsFd) {
         if let Err(error) = epoll::delete(&self.epoll, fd) {
             tracing::debug!(%error, "the descriptor was not watched");

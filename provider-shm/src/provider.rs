@@ -14,8 +14,8 @@ use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
 
-/// Opens endpoints that reach each other through shared memory: those of processes of one user on one host,
-/// in one network namespace.
+/// Opens endpoints that reach each other through shared memory. Their processes must belong to one user, on
+/// one host and in one network namespace.
 ///
 /// ```
 /// use homespun_engine::address::AddressFormat;
@@ -44,11 +44,11 @@ impl ShmProvider {
         ShmProvider::default()
     }
 
-    /// Lets every process of this user read this one's memory (`PR_SET_PTRACER_ANY` in `prctl(2)`) once an
-    /// endpoint is opened. It matters where the Yama security module restricts this to ancestors
-    /// (`kernel.yama.ptrace_scope = 1`): large messages then take one copy between any two processes instead
-    /// of two. It also lets debuggers of this user attach to the process, so it is off by default. Without
-    /// Yama it has no effect.
+    /// Once an endpoint is opened, lets every process of this user read this process's memory
+    /// (`PR_SET_PTRACER_ANY` in `prctl(2)`). Where the Yama security module lets only ancestors read it
+    /// (`kernel.yama.ptrace_scope = 1`), this setting lets a large message take one copy instead of two. The
+    /// setting also lets debuggers of this user attach to the process, so it is off by default. Without Yama
+    /// it has no effect.
     #[must_use]
     pub fn with_any_tracer(mut self) -> ShmProvider {
         self.allows_any_tracer = true;
@@ -56,8 +56,8 @@ impl ShmProvider {
     }
 
     /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`), within the kernel's
-    /// own limit `net.core.somaxconn`; the default is 4096. Further ones wait at their connectors, which try
-    /// again.
+    /// own limit `net.core.somaxconn`; the default is 4096. When the backlog is full, the connecting endpoint
+    /// tries again later.
     #[must_use]
     pub fn with_backlog_connections(mut self, connections: u16) -> ShmProvider {
         self.backlog_connections = connections;

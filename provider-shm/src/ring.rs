@@ -1,8 +1,8 @@
 //! The ring of one direction of a link: one producer, one consumer, no lock.
 //!
-//! A small message costs one line, which carries its own sequence number: one cache line moves from one side
-//! to the other. Each side counts lines and bytes since the ring was created. The consumer publishes its
-//! counts seldom, and the producer reads them only when the ring seems full.
+//! A small message takes one line, which carries its own sequence number, so only one cache line moves from
+//! the producer to the consumer. Each side counts lines and bytes since the ring was created. The consumer
+//! publishes its counts seldom, and the producer reads them only when the ring seems full.
 
 mod consumer;
 #[cfg(all(test, loom))]
@@ -19,21 +19,21 @@ pub(crate) use producer::Producer;
 use crate::line::{PIECE_MAX_BYTES, PIECE_MIN_BYTES};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES};
 
-/// The largest payload that the ring takes whole or not at all.
+/// The largest payload of a frame that [`Producer::send_inline`] takes, whole or not at all.
 pub(crate) const INLINE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 4096 };
 
-/// The largest payload that the consumer reports together with its header, through a buffer. It copies
-/// anything larger straight to its place.
+/// The largest payload outside a line that the consumer reports together with its header, through a buffer.
+/// It copies larger payload straight to the receiver's space.
 const FRAME_MAX_BYTES: usize = 1024;
 
-/// After this many lines the consumer publishes its progress.
+/// After consuming this many lines the consumer publishes its progress.
 const PUBLISH_LINES: u64 = (LINES / 4) as u64;
 
-/// After this much of the data area, give or take a piece, the consumer publishes its progress.
+/// After consuming this much of the data area, or up to a piece more, the consumer publishes its progress.
 const PUBLISH_BYTES: u64 = (DATA_BYTES / 4) as u64;
 
-// A producer never waits for progress that the consumer keeps to itself: in an empty ring, unpublished
-// progress leaves room for a line and for the smallest piece that is written at once.
+// A producer never waits for progress that the consumer has not published: when the ring is empty, the known
+// room suffices for a line and for the smallest piece that is written at once.
 const _: () = assert!(PUBLISH_LINES > 0 && PUBLISH_LINES < LINES as u64);
 const _: () = assert!(INLINE_MAX_BYTES <= PIECE_MAX_BYTES && PIECE_MIN_BYTES <= INLINE_MAX_BYTES);
 const _: () =

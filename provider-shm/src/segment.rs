@@ -7,13 +7,13 @@
 //! ```text
 //!   finished_at, room_requested       written by the producer, seldom
 //!   consumed_lines, consumed_bytes    written by the consumer, seldom; read if the ring seems full
-//!   cold                              read after every batch of frames, so alone on its cache line
+//!   wake_requested                    read after every batch of frames, so alone on its cache line
 //!   line 0 ... line LINES - 1         8 words each: the header of a frame, and its payload if it fits
 //!   data area                         payload that does not fit into a line
 //! ```
 //!
-//! The other process may write to all of it at any time. So this process holds references to its atomics
-//! only, copies from and to the data area, and reads each value once.
+//! The other process may write to any part of the segment at any time. So this process holds references only
+//! to the atomics, accesses the data area only by copying, and reads each value once.
 
 #[cfg(not(loom))]
 mod mapped;
@@ -32,7 +32,7 @@ use crate::sync::AtomicU64;
 /// How many words a line has: as many as a cache line.
 pub(crate) const LINE_WORDS: usize = 8;
 
-/// A line. Its first word tells whether it is published, and what the others hold.
+/// A line. Its first word tells whether the line is published, and what the other words hold.
 pub(crate) type Line = [AtomicU64; LINE_WORDS];
 
 /// How many lines a ring has, a power of two.
@@ -41,8 +41,8 @@ pub(crate) const LINES: usize = if cfg!(loom) { 4 } else { 512 };
 /// The size of the data area, a power of two.
 pub(crate) const DATA_BYTES: usize = if cfg!(loom) { 16 } else { 256 * 1024 };
 
-/// Payload in the data area starts at a multiple of this, so that writer and reader do not share a cache
-/// line.
+/// Each piece of payload in the data area starts at a multiple of this, so that the producer writes no cache
+/// line that the consumer is reading.
 pub(crate) const DATA_UNIT_BYTES: usize = if cfg!(loom) { 4 } else { 64 };
 
 const _: () = assert!(LINES.is_power_of_two() && DATA_BYTES.is_power_of_two());
@@ -54,19 +54,19 @@ pub(crate) enum MapError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The file has the wrong size, is not sealed against changes of it, or is not writable.
+    /// The file has the wrong size, is not sealed against a change of its size, or is not writable.
     #[error("not a sealed ring")]
     NotARing,
 }
 
-/// The place of a line in the ring, given its position since the ring was created.
+/// The index of a line in the ring. `position` counts lines since the ring was created.
 #[inline]
 fn line_index(position: u64) -> usize {
-    // LINES is a power of two, so truncation to a usize does not change the remainder.
+    // `LINES` is a power of two, so truncating to a `usize` does not change the remainder.
     position as usize % LINES
 }
 
-/// The place of a byte in the data area, given its position since the ring was created.
+/// The index of a byte in the data area. `position` counts bytes since the ring was created.
 #[inline]
 fn data_index(position: u64) -> usize {
     position as usize % DATA_BYTES

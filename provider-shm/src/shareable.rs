@@ -1,8 +1,9 @@
-//! Shareable memory: a region of one process that others map, and read and write without its help.
+//! Shareable memory: a region of one process that peers map, so that they read and write it without that
+//! process's help.
 //!
-//! It is a sealed memory file, whose descriptor stays with the process that has allocated it. A peer opens it
-//! through that process's entry in `/proc`. A nonce at the start of the file shows that the process id still
-//! belongs to the same process.
+//! The region is a sealed memory file. Only the process that has allocated it, its owner, keeps a descriptor.
+//! A peer opens the file through the owner's entry in `/proc`. A nonce at the start of the file shows that
+//! the process id still belongs to the owner.
 //!
 //! ```text
 //!  first page                 the following pages
@@ -15,8 +16,8 @@
 //! The kernel frees the pages when no process maps them any more, so a peer that has not yet noticed the end
 //! of the region still accesses valid memory.
 //!
-//! A forked child does not inherit mappings of peers' memory. It inherits what its parent has allocated,
-//! since the application may read it, but it does not end the region.
+//! A forked child does not inherit mappings of peers' memory. It inherits the mappings of memory that its
+//! parent has allocated, since the application may read it, but the child does not end the region.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -38,10 +39,10 @@ use crate::fork::ForkGeneration;
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;
 
-/// The seals that keep the owner from truncating the memory.
+/// The seals that keep any process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The size of a description: the number of a descriptor, and the nonce.
+/// The size of a region's description for peers: the number of the owner's descriptor, and the nonce.
 const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
 #[repr(C)]
@@ -60,7 +61,7 @@ struct Mapping {
     /// The number of words that are shared.
     words: usize,
     generation: ForkGeneration,
-    /// Whether it is a peer's memory, which a forked child does not inherit.
+    /// Whether the mapping is of a peer's memory. A forked child does not inherit such a mapping.
     belongs_to_peer: bool,
 }
 
@@ -80,7 +81,8 @@ struct Allocation {
 pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let words = len_bytes.div_ceil(size_of::<u64>());
     let file_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
-    // The kernel overcommits: it would grant more than the host has, and kill the process that touches it.
+    // The kernel overcommits: it would grant more memory than the host has, and kill the process that touches
+    // it.
     let host = sysinfo();
     let all_bytes = u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap));
     if file_bytes as u64 > all_bytes {
@@ -97,8 +99,8 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     Ok(Arc::new(Allocation { mapping, file }))
 }
 
-/// Maps memory that the process `pid` has allocated. `None` if the description is wrong or the system
-/// refuses.
+/// Maps memory that the process `pid` has allocated. Returns `None` if the description is wrong or a system
+/// call fails.
 pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
     let (descriptor, nonce) = from.as_bytes().split_first_chunk()?;
     let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
@@ -108,8 +110,8 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
         return None;
     }
     let path = format!("/proc/{pid}/fd/{}", u32::from_le_bytes(*descriptor));
-    // `O_PATH` first: the descriptor may lead to anything, such as a device, and opening that could have
-    // effects.
+    // Open with `O_PATH` first: the path may lead to anything, such as a device, and opening a device could
+    // have side effects.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let status = fstat(&found).ok()?;
     let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -118,7 +120,8 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Only memory files have seals. Read them before the size: sealed, it cannot change any more.
+    // Only memory files have seals. Check the seals before the size: then the size cannot change after the
+    // check.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
         return None;
@@ -145,8 +148,8 @@ impl Mapping {
         let mapping =
             Mapping { start: first_page, words, generation: ForkGeneration::current(), belongs_to_peer };
         if belongs_to_peer {
-            // SAFETY: this is the mapping just made. A forked child, which does not inherit it, never touches
-            // it, see `words`, `is_retired` and `drop`.
+            // SAFETY: this is the mapping just made. A forked child does not inherit it and never accesses
+            // it: `words`, `is_retired` and `drop` check for that.
             unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
         }
         Ok(mapping)
@@ -154,8 +157,8 @@ impl Mapping {
 
     fn first_page(&self) -> &FirstPage {
         // SAFETY: the mapping lives as long as `self`, starts at a page, is longer than a page, and the seals
-        // keep its length. The page holds only atomics, for which all bit patterns are valid. A forked child
-        // that does not inherit the mapping does not get here.
+        // keep its length. The page holds only atomics, for which all bit patterns are valid. In a forked
+        // child that has not inherited the mapping, the callers return before this call.
         unsafe { self.start.as_ref() }
     }
 }
@@ -166,7 +169,7 @@ impl SharedMemory for Mapping {
         if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return &[];
         }
-        // SAFETY: as in `first_page`; `self.words` words follow the first page, whose end is aligned for
+        // SAFETY: as in `first_page`. `self.words` words follow the first page, whose end is aligned for
         // them.
         unsafe {
             let start = self.start.cast::<u8>().add(START_BYTES).cast::<AtomicU64>();
@@ -180,7 +183,7 @@ impl SharedMemory for Mapping {
     }
 
     fn retire(&self) {
-        // Only the process that has allocated the memory may end it.
+        // Only the process that has allocated the memory may end the region.
         if self.generation.is_in_forked_child() {
             return;
         }
@@ -222,8 +225,8 @@ impl Drop for Mapping {
             return;
         }
         let len_bytes = file_bytes(self.words).unwrap_or_default();
-        // SAFETY: this is the whole mapping that `of` has made, and no reference outlives `self`. A forked
-        // child either has a mapping of its own there or has returned above.
+        // SAFETY: this is the whole mapping that `map_sealed` has made, and no reference outlives `self`. A
+        // forked child either has inherited this mapping or has returned above.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,17 +1,17 @@
 //! Atomics and fences, of the standard library or of loom.
 //!
-//! If an access of one side pairs with an access of the other, both carry a comment `SYNC POINT` with the
-//! same name:
+//! Where an access by the producer pairs with one by the consumer, both accesses have a comment `SYNC POINT`
+//! with the same name:
 //!
-//! - line: the producer publishes a line, release; the consumer finds its sequence number, acquire.
-//! - room: the consumer publishes its progress, release; the producer looks for room, acquire.
-//! - doorbell: the producer publishes a line, fence, reads the cold mark; the consumer marks the ring cold,
-//!   fence, looks for a line.
-//! - room requested: the consumer publishes its progress, fence, looks for a request; the producer leaves a
-//!   request, fence, looks for room.
-//! - finished: the producer stores where the ring ends, release; the consumer reads it, acquire.
+//! - line: the producer publishes a line (release); the consumer reads its sequence number (acquire).
+//! - room: the consumer publishes its progress (release); the producer looks for room (acquire).
+//! - doorbell: the producer publishes a line, fences, and reads the wake request; the consumer stores a wake
+//!   request, fences, and looks for a line.
+//! - room requested: the consumer publishes its progress, fences, and reads the room request; the producer
+//!   stores a room request, fences, and looks for room.
+//! - finished: the producer stores where the ring ends (release); the consumer reads it (acquire).
 //!
-//! At the two with fences at least one side sees what the other has done, so no wakeup is lost.
+//! At the two points with fences at least one side sees the other's store, so no wakeup is lost.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// The credentials of the process at the other end of a UNIX socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// The process id in this process's PID namespace; 0 if it has none there.
+    /// The process id in this process's PID namespace; 0 if the process is in another one.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
 }
@@ -21,12 +21,12 @@ pub(crate) struct RemoteSlice {
     pub(crate) len_bytes: u64,
 }
 
-/// `SO_PEERPIDFD` in `socket(7)`, since Linux 6.5; the `libc` crate lacks it.
+/// `SO_PEERPIDFD`, a socket option since Linux 6.5 that the `libc` crate lacks.
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The credentials of the process that connected, or that called `listen(2)`.
 pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
-    // rustix has no type for this: a process in another PID namespace has the id 0 here.
+    // This does not use rustix, whose type cannot hold the id 0 of a process in another PID namespace.
     let mut raw = libc::ucred { pid: 0, uid: 0, gid: 0 };
     read_socket_option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
     Ok(Credentials { pid: raw.pid, uid: raw.uid })
@@ -43,12 +43,12 @@ pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// Reads a socket option of the size of `value`; plain integers only.
+/// Reads a socket option into `value`. `T` must consist of integers only.
 fn read_socket_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len_bytes = mem::size_of::<T>() as libc::socklen_t;
     let place = (&raw mut *value).cast();
-    // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, a `T` that is borrowed exclusively; the
-    // callers' two types consist of integers, for which all bit patterns are valid.
+    // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, which is an exclusively borrowed `T` of
+    // that size. The two callers' types consist of integers, for which all bit patterns are valid.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, place, &raw mut len_bytes) };
     match result {
@@ -59,7 +59,7 @@ fn read_socket_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value:
 }
 
 /// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes it
-/// has copied: all, or those before the first that cannot be read.
+/// has copied: all, or only those before the first unreadable byte.
 pub(crate) fn read_process_memory(
     pid: i32,
     from: &[RemoteSlice],
@@ -72,8 +72,8 @@ pub(crate) fn read_process_memory(
             iov_len: usize::try_from(piece.len_bytes).unwrap_or(usize::MAX),
         })
         .collect();
-    // SAFETY: an `IoSliceMut` has the layout of an `iovec` and borrows its memory exclusively, and the kernel
-    // writes only within these. Addresses of the other process are never used in this one.
+    // SAFETY: an `IoSliceMut` has the layout of an `iovec` and borrows its memory exclusively. The kernel
+    // writes only within `into`. It uses the remote addresses only in the other process.
     let copied = unsafe {
         libc::process_vm_readv(
             pid,
@@ -87,8 +87,8 @@ pub(crate) fn read_process_memory(
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets every process of this user read this one's memory, as Yama lets its ancestors: `PR_SET_PTRACER` in
-/// `prctl(2)`.
+/// Lets every process of this user read this process's memory, even where Yama lets only its ancestors do so
+/// (`PR_SET_PTRACER` in `prctl(2)`).
 pub(crate) fn allow_any_tracer() -> io::Result<()> {
     // SAFETY: this operation takes a number and touches no memory of the caller.
     match unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) } {

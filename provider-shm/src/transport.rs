@@ -33,11 +33,11 @@ use crate::shareable;
 
 /// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
 ///
-/// Dropping it ends all links at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in
-/// order.
+/// Dropping the transport ends all links at once. To end a link in order, call [`close`](Transport::close)
+/// with [`Close::Drain`].
 ///
-/// In a forked child all its links have ended: the child neither reads nor changes anything of its parent's
-/// endpoint.
+/// In a forked child all links of the transport have ended. The child neither reads nor changes anything of
+/// its parent's endpoint.
 #[derive(Debug)]
 pub struct ShmTransport {
     generation: ForkGeneration,
@@ -46,24 +46,25 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
-    /// The hot links, whose rings every pass polls. Peers of the others ring when they have sent.
+    /// The hot links, whose rings every pass polls. The peers of the other links ring the doorbell when they
+    /// have sent.
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
     turn: usize,
-    /// Links whose control socket may be readable, or whose end is to be reported.
+    /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
     /// Links on which this side has sent since the last flush, so that the peer may have to be woken.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
-    /// Connections to peers whose backlog is full.
+    /// Connects to peers whose backlog is full.
     waiting: Vec<LinkId>,
-    /// Accepted links without the peer's hello, in the order in which they came.
+    /// Accepted links whose hello has not arrived, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
-    /// How many passes in a row have reported nothing.
+    /// How many passes in a row have reported neither a frame nor an event.
     idle_passes: u32,
-    /// How many passes there were since the last poll of the kernel.
+    /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
 }
 
@@ -105,7 +106,8 @@ impl Transport for ShmTransport {
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
             Some(Slot::Made(link)) => link.control.peer_credentials().pid != 0,
-            // The peer is not known yet, and capabilities of a link may shrink but not grow.
+            // The peer is not known yet. Assume that it is reachable, since the capabilities of a link may
+            // shrink but not grow.
             Some(Slot::Waiting(_)) => true,
             Some(Slot::Failed(_)) | None => false,
         };
@@ -145,7 +147,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        // The cookie marks how long the payload is exposed.
+        // The payload stays exposed as long as the link's cookie is in place.
         self.link_mut(link)?.outgoing.as_ref()?;
         memory::describe_payload(payload)
     }
@@ -208,7 +210,7 @@ impl Transport for ShmTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // A forked child has no descriptor: its copy is closed.
+        // A forked child has no descriptor, because the fork handler has closed its copy.
         (!self.generation.is_in_forked_child()).then(|| self.poller.as_fd())
     }
 
@@ -226,7 +228,8 @@ impl Transport for ShmTransport {
             }
             self.hot.pop();
         }
-        // Before the requests for room: this may establish a connection that had none.
+        // Poll the kernel before the requests for room: the poll may connect a waiting link, which may then
+        // have room.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
         let mut may_go_on = false;
@@ -248,8 +251,7 @@ impl Transport for ShmTransport {
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
-    /// Frames that were taken are in the ring, which the peer has or will get, so there is nothing to wait
-    /// for.
+    /// Does not wait: frames that were taken are in the ring, which the peer has or will get.
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
         if how == Close::Drain
@@ -259,7 +261,7 @@ impl Transport for ShmTransport {
             outgoing.ring.finish();
         }
         self.remove_link(link);
-        // The next link may get this number at once.
+        // Remove the number from the lists, since the next link may get it at once.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
         }
@@ -278,7 +280,7 @@ impl Transport for ShmTransport {
 }
 
 impl ShmTransport {
-    /// The link with this number; none in a forked child, which does not inherit the rings.
+    /// The link with this number. `None` in a forked child, which does not inherit the rings.
     #[inline]
     fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {
@@ -290,7 +292,8 @@ impl ShmTransport {
         }
     }
 
-    /// Writes on a link, and enlists it for the flush, and as full if it has not taken everything.
+    /// Writes on a link and enlists it for the flush. If the link has not taken everything, also enlists it
+    /// as full.
     #[inline]
     fn write_and_enlist<T>(
         &mut self,
@@ -348,7 +351,8 @@ impl ShmTransport {
         self.accept();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // Earlier sends on this link were refused; as a full link it wakes the sender.
+            // Earlier sends on this link were refused. Enlist it as full, so that `arm` tells the engine to
+            // retry them.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -358,7 +362,7 @@ impl ShmTransport {
         }
     }
 
-    /// Polls the hot rings in turn.
+    /// Reads frames from the hot rings in turn.
     #[inline]
     fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.generation.is_in_forked_child() {
@@ -405,7 +409,7 @@ impl ShmTransport {
                     incoming.empty_polls = 0;
                     reported += count;
                     link.notify_room();
-                    // In a ping-pong the answer follows next.
+                    // In a ping-pong the answer is sent next.
                     if let Some(outgoing) = &mut link.outgoing
                         && mem::take(&mut outgoing.has_sent)
                     {
@@ -428,7 +432,7 @@ impl ShmTransport {
         reported
     }
 
-    /// Ends a link, and reports the end unless the link was never reported.
+    /// Ends a link. Reports the end, unless the peer connected and the link was never reported as up.
     fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connector() || link.outgoing.is_some(),
@@ -445,8 +449,8 @@ impl ShmTransport {
         u32::from(is_known)
     }
 
-    /// Ends a link and frees its number. From here on the peer discards copies of payload that was exposed on
-    /// it.
+    /// Ends a link and frees its number. Drops its cookie, so the peer discards later copies of payload that
+    /// was exposed on the link.
     fn remove_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         if let Origin::Accepted(serial) = link.origin {

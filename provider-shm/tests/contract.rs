@@ -4,7 +4,7 @@ use homespun_shm::ShmProvider;
 
 homespun_conformance::transport_contract!(ShmProvider::new(), features: [pulls, maps, splits, wakes]);
 
-/// With a short backlog, so that connects often have to be repeated.
+/// The backlog is short, so connects often have to be repeated.
 mod short_backlog {
     use super::*;
 

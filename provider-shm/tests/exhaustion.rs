@@ -1,6 +1,6 @@
 //! Endpoints in a process that runs out of descriptors.
 //!
-//! The test uses up all descriptors of the process, so it is the only one of its binary.
+//! The test uses up all descriptors of the process, so it is the only test in its binary.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -16,10 +16,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-/// The limit of descriptors during the test: low, so that it is soon reached.
+/// The limit of descriptors during the test. It is low, so that the test soon reaches it.
 const LIMIT_FDS: u64 = 128;
 
-/// More than either side needs for a link and for retries meanwhile.
+/// More descriptors than either side needs for a link, including retries.
 const PLENTY_FDS: usize = 8;
 
 fn limit_fds(count: u64) {
@@ -28,7 +28,7 @@ fn limit_fds(count: u64) {
         .expect("the process may lower its limit");
 }
 
-/// Holds all descriptors of the process but a given number, until it is dropped.
+/// Holds all free descriptors of the process but a given number, until it is dropped.
 struct Shortage(Vec<OwnedFd>);
 
 impl Shortage {
@@ -63,7 +63,8 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
-/// Connects while only `free` descriptors are left in a phase; returns the link, and its error if it failed.
+/// Connects while only `free` descriptors are left during `phase`. Returns the link, and its error if it
+/// failed.
 fn connect_with_few_descriptors(
     endpoints: &mut Endpoints,
     phase: Phase,
@@ -113,8 +114,9 @@ fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }
 
-/// Unless the user is root, the kernel limits the descriptors that a user has in flight to as many as a
-/// process may have. Rings that a peer has not yet received count; further links wait until it receives some.
+/// Unless the user is root, the kernel lets a user have as many descriptors in flight as one process may have
+/// open. The descriptors of greetings that a peer has not yet received count as in flight. Further links wait
+/// until the peer receives some.
 fn unread_rings_delay_further_links(provider: &ShmProvider) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let to = endpoints[1].address();
@@ -164,7 +166,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
     // The connector's error, and the numbers of free descriptors with which it occurs.
     let phases = [
         (Phase::Connecting, 0..=2, emfile.clone()),
-        // Without any free descriptor the connection waits in the backlog.
+        // With no free descriptor at all, the connection waits in the backlog and does not fail.
         (Phase::Accepting, 1..=3, reset),
         (Phase::Answered, 0..=1, emfile),
     ];

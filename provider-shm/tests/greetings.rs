@@ -1,6 +1,6 @@
-//! Peers of the same user that send bad greetings: each ends its own link and nothing else.
+//! Peers of the same user send bad greetings. Each ends its own link and nothing else.
 //!
-//! The test counts the descriptors of the process, so it is the only one of its binary.
+//! The test counts the descriptors of the process, so it is the only test in its binary.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -144,7 +144,7 @@ fn bad_greeting_ends_its_own_link_only() {
     let here = vacant_address();
     let before = count_open_fds();
 
-    // The endpoint never reports connections with a bad greeting.
+    // An endpoint that accepts a connection with a bad greeting never reports it.
     let all = make_bad_greetings(here);
     let mut expected = count_open_fds();
     for bad in all {
@@ -160,7 +160,7 @@ fn bad_greeting_ends_its_own_link_only() {
     }
     assert_eq!(count_open_fds(), before);
 
-    // It reports links that it has made to a peer with a bad greeting as down.
+    // An endpoint that connects to a peer with a bad greeting reports the link as down.
     let listener = listen_at(here, 8);
     for bad in make_bad_greetings(here) {
         let seen = endpoints[0].recorder.log().len();
@@ -227,7 +227,7 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     let mut silent = Vec::new();
     for _ in 0..SILENT {
         silent.push(RawSocket::connect(endpoints[1].address()));
-        // The endpoint accepts them now and then.
+        // Let the endpoint accept the waiting connections now and then.
         if silent.len() % 100 == 0 {
             endpoints[1].receive(BUDGET_FRAMES);
         }
@@ -241,7 +241,7 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     let before = count_open_fds();
     drop(silent);
     let deadline = Deadline::new();
-    // The endpoint keeps no more than `HALF_OPEN_MAX_LINKS` of the accepted ones.
+    // The endpoint keeps no more than `HALF_OPEN_MAX_LINKS` of the accepted connections.
     while count_open_fds() > before - SILENT - SILENT.min(HALF_OPEN_MAX_LINKS) {
         endpoints[1].receive(BUDGET_FRAMES);
         deadline.yield_or_panic("the silent connections to be closed");

@@ -16,7 +16,7 @@ const SEND_TO: &str = "HOMESPUN_TEST_SEND_TO";
 /// Environment variable of the child process: whether it closes the link before it exits.
 const HOW: &str = "HOMESPUN_TEST_HOW";
 
-/// Payloads that fit into a ring together.
+/// Payloads that all fit into one ring at once.
 fn payloads_fitting_one_ring() -> impl Iterator<Item = Vec<u8>> {
     SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| pseudo_random_payload(size, 1))
 }
@@ -38,7 +38,7 @@ fn send_and_exit(to: Address) -> ! {
 }
 
 /// The connector hands its ring over with its greeting. So its frames arrive even if it exits before the peer
-/// accepts it.
+/// accepts the connection.
 #[test]
 fn frames_of_an_exited_process_arrive() {
     if let Ok(to) = env::var(SEND_TO) {

@@ -1,5 +1,5 @@
-//! Peers whose lines have a changed byte: for any change of a byte of a header, the peer's link ends with a
-//! protocol error, and no other link ends.
+//! Peers that write a line with a changed byte. After any change of a header's byte, the peer's link ends
+//! with a protocol error, and no other link ends.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -29,13 +29,13 @@ const LINES_START_BYTES: u64 = 192;
 const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
 
-/// The value written to a doorbell, the same in either byte order. The kernel adds it to a counter that the
-/// test never reads.
+/// The value that a peer writes to a doorbell, the same in either byte order. The kernel adds it to a counter
+/// that the test never reads.
 const ONE: [u8; WORD_BYTES] = [1; WORD_BYTES];
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The frame that each peer sends before the line in question.
+/// The frame that each peer sends before the changed line.
 const FIRST: Header = Header::Ack { received: 1 };
 
 mod kind {
@@ -61,18 +61,19 @@ mod kind {
 }
 
 mod flag {
-    /// Of messages and requests.
+    /// Flags of messages and requests.
     pub(super) const TAGGED: u8 = 1 << 0;
     pub(super) const DATA: u8 = 1 << 1;
     pub(super) const ARRIVAL: u8 = 1 << 2;
     pub(super) const MATCH: u8 = 1 << 3;
-    /// Of writes and offers.
+    /// Flags of writes and offers.
     pub(super) const WRITTEN_DATA: u8 = 1 << 0;
     pub(super) const DURABLE: u8 = 1 << 1;
     pub(super) const EVERYTHING: u8 = 1 << 2;
-    /// The only flag of some headers: the receiver cannot pull, a fault occurred, the fence asks for matches.
+    /// The only flag of some headers. Its meaning depends on the kind: the receiver cannot pull, a fault
+    /// occurred, or the fence asks for matches.
     pub(super) const ONLY: u8 = 1 << 0;
-    /// Of every line.
+    /// Flags of every line.
     pub(super) const OUTSIDE: u8 = 1 << 6;
     pub(super) const LONG: u8 = 1 << 7;
 }
@@ -88,7 +89,7 @@ fn xor_bytes(bytes: &[u8]) -> u8 {
 }
 
 impl LineSpec {
-    /// The line as a correct producer writes it in a position.
+    /// The line as a correct producer writes it at a position.
     fn encode_at(self, position: u64) -> Vec<u8> {
         let LineSpec(kind, flags, len_bytes, words) = self;
         let all_words = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
@@ -152,7 +153,8 @@ fn sample_lines() -> Vec<LineSpec> {
     ]
 }
 
-/// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
+/// The values to which a byte is changed: all bits zero, all bits one, any single bit flipped, all bits
+/// flipped.
 fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
@@ -166,13 +168,14 @@ struct Case {
     what: String,
     /// Correct lines, from the first on.
     sound: Vec<LineSpec>,
-    /// The bytes in the place of the line after them.
+    /// The bytes in the place of the line after the correct ones.
     spoilt: Vec<u8>,
     /// How many frames the correct lines hold.
     frames: usize,
 }
 
-/// Cases with a line, each of its bytes changed in every way, after correct lines.
+/// One case for each change of a byte of the line that `spec` describes. The correct lines `sound` come
+/// before it.
 fn mutated_line_cases(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
     let line = spec.encode_at(sound.len() as u64);
     let mut cases = Vec::new();
@@ -187,7 +190,7 @@ fn mutated_line_cases(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<
     cases
 }
 
-/// Two endpoints with a link, one of which peers connect to that have written their rings before.
+/// Two endpoints with a link. The peers of the test connect to the second endpoint.
 struct Fixture {
     endpoints: Endpoints,
     link: LinkId,
@@ -218,8 +221,8 @@ impl Fixture {
         Fixture { endpoints, link, from: vacant_address() }
     }
 
-    /// Connects a peer of this instance that has written the lines of a case. If the last line belongs in the
-    /// place of the first, the caller writes it later.
+    /// Connects a peer of this instance, which has already written the lines of a case. If the correct lines
+    /// fill the ring, the caller writes the spoilt line later, in the place of the first.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
         let mut lines: Vec<u8> = Vec::new();
@@ -236,8 +239,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the endpoint until `done` accepts the logs of its peers since event `seen`. The endpoint is
-    /// armed after each pass, as an idle one would be.
+    /// Drives the endpoint until `done` accepts the logs of its peers since event `seen`. Arms the endpoint
+    /// after each pass, as an idle application would.
     fn observe_until(
         &mut self,
         seen: usize,
@@ -282,7 +285,8 @@ impl Fixture {
     }
 }
 
-/// Without this, a sample that the link refuses for another reason would make all of its mutations pass.
+/// Without this test, a sample that the link refuses for another reason would make the tests of all its
+/// mutations pass.
 #[test]
 fn unchanged_samples_are_accepted() {
     let mut fixture = Fixture::new();
@@ -292,7 +296,8 @@ fn unchanged_samples_are_accepted() {
     all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
     for (lines, instance) in all.into_iter().zip(100..) {
         let LineSpec(_, flags, ..) = lines[lines.len() - 1];
-        // The rest of a long frame is missing. Behind any other the frames go on.
+        // The rest of a long frame is missing, so no frame can follow it. After any other sample, send
+        // another frame.
         let is_long = flags & flag::LONG != 0;
         let what = format!("{lines:x?}");
         let after = if is_long { vec![] } else { vec![ACK] };
@@ -319,7 +324,7 @@ fn unchanged_samples_are_accepted() {
 fn changed_header_byte_ends_the_link() {
     let mut cases: Vec<Case> =
         sample_lines().into_iter().flat_map(|spec| mutated_line_cases(&[ACK], spec, 1)).collect();
-    // Inside a frame.
+    // Also change a line that announces a further piece of a frame.
     let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[1 << 20]);
     cases.extend(mutated_line_cases(&[ACK, begun], LineSpec(kind::PIECE, 0, 0x8000, &[]), 1));
     assert!(cases.len() > 1000);
@@ -342,8 +347,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A line whose sequence number was changed to that of the lap before differs from an unpublished one only in
-/// its check.
+/// If a change gives a line the sequence number of the previous lap, only its check shows that it is not the
+/// line of that lap.
 #[test]
 fn line_with_previous_sequence_number_ends_the_link() {
     let mut fixture = Fixture::new();
@@ -363,7 +368,7 @@ fn line_with_previous_sequence_number_ends_the_link() {
             logs.get(&instance).is_some_and(|log| log.frames.len() == LINES)
         });
         pwrite(&peer.ring, &case.spoilt, LINES_START_BYTES).unwrap();
-        // The endpoint sleeps, so ring its doorbell.
+        // The endpoint has stopped polling the ring, so ring its doorbell.
         write(&peer.doorbell, &ONE).unwrap();
         let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let why = &logs[&instance].down;
@@ -372,7 +377,7 @@ fn line_with_previous_sequence_number_ends_the_link() {
     }
 }
 
-/// A peer that ends inside a frame, or before it has published its line, has not ended in order.
+/// A peer that ends inside a frame, or before it has published a line, has not ended in order.
 #[test]
 fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();

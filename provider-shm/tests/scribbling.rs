@@ -1,4 +1,4 @@
-//! A process that overwrites the memory that two endpoints share, while they use it.
+//! A process overwrites the memory that two endpoints share, while they use it.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -25,11 +25,11 @@ const LINKS: u64 = 30;
 /// After this many passes the test closes a link that has not ended.
 const PASSES: usize = 200;
 
-/// The offsets in a ring at which its counters and its lines end.
+/// The offsets in a segment at which the counters and the lines end.
 const COUNTERS_END: u64 = 192;
 const LINES_END: u64 = COUNTERS_END + 512 * 64;
 
-/// Stops the scribbling thread, also when the test fails.
+/// Stops the scribbling thread, even if the test panics.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -38,7 +38,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// A process between two endpoints: it forwards their greetings over these sockets and keeps their rings.
+/// Stands between two endpoints: forwards their greetings over these sockets and keeps their rings.
 struct Interceptor {
     sockets: [RawSocket; 2],
     rings: Vec<OwnedFd>,
@@ -83,7 +83,7 @@ fn connect_intercepted(endpoints: &mut Endpoints) -> (LinkId, LinkId, Intercepto
     (link, *peer, interceptor.expect("the link is up"))
 }
 
-/// Changes a little of a ring, or a lot.
+/// Overwrites a word of a ring, or up to 200 bytes.
 fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     let place = match rng.u8(..8) {
         0..2 => rng.u64(..COUNTERS_END),
@@ -94,7 +94,8 @@ fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     let mut bytes = [0; 8];
     pread(ring, &mut bytes, word).expect("it is memory");
     match rng.u8(..6) {
-        // A plausible value: one bit flipped, a little more or less, or a word of another line.
+        // The first four changes are plausible: a bit is flipped, the value is a little more or less, or it
+        // is a word of another line.
         0 => bytes[(place % 8) as usize] ^= 1 << rng.u8(..8),
         1 => bytes = u64::from_le_bytes(bytes).wrapping_add(rng.u64(..3)).to_le_bytes(),
         2 => bytes = u64::from_le_bytes(bytes).wrapping_sub(1).to_le_bytes(),
@@ -127,7 +128,7 @@ fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2])
                     .post(links[at], pseudo_random_payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
             endpoint.transmit();
-            // In single steps, so that much changes in between, or all at once.
+            // Receive frame by frame, so that much changes in between, or all at once.
             let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
             for _ in 0..times {
                 endpoint.receive(budget_frames);
@@ -157,7 +158,7 @@ fn check_overwritten_rings(seed: u64) {
             let mut scribbler = rng.fork();
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // One of the rings, or both.
+                    // In turn, overwrite the first ring, the second, or one chosen at random.
                     let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
                     scribble_on_ring(&mut scribbler, &rings[at]);
                     if round % 4 < 2 {

@@ -1,25 +1,25 @@
-//! Which link to read without asking the kernel first.
+//! Chooses the link that a pass reads without polling the kernel first.
 
 use homespun_engine::transport::LinkId;
 
 use crate::limits::{BLIND_PASSES_MAX, FOCUS_READS_MIN};
 
-/// Tracks which link brings frames.
+/// Tracks from which link frames arrive.
 ///
-/// While two endpoints take turns, every pass at either concerns one link, and asking the kernel which link
-/// is ready costs a system call while the other side waits. So after some reads in a row from one link,
-/// passes read it blindly, and ask the kernel about all links every few passes only.
+/// While two endpoints take turns in sending, each pass of either endpoint finds the same link ready. Polling
+/// the kernel first would cost a system call while the peer waits. So after some reads in a row from one
+/// link, passes read that link blindly, and poll the kernel about all links only every few passes.
 #[derive(Debug, Default)]
 pub(crate) struct BusyLink {
     link: Option<LinkId>,
-    /// How many reads in a row have brought something from this link and from no other.
+    /// How many successful reads in a row were of this link.
     reads: u32,
-    /// How many passes in a row have not asked the kernel.
+    /// How many passes in a row have not polled the kernel.
     blind_passes: u32,
 }
 
 impl BusyLink {
-    /// Notes that a read brought something.
+    /// Notes that a read of this link returned frames or payload.
     pub(crate) fn note_read(&mut self, link: LinkId) {
         if self.link == Some(link) {
             self.reads = self.reads.saturating_add(1);
@@ -28,12 +28,14 @@ impl BusyLink {
         }
     }
 
-    /// Makes the next pass ask the kernel, because another event matters, such as room to write.
+    /// Makes the next pass poll the kernel, because it matters to learn soon of another event, such as room
+    /// to write.
     pub(crate) fn reset(&mut self) {
         *self = BusyLink::default();
     }
 
-    /// Counts a pass; returns the link to read in it, or `None` if the pass must ask the kernel.
+    /// Counts a pass. Returns the link that the pass reads blindly, or `None` if the pass must poll the
+    /// kernel.
     pub(crate) fn next_blind_read(&mut self) -> Option<LinkId> {
         if self.reads < FOCUS_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
             self.blind_passes = 0;

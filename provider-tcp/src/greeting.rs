@@ -1,4 +1,4 @@
-//! The peer's hello, and the address that it is believed to have.
+//! The peer's hello, and the address that this side believes the peer to have.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use homespun_engine::address::Address;
 use homespun_engine::wire::WireError;
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 
-/// Reads a hello as it arrives.
+/// Assembles a hello from the bytes that arrive.
 #[derive(Debug)]
 pub(crate) struct HelloReader {
     bytes: [u8; HELLO_BYTES],
@@ -18,8 +18,7 @@ impl HelloReader {
         HelloReader { bytes: [0; HELLO_BYTES], len_bytes: 0 }
     }
 
-    /// Takes the next bytes of the stream. Returns the hello once it is complete, and the bytes that follow
-    /// it.
+    /// Takes the next bytes of the stream. Once the hello is complete, returns it with the bytes that follow.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Hello, &'a [u8])>, WireError> {
         let missing = &mut self.bytes[self.len_bytes..];
         let (ours, rest) = bytes.split_at(missing.len().min(bytes.len()));
@@ -35,15 +34,16 @@ impl HelloReader {
 
 /// The address that the peer of an accepted connection is believed to have.
 ///
-/// The hello claims an address, which may be false. Its port cannot be checked; its host is believed only if
-/// the connection comes from there. Any two addresses of this host are equal: a peer that is bound to a
-/// wildcard claims the address of an interface and connects through loopback.
+/// The hello claims an address, which may be false. This side cannot check the port, and believes it. It
+/// believes the IP address only if the connection comes from the same host; otherwise it takes the
+/// connection's. All addresses of this host count as the same host: a peer that is bound to a wildcard claims
+/// the address of an interface and connects through loopback.
 pub(crate) fn believed_address(
     claimed: Address,
     remote: SocketAddr,
     is_local: impl Fn(IpAddr) -> bool,
 ) -> Address {
-    // Only the connection's scope id is valid on this host, so it stays with its address.
+    // Only the scope id of the connection's address is valid on this host.
     let observed = Address::from(remote).with_port(claimed.port());
     let same_format = claimed.format() == observed.format();
     if same_format && claimed.ip() != observed.ip() && is_local(observed.ip()) && is_local(claimed.ip()) {
@@ -60,8 +60,8 @@ mod tests {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
-    /// Asserts that a peer which claims `claimed` over a connection from `remote` is believed to be at
-    /// `believed`. This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
+    /// Asserts that this side believes a peer to be at `believed` if the peer claims `claimed` over a
+    /// connection from `remote`. This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
     fn assert_believed_address(claimed: &str, remote: &str, believed: &str) {
         let ours = ["10.0.0.1", "fd00::1", "fe80::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let is_local = |ip: IpAddr| ip.is_loopback() || ours.contains(&ip);
@@ -77,18 +77,18 @@ mod tests {
         // The connection comes from the claimed host.
         assert_believed_address("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
         assert_believed_address("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
-        // It comes from another host: only the port is believed.
+        // The connection comes from another host than the claimed one, so only the port is believed.
         assert_believed_address("10.0.0.7:100", "10.0.0.8:5555", "10.0.0.8:100");
         // Another host claims to be this one.
         assert_believed_address("127.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         assert_believed_address("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         // This host claims to be another one.
         assert_believed_address("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
-        // Two addresses of this host.
+        // Claim and connection are two addresses of this host, so the claim is believed.
         assert_believed_address("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
         assert_believed_address("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
         assert_believed_address("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
-        // An address of this host, but of a family in which this endpoint cannot answer.
+        // The claimed address is of this host, but of a family in which this endpoint cannot answer.
         assert_believed_address("10.0.0.1:100", "[::1]:5555", "[::1]:100");
     }
 

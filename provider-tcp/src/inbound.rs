@@ -13,17 +13,17 @@ use crate::greeting::HelloReader;
 use crate::limits::{LARGE_FRAME_BYTES, PROBE_BYTES};
 use crate::socket;
 
-/// The error of a stream that the peer did not end in order.
+/// The error of a link whose peer did not end its stream in order.
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// The receiving half of a link: the state of the peer's stream.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     state: StreamState,
-    /// The kernel has reported the end of the stream or an error, so after a short read there is still the
-    /// end to read.
+    /// The kernel has reported the end of the stream or an error, so even after a short read there is
+    /// something left to read.
     hung_up: bool,
-    /// The last frame that did not fit into one read was large, so the next may be too.
+    /// The last frame that took more than one read was large, so the next frame may be large, too.
     expects_large: bool,
 }
 
@@ -33,7 +33,7 @@ enum StreamState {
     Hello(HelloReader),
     /// Frames follow.
     Frames(Decoder),
-    /// This side has closed the link; it drops what still arrives.
+    /// This side has closed the link and drops all bytes that still arrive.
     Discard,
 }
 
@@ -65,7 +65,7 @@ impl Inbound {
         !matches!(self.state, StreamState::Hello(_))
     }
 
-    /// Notes that the end of the stream, or an error, follows the bytes that can be read.
+    /// Notes that the end of the peer's stream, or an error, follows the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.hung_up = true;
     }
@@ -75,7 +75,8 @@ impl Inbound {
         self.state = StreamState::Discard;
     }
 
-    /// Reads once. `greeted` is called with the peer's hello and the receiver, before the first frame.
+    /// Reads once. When the peer's hello is complete, calls `greeted` with it and the receiver, before
+    /// reporting the first frame.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -136,7 +137,7 @@ impl Inbound {
             } else if left_bytes == 0 && placed_bytes == 0 {
                 self.expects_large = false;
             }
-            // Part of a payload counts as progress, even if it completes no frame.
+            // Part of a payload counts as one frame, even if it completes none.
             reported = reported.max(1);
         }
         Ok(reported)
@@ -146,7 +147,7 @@ impl Inbound {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // A peer that ends in order sends its hello first.
+            // A peer that ends in order has sent its hello before.
             StreamState::Hello(_) => ReadOutcome::Broken(RESET),
         }
     }
@@ -156,7 +157,7 @@ impl Inbound {
 struct Filled {
     placed_bytes: usize,
     buffered_bytes: usize,
-    /// The read has returned fewer bytes than it asked for.
+    /// The read has returned fewer bytes than there was space for.
     is_short: bool,
 }
 
@@ -170,7 +171,7 @@ fn read_payload(
 ) -> io::Result<Filled> {
     let mut space = receiver.payload_space(id);
     let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();
-    // Payload without a place goes through the whole buffer.
+    // If the receiver has no space for the payload, read it into the whole buffer.
     let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { probe_bytes };
     space.push(IoSliceMut::new(&mut buffer[..buffer_bytes]));
     let read_bytes = retry_interrupted(|| (&*stream).read_vectored(&mut space))?;

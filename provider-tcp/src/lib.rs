@@ -2,16 +2,16 @@
 //! IPv6.
 //!
 //! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address
-//! and connects on demand; each connection is a link. Both sides send a hello first, the acceptor after it
-//! has received the connector's. Then they send frames in the layout of [`homespun_engine::wire`].
+//! and connects on demand; each connection is a link. Each side first sends a hello; the acceptor does so
+//! once it has received the connector's. Then both send frames in the layout of [`homespun_engine::wire`].
 //!
-//! Small frames are copied to a staging buffer and leave together; larger payload is written straight from
-//! the caller's slices and read straight into the receiver's space. An idle pass costs one system call, a
-//! small message one write at its sender and at most an `epoll_wait(2)` and a read at its receiver, however
-//! many links there are.
+//! A link copies small frames to a staging buffer and writes them together. It writes larger payload straight
+//! from the caller's slices, and reads payload straight into the receiver's space. An idle pass costs one
+//! system call. A small message costs one write at its sender, and at most an `epoll_wait(2)` and a read at
+//! its receiver. The number of links does not matter.
 //!
-//! Everything that a peer sends is checked, but there is no authentication: any process that can connect can
-//! be a peer.
+//! The transport checks everything that a peer sends, but does not authenticate peers: any process that can
+//! connect can be a peer.
 //!
 //! # Example
 //!

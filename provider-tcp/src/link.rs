@@ -16,16 +16,16 @@ use crate::outbound::Outbound;
 use crate::staging::SpareBuffers;
 use crate::{socket, sys};
 
-/// Which side made the connection.
+/// Which side made a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin {
-    /// This side, to reach this address.
+    /// This side, to this address.
     Connected(Address),
     /// The peer.
     Accepted {
         /// The source address of the connection.
         remote: SocketAddr,
-        /// The number of connections accepted before.
+        /// The number of connections that the endpoint accepted before this one.
         serial: u64,
     },
 }
@@ -54,9 +54,9 @@ pub(crate) struct Link {
 /// The progress of a link that this side has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
-    /// Frames that were taken are still being written.
+    /// The link is still writing frames that it has taken.
     Writing,
-    /// The end of the stream is written; that of the peer's stream has not arrived.
+    /// The link has written the end of its stream. The end of the peer's stream has not arrived.
     Reading,
 }
 
@@ -89,23 +89,24 @@ impl Link {
         self.closing.is_some()
     }
 
-    /// Whether the connection was accepted and the peer's hello has not arrived. Such a link was not
-    /// reported.
+    /// Whether this side accepted the connection and the peer's hello has not arrived. Such a link was not
+    /// yet reported.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.origin, Origin::Accepted { .. }) && !self.inbound.is_greeted()
     }
 
-    /// Whether a flush would have something to do.
+    /// Whether a flush would write anything.
     pub(crate) fn needs_flush(&self) -> bool {
         self.outbound.has_staged() && self.outbound.can_write()
     }
 
-    /// Notes that the end of the stream, or an error, follows the bytes that can be read.
+    /// Notes that the end of the peer's stream, or an error, follows the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.inbound.mark_hung_up();
     }
 
-    /// Writes what is staged, and the end of the stream behind it if the link is being closed.
+    /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no staged
+    /// bytes are left.
     pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
         self.outbound.flush(&self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
@@ -127,14 +128,14 @@ impl Link {
         }
     }
 
-    /// Checks whether the connection was made. It writes nothing, so that the hello can leave together with
-    /// the first frames.
+    /// Checks whether the connection was made. Writes nothing, so that the hello can leave together with the
+    /// first frames.
     fn finish_connecting(&mut self, to: Address) {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.fail(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
-            // If a port has no listener, the kernel may have chosen it for this socket, which is then
-            // connected to itself.
+            // If no socket listens at the port, the kernel may have given this socket the same port. Then it
+            // is connected to itself.
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.fail(Errno::ECONNREFUSED);
             }
@@ -170,35 +171,36 @@ impl Link {
             (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
             (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),
             (ReadOutcome::Blocked, None) => ReadStep::Idle(0),
-            // The peer has ended in order, before this side's last write.
+            // The peer had ended in order before this side's failed write.
             (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => ReadStep::Ended(LinkError::Closed),
             (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => ReadStep::Ended(error),
             (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => ReadStep::Ended(error),
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }
-            // A failed write has taken the error from the socket, so the read does not get it.
+            // A failed write has consumed the socket's error, so a read would not return it.
             (_, Some(errno)) => ReadStep::Ended(LinkError::System(errno)),
         }
     }
 
-    /// Starts to drain: writes the frames that were taken, and drops those that arrive.
+    /// Starts to drain the link: it still writes the frames that it has taken, and drops the frames that
+    /// arrive.
     pub(crate) fn start_draining(&mut self) {
         self.inbound.start_discarding();
         self.closing = Some(Closing::Writing);
     }
 
-    /// Whether the peer's kernel has acknowledged everything but the end of the stream. The end may still be
-    /// in flight: this side's kernel repeats it if necessary, and the peer's kernel delays its
-    /// acknowledgement.
+    /// Whether the peer's kernel has acknowledged everything but the end of the stream. There is no need to
+    /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel repeats
+    /// the end if necessary.
     pub(crate) fn is_delivered(&self) -> bool {
         const END_BYTES: usize = 1;
-        // If the kernel cannot tell, the link ends with the peer's stream.
+        // If the kernel cannot tell, the link ends when the peer's stream ends.
         self.closing == Some(Closing::Reading)
             && sys::unacknowledged_bytes(&self.stream).is_ok_and(|left| left <= END_BYTES)
     }
 
-    /// Makes the peer see a reset instead of an orderly end if it misses frames.
+    /// If the peer will miss frames, makes it see a reset instead of an orderly end.
     pub(crate) fn reset_if_incomplete(&self) {
         if !self.outbound.can_end_stream()
             && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))

@@ -15,7 +15,7 @@ pub(crate) struct Links(LinkTable<Slot>);
 pub(crate) enum Slot {
     /// A connection, made or being made.
     Made(Box<Link>),
-    /// A connect that failed at once; the next pass reports it.
+    /// A connect that failed at once. The next pass reports the failure.
     Failed(Errno),
 }
 

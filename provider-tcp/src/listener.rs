@@ -14,10 +14,11 @@ use crate::socket;
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
-    /// Connections may be waiting. The kernel reports this once, and again only after an accept has found the
-    /// queue empty.
+    /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
+    /// has found the queue empty.
     is_pending: bool,
-    /// How many passes to wait after descriptors or memory ran out.
+    /// How many further passes the listener waits because descriptors or memory ran out; 0 if it is not
+    /// paused.
     pause_passes: u32,
 }
 
@@ -65,13 +66,13 @@ impl Listener {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                 self.pause_passes = ACCEPT_RETRY_PASSES;
             }
-            // The error concerns this connection only; the next pass accepts the next one.
+            // The error concerns only this connection. The next pass accepts the next one.
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
         }
         None
     }
 
-    /// Closes the socket; the kernel resets waiting connections.
+    /// Closes the socket. The kernel resets the waiting connections.
     pub(crate) fn close(mut self, registry: &Registry) {
         if let Err(error) = registry.deregister(&mut self.socket) {
             tracing::debug!(%error, "the listener was not registered");

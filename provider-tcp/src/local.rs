@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use homespun_engine::address::{Address, AddressFormat};
 use if_addrs::Interface;
 
-/// The address at which peers reach a listener. For a wildcard it is that of an interface: of the preferred
-/// one if possible.
+/// The address at which peers reach a listener. For a listener bound to a wildcard it is the address of an
+/// interface, if possible the preferred one.
 pub(crate) fn reachable_address(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
     let address = Address::from(bound);
     if address.is_specific() {
@@ -19,13 +19,13 @@ pub(crate) fn reachable_address(bound: SocketAddr, preferred: Option<&str>) -> i
 
 /// Whether this host has the address.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
-    // If the interfaces cannot be listed, no other address is known to be local.
+    // If the interfaces cannot be listed, only loopback addresses count as local.
     ip.is_loopback()
         || if_addrs::get_if_addrs()
             .is_ok_and(|interfaces| interfaces.iter().any(|interface| interface.ip() == ip))
 }
 
-/// The preferred interface's address, else the first that other hosts may route to, else loopback.
+/// The preferred interface's address, else the first address that other hosts may route to, else loopback.
 fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
     let (is_v4, loopback): (bool, IpAddr) = match format {
         AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
@@ -117,7 +117,7 @@ mod tests {
     fn is_local_accepts_loopback_and_interfaces() {
         assert!(is_local("127.9.9.9".parse().unwrap()));
         assert!(is_local(Ipv6Addr::LOCALHOST.into()));
-        // The kernel's list has link-local addresses too; a host without IPv6 has no such file.
+        // The kernel's list also has link-local addresses. A host without IPv6 has no such file.
         for line in fs::read_to_string("/proc/net/if_inet6").unwrap_or_default().lines() {
             let digits = line.split_whitespace().next().unwrap();
             let ip = Ipv6Addr::from(u128::from_str_radix(digits, 16).unwrap());

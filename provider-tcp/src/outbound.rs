@@ -13,14 +13,14 @@ use crate::limits::INLINE_MAX_BYTES;
 use crate::socket::{self, SendSocket};
 use crate::staging::{SpareBuffers, Staging};
 
-/// Staging (two slices, since it may wrap), header and payload, in the order in which they are written.
+/// The slices of one write, in order: staging (two slices, since the buffer may wrap), header and payload.
 type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
 
 /// The sending half of a link: staged bytes, and whether more can be written.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     staging: Staging,
-    /// A frame was taken in part; no other may be written before its rest.
+    /// The link has taken part of a frame. Its rest must be written before any other frame.
     unfinished: bool,
     write_state: WriteState,
 }
@@ -32,9 +32,9 @@ enum WriteState {
     Connecting,
     /// The kernel's buffer has room, as far as is known.
     Writable,
-    /// The kernel's buffer is full; the kernel reports when it has room again.
+    /// The kernel's buffer is full. The kernel reports when the buffer has room again.
     Blocked,
-    /// A write has failed with this error; there are no further writes.
+    /// A write, the connect or the shutdown has failed with this error. There are no further writes.
     Failed(Errno),
 }
 
@@ -50,8 +50,8 @@ impl Outbound {
         self.staging.append(hello, spare);
     }
 
-    /// Allows writes again, because the connection was made, or because the kernel has reported the socket
-    /// writable or broken; the next write finds out which.
+    /// Allows writes again. Called when the connection is made, or when the kernel has reported that the
+    /// socket is writable or broken. The next write finds out which.
     pub(crate) fn mark_writable(&mut self) {
         if self.failure().is_none() {
             self.write_state = WriteState::Writable;
@@ -70,22 +70,22 @@ impl Outbound {
         }
     }
 
-    /// Stops writing because of an error that no write has found.
+    /// Stops writing because of an error that did not come from a write.
     pub(crate) fn fail(&mut self, errno: Errno) {
         self.write_state = WriteState::Failed(errno);
     }
 
-    /// Whether something is staged.
+    /// Whether staging holds any bytes.
     pub(crate) fn has_staged(&self) -> bool {
         !self.staging.is_empty()
     }
 
-    /// Whether the stream can end here without a loss for the peer.
+    /// Whether the stream can end here without the peer missing anything that the link has taken.
     pub(crate) fn can_end_stream(&self) -> bool {
         self.staging.is_empty() && !self.unfinished
     }
 
-    /// Copies a frame to staging, whole or not at all. Writes only to make room.
+    /// Copies a frame to staging, whole or not at all. Writes to the socket only to make room in staging.
     pub(crate) fn stage_frame(
         &mut self,
         socket: &impl SendSocket,
@@ -93,7 +93,8 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> Result<(), Full> {
-        // Take nothing while the connection is being made: if it failed, the frame would be lost in silence.
+        // Take nothing while the connection is being made: if the connect failed, the frame would be lost in
+        // silence.
         if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
@@ -113,7 +114,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Copies a small frame, or writes a larger one without a copy, behind the staged bytes.
+    /// Sends a frame behind the staged bytes: copies a small frame to staging, and writes a larger one
+    /// without a copy.
     pub(crate) fn send(
         &mut self,
         socket: &impl SendSocket,
@@ -139,7 +141,7 @@ impl Outbound {
             return Sent::Full;
         }
         let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
-            // The kernel has part of the header, so the frame is begun and its rest must follow.
+            // The kernel has taken only a part of the header, so the rest of the frame must follow.
             self.staging.append(&head[beyond_staged..head_bytes], spare);
             self.unfinished = true;
             return Sent::Partial(0);
@@ -180,8 +182,8 @@ impl Outbound {
         matches!(self.write_state, WriteState::Writable)
     }
 
-    /// Writes staging, header and payload in one system call, unless the socket is known to be blocked.
-    /// Returns how many bytes beyond the staged ones were written.
+    /// Writes staging, header and payload in one system call, if `can_write`. Returns how many bytes of
+    /// header and payload the kernel has taken.
     fn write_behind_staged(
         &mut self,
         socket: &impl SendSocket,
@@ -208,7 +210,8 @@ impl Outbound {
 }
 
 impl WriteState {
-    /// Writes, and updates the state with the result.
+    /// Writes to the socket, and updates the state with the result. Returns how many bytes the kernel has
+    /// taken.
     fn write_and_update(
         &mut self,
         socket: &impl SendSocket,
@@ -218,8 +221,8 @@ impl WriteState {
         loop {
             return match socket.send(slices) {
                 Ok(written) => {
-                    // The kernel takes less than it is offered only when its buffer is full, and reports room
-                    // later.
+                    // The kernel takes fewer bytes than it is offered only when its buffer is full. It
+                    // reports later when there is room.
                     *self = if written < offered_bytes { WriteState::Blocked } else { WriteState::Writable };
                     written
                 }

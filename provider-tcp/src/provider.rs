@@ -16,13 +16,13 @@ pub struct TcpProvider {
 }
 
 impl TcpProvider {
-    /// A provider with the kernel's default buffers, which grow as a connection needs.
+    /// A provider with the kernel's default buffers, which the kernel enlarges as a connection needs.
     pub fn new() -> TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the preferred interface (such as `eth0`): an endpoint that is bound to a wildcard gives its peers
-    /// the address of this interface. If it is down or has no address of the right format, it is ignored.
+    /// Sets the preferred interface (such as `eth0`). An endpoint that is bound to a wildcard gives its peers
+    /// the address of this interface, unless the interface is down or has no address of the right format.
     #[must_use]
     pub fn with_interface(mut self, name: &str) -> TcpProvider {
         self.interface = Some(name.into());
@@ -30,7 +30,7 @@ impl TcpProvider {
     }
 
     /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in
-    /// `socket(7)`). The kernel doubles it, and keeps it within its own limits.
+    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
     #[must_use]
     pub fn with_send_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.send_bytes = Some(bytes);
@@ -38,7 +38,7 @@ impl TcpProvider {
     }
 
     /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in
-    /// `socket(7)`). The kernel doubles it, and keeps it within its own limits.
+    /// `socket(7)`). The kernel doubles the value, and keeps it within its own limits.
     #[must_use]
     pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.receive_bytes = Some(bytes);

@@ -1,4 +1,4 @@
-//! Creates sockets, sets their options, and writes to them.
+//! Sockets: creating them, setting their options, and writing to them.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::limits::{
     BACKLOG_CONNECTIONS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, USER_TIMEOUT_MS,
 };
 
-/// The requested sizes of the kernel's buffers for each socket; `None` is the kernel's default.
+/// The requested sizes of the kernel's buffers for each socket. `None` leaves the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KernelBuffers {
     pub(crate) send_bytes: Option<usize>,
@@ -33,24 +33,27 @@ impl KernelBuffers {
     }
 }
 
-/// A socket that listens at an address.
+/// Creates a socket that listens at an address.
 ///
-/// It does not share its port: with SO_REUSEADDR Linux permits the port of old connections (TIME_WAIT), but
-/// never that of another listener, and SO_REUSEPORT stays off.
+/// The socket does not share its port with another listener. SO_REUSEADDR lets it bind a port that old
+/// connections (TIME_WAIT) still hold, but on Linux never the port of another listener. SO_REUSEPORT stays
+/// off.
 pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpListener> {
     let socket = open_stream_socket(at)?;
     socket.set_reuse_address(true)?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit the buffer sizes, in time for the window that the handshake offers.
+    // Accepted sockets inherit the buffer sizes. Setting them later would miss the window that the handshake
+    // offers.
     buffers.apply(&socket)?;
     socket.bind(&at.into())?;
     socket.listen(BACKLOG_CONNECTIONS)?;
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Starts to connect a socket. With a `source`, the connection comes from that IP address and any port.
+/// Creates a socket and starts to connect it. With a `source`, the connection comes from that IP address and
+/// any port.
 pub(crate) fn connect(
     to: SocketAddr,
     source: Option<SocketAddr>,

@@ -5,10 +5,10 @@ use std::io::IoSlice;
 
 use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
-/// Bytes that were taken from the caller and not yet written: hello, headers, small frames.
+/// Bytes that the link has taken and not yet written: hello, headers, small frames.
 ///
-/// It holds memory only while it holds bytes: its buffer comes from [`SpareBuffers`] and returns there. So an
-/// idle link has no buffer, and a busy one does not allocate.
+/// The first byte takes a buffer from [`SpareBuffers`], and consuming the last byte returns it. So an idle
+/// link has no buffer, and a busy link does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: VecDeque<u8>,
@@ -43,13 +43,13 @@ impl Staging {
         self.bytes.extend(bytes);
     }
 
-    /// The bytes in order; the second slice may be empty.
+    /// The staged bytes in order. The second slice may be empty.
     pub(crate) fn as_slices(&self) -> [IoSlice<'_>; 2] {
         let (first, second) = self.bytes.as_slices();
         [IoSlice::new(first), IoSlice::new(second)]
     }
 
-    /// Removes the first bytes, which were written.
+    /// Removes the first `count_bytes`, which have been written.
     pub(crate) fn consume(&mut self, count_bytes: usize, spare: &mut SpareBuffers) {
         self.bytes.drain(..count_bytes);
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
@@ -75,7 +75,7 @@ mod tests {
         let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         let mut expected = VecDeque::new();
         let mut next = 0_u8;
-        // Pieces of different sizes, more in sum than the buffer holds, make it wrap.
+        // The pieces have different sizes, and their sum exceeds the buffer, so the buffer wraps.
         for round in 0..2_000 {
             let piece: Vec<u8> = (0..round % 97)
                 .map(|_| {

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// How many bytes the peer's kernel has not acknowledged, the end of the stream counting as one (SIOCOUTQ in
-/// `tcp(7)`). When no more than the end is left, all written bytes arrive even if this process dies.
+/// How many bytes the peer's kernel has not acknowledged (SIOCOUTQ in `tcp(7)`). The end of the stream counts
+/// as one byte. Once only the end is unacknowledged, the peer's kernel has all written bytes, so they arrive
+/// even if this process dies.
 pub(crate) fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
     // SAFETY: the descriptor is open while it is borrowed, and this request writes one int to its argument,

@@ -17,21 +17,21 @@ use crate::{TcpProvider, TcpTransport};
 
 static NEXT_INSTANCE: AtomicU64 = AtomicU64::new(1 << 40);
 
-/// How long a test waits for an event before it fails; far longer than any event takes.
+/// How long a test waits for an event before it fails. This is far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much space the recorder offers for the payload of unfinished frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Space for all of it.
+    /// Space for the whole payload.
     Direct,
-    /// Space for this many bytes; the rest comes in chunks.
+    /// Space for this many bytes at the beginning. The rest comes in chunks.
     UpTo(usize),
-    /// No space: all of it comes in chunks.
+    /// No space, so the whole payload comes in chunks.
     Nowhere,
 }
 
-/// Everything that was reported of one link.
+/// Everything that the transport has reported about one link.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
@@ -72,7 +72,7 @@ pub(crate) struct Recorder {
     pub(crate) placement: Placement,
     /// The inboxes of current links, by number.
     pub(crate) inboxes: BTreeMap<LinkId, Inbox>,
-    /// The inboxes of ended links whose number was reused.
+    /// The inboxes of ended links whose number another link has reused.
     pub(crate) past: Vec<Inbox>,
 }
 
@@ -111,7 +111,7 @@ impl FrameHandler for Recorder {
         let unfinished = self.live_inbox(link).unfinished.as_mut().expect("space for no frame");
         let from = unfinished.filled_bytes.min(unfinished.placeable_bytes);
         let open = &mut unfinished.buffer[from..unfinished.placeable_bytes];
-        // In two slices, so that transports must fill both.
+        // Offer two slices, so that the transport must fill both.
         let (first, second) = open.split_at_mut(open.len() / 3);
         let pieces = [first, second].into_iter().filter(|piece| !piece.is_empty());
         pieces.map(IoSliceMut::new).collect()
@@ -278,7 +278,7 @@ impl Sending {
         Sending { header, payload, is_begun: false, taken_bytes: 0, partial_count: 0 }
     }
 
-    /// Sends or resumes the frame; returns whether all of it was taken.
+    /// Sends or resumes the frame. Returns whether the transport has taken all of it.
     pub(crate) fn advance(&mut self, transport: &mut TcpTransport, link: LinkId) -> bool {
         let rest = &self.payload[self.taken_bytes..];
         let (first, second) = rest.split_at(rest.len() / 2);

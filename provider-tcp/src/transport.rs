@@ -28,26 +28,26 @@ use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
-/// The token of the listener. Those of links are their numbers, which are smaller.
+/// The token of the listener. The token of a link is its number, which is always smaller.
 const LISTENER: Token = Token(usize::MAX);
 
 /// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
 ///
-/// Dropping it closes them all at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in
-/// order.
+/// Dropping the transport closes all its sockets at once. To end a link in order, call
+/// [`close`](Transport::close) with [`Close::Drain`].
 #[derive(Debug)]
 pub struct TcpTransport {
     poll: Poll,
     events: Events,
     listener: Option<Listener>,
     links: Links,
-    /// Links that may have something to read. A link stays in the list until a read finds nothing more.
+    /// Links that may have something to read. A link stays in the list until a read finds the socket empty.
     ready: VecDeque<LinkId>,
     /// Links with staged bytes that may be writable.
     dirty: Vec<LinkId>,
-    /// Since the transport was armed last, a blocked link may have become writable.
+    /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
-    /// Accepted links without the peer's hello, in the order in which they came.
+    /// Accepted links whose hello has not arrived, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
     /// Closed links that are still draining.
@@ -143,8 +143,8 @@ impl Transport for TcpTransport {
     fn flush(&mut self) {
         let mut dirty = mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
-            // A number may be in the list twice, or belong to a link that has ended: the link's own mark
-            // decides.
+            // A number may be in the list twice, or may be that of a link that has ended. So the link's own
+            // mark decides.
             if self.links.link_mut(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
                 self.flush_link(id);
             }
@@ -152,8 +152,8 @@ impl Transport for TcpTransport {
         self.dirty = dirty;
     }
 
-    /// Every read counts against the budget, even if it completes no frame; if it has brought payload, it
-    /// counts as one frame in the result. One read may bring as many frames as fit into
+    /// Every read counts against the budget, even if it completes no frame. A read that returns only part of
+    /// a payload counts as one frame in the result. One read may return as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
@@ -162,7 +162,7 @@ impl Transport for TcpTransport {
         }
         self.advance_draining();
         self.accept();
-        // Most passes end here, and save what the loop prepares.
+        // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
             return 0;
         }
@@ -182,7 +182,7 @@ impl Transport for TcpTransport {
     }
 
     fn arm(&mut self) -> Armed {
-        // The last passes may have read blindly, without asking the kernel.
+        // The last passes may have read blindly, without polling the kernel.
         self.poll_kernel();
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
         let has_new_room = mem::take(&mut self.has_new_room);
@@ -201,8 +201,8 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
                 self.draining.push(link);
-                // Read the rest, too: with unread bytes the kernel would send a reset instead of an orderly
-                // end.
+                // Read the rest, too: if unread bytes were left at the close, the kernel would send a reset
+                // instead of an orderly end.
                 enlist_ready(&mut self.ready, link, made);
                 self.flush_link(link);
             }
@@ -210,7 +210,7 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Drops half-open connections, too: they were not reported as links.
+    /// Also drops half-open connections, since they have not been reported as links.
     fn stop_accepting(&mut self) {
         if let Some(listener) = self.listener.take() {
             listener.close(self.poll.registry());
@@ -232,8 +232,8 @@ impl TcpTransport {
             tracing::trace!(%error, "no events in this pass");
             return;
         }
-        // This loop only marks links, and ends none. A link that ends is deregistered first, so no event can
-        // belong to an earlier link of the same number.
+        // This loop only marks links, and ends none. The end of a link deregisters its socket first, so no
+        // event can belong to an earlier link of the same number.
         for event in &self.events {
             if event.token() == LISTENER {
                 if let Some(listener) = &mut self.listener {
@@ -308,7 +308,7 @@ impl TcpTransport {
         Ok(id)
     }
 
-    /// Writes on a link, and enlists it for the flush; or for a read, if the write has failed.
+    /// Writes on a link and enlists it for the flush. If the write has failed, also enlists it for a read.
     fn write_and_enlist<T>(
         &mut self,
         id: LinkId,
@@ -317,12 +317,12 @@ impl TcpTransport {
         let link = self.links.link_mut(id).filter(|link| !link.is_closing())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.can_write() {
-            // Ask the kernel in the next pass, to learn soon when there is room.
+            // Poll the kernel in the next pass, to learn soon when there is room.
             self.focus.reset();
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
-            // Frames that the peer has sent before are read first; then the link ends.
+            // The link first reads the frames that the peer has already sent, then ends.
             link.mark_hung_up();
             enlist_ready(&mut self.ready, id, link);
         }
@@ -341,8 +341,9 @@ impl TcpTransport {
         }
     }
 
-    /// Flushes draining links, and ends links whose data the peer's kernel has acknowledged. It does not wait
-    /// for the peer's end of the stream: the end of one endpoint must not depend on the progress of another.
+    /// Flushes draining links, and ends those whose data the peer's kernel has acknowledged. Does not wait
+    /// for the end of the peer's stream, because closing an endpoint must not depend on the progress of its
+    /// peer.
     fn advance_draining(&mut self) {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
@@ -353,7 +354,7 @@ impl TcpTransport {
         }
     }
 
-    /// Reads one link once; returns how many frames and events it has reported.
+    /// Reads one link once. Returns how many frames and events the read has reported.
     fn read_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
             self.links.remove(id);
@@ -368,9 +369,9 @@ impl TcpTransport {
             && !link.is_half_open()
             && self.half_open.remove(&serial).is_some()
         {
-            // Not sooner: a peer that has this side's hello believes that the link is up on both sides. If
-            // this side then dropped the half-open link, the peer would see a broken link and give up its
-            // other links unread.
+            // The acceptor sends its hello only now, since a peer that has received it takes the link to be
+            // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
+            // broken link and give up its other links unread.
             link.outbound.stage_hello(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
@@ -402,7 +403,7 @@ impl TcpTransport {
             self.draining.retain(|draining| *draining != id);
         }
         link.reset_if_incomplete();
-        // Closing the socket is not enough: a forked child may hold a copy.
+        // Closing the socket would not suffice, since a forked child may hold a copy.
         if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
             tracing::debug!(link = id.0, %error, "the connection was not registered");
         }

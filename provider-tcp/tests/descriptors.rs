@@ -1,5 +1,5 @@
-//! The transport closes every descriptor that it has opened. The test counts descriptors of the process, so
-//! it is the only one of its binary.
+//! The transport closes every descriptor that it has opened. The test counts the descriptors of the process,
+//! so it is the only test in its binary.
 
 use std::fs;
 use std::io::Write;
@@ -104,7 +104,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let (mut client, mut server) = (Side::open(), Side::open());
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
-    // Enough descriptors for all connecting sockets and a few accepted ones.
+    // Leave enough descriptors for all connecting sockets and a few accepted ones.
     let room = (count_open_fds() + LINKS + 5) as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
     let mut links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
@@ -118,7 +118,8 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let accepted = server.links.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
-    // As links end, the listener accepts others, although no new connection wakes it.
+    // As links end, the listener accepts the waiting connections, although no event of the kernel announces
+    // them.
     let mut ended = 0;
     drive_until("every link to have been up", &mut [&mut client, &mut server], |sides| {
         if ended < LINKS - 1 && sides[0].links.up.len() > ended {
@@ -131,7 +132,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     });
     assert_eq!(client.links.down.len(), 1, "no other link failed");
 
-    // With descriptors again, the listener accepts again by itself.
+    // Once descriptors are available again, the listener accepts new connections.
     setrlimit(Resource::Nofile, before).unwrap();
     let up = server.links.up.len();
     client.transport.connect(address);

@@ -1,5 +1,5 @@
-//! Peers whose frames have a changed byte: for any change of a byte of a header, the peer's link ends with a
-//! protocol error, and no other link ends.
+//! Peers that send a frame with a changed byte. After any change of a header's byte, the peer's link ends
+//! with a protocol error, and no other link ends.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,16 +21,17 @@ use homespun_engine::wire::{
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
-/// How long the test waits for an event before it fails; far longer than any event takes.
+/// How long the test waits for an event before it fails. This is far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
-/// The instance of the peer with correct frames. Those of the others are the numbers of their cases.
+/// The instance of the peer that sends only correct frames. The instance of each other peer is the number of
+/// its case.
 const SOUND: u64 = u64::MAX;
 
-/// The frame that each peer sends before the one in question.
+/// The frame that each peer sends before the changed frame.
 const FIRST: Header = Header::Ack { received: 1 };
 
 /// What the endpoint has reported about each peer, by its instance.
@@ -112,7 +113,7 @@ fn encoded_header(header: &Header) -> Vec<u8> {
     buffer[..len_bytes].to_vec()
 }
 
-/// Headers of every form, and others whose values are chosen.
+/// A header of every form, and further headers with chosen values.
 fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
@@ -173,12 +174,13 @@ fn sample_headers() -> Vec<Header> {
         Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
         Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ];
-    // Begins with the end whose payload is short.
+    // The search for a fitting end begins at end 1, whose payload is short.
     let of_every_form = Form::all().map(|form| samples::fitting_header(form, NUMBER, 1));
     chosen.into_iter().chain(of_every_form).collect()
 }
 
-/// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
+/// The values to which a byte is changed: all bits zero, all bits one, any single bit flipped, all bits
+/// flipped.
 fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
@@ -224,7 +226,8 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
     assert!(!side.logs.down.contains_key(&SOUND));
 }
 
-/// Without this, a sample that the link refuses for another reason would make all of its mutations pass.
+/// Without this test, a sample that the link refuses for another reason would make the tests of all its
+/// mutations pass.
 #[test]
 fn unchanged_header_arrives() {
     let mut side = Side::open(1);

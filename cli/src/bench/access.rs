@@ -1,4 +1,4 @@
-//! The follower's region, accessed through the fabric.
+//! Measures accesses through the fabric to a region of the follower.
 //!
 //! The follower registers a region, and the leader maps it where the domain offers mapped memory. While the
 //! leader accesses the region, the follower drives its endpoint, because some accesses need work of the
@@ -27,10 +27,10 @@ pub(super) enum Operation {
     FetchAdd,
 }
 
-/// The capabilities that both endpoints need for accesses, extra those for messages.
+/// The capabilities that both endpoints need for accesses, in addition to those for messages.
 pub(super) const CAPS: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// The length of the integer that fetch-add operates on.
+/// The length of the integer on which fetch-add operates.
 const INTEGER_BYTES: usize = size_of::<u64>();
 
 impl Operation {
@@ -45,7 +45,7 @@ impl Operation {
         }
     }
 
-    /// The sizes in which to measure the operation, given the requested ones.
+    /// The sizes for which to measure the operation, given the requested sizes.
     pub(super) fn sizes_to_measure(self, requested: &[usize]) -> &[usize] {
         match self {
             Operation::Write | Operation::Read => requested,
@@ -64,7 +64,7 @@ impl Operation {
                 (0..count).map(|_| AccessBuffers::Read(measure::zeroed_buffer(size_bytes))).collect()
             }
             Operation::FetchAdd => {
-                // Adding zero costs as much as adding another number, and leaves memory as it was written.
+                // Adding zero costs as much as adding another number, and does not change the memory.
                 let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
                 let fetch_add = |_| AccessBuffers::FetchAdd {
                     operand: nothing.clone(),
@@ -76,7 +76,8 @@ impl Operation {
     }
 }
 
-/// Makes the accesses of a run: one at a time from post to completion, or a window of them at once.
+/// Makes the accesses of a run as the leader. For latency one access is in flight at a time, for bandwidth a
+/// window of them.
 pub(super) fn lead(
     channel: &mut Channel<'_>,
     place: RemoteRegion,
@@ -90,7 +91,7 @@ pub(super) fn lead(
     };
     let mut accesses =
         Accesses { channel, place, free: operation.allocate_buffers(run.size_bytes, window), window };
-    // The first access maps the region where the domain can map it.
+    // Make one access before the measurement: it maps the region, if the domain can map regions.
     accesses.access_once()?;
     let timing = match metric {
         Metric::Latency => measure::time_round_trips(run, || accesses.access_once())?,
@@ -111,21 +112,23 @@ pub(super) fn lead(
     Ok(timing)
 }
 
-/// Serves the accesses as the owner of the region. `has_own_core` says that no other process needs its core.
+/// Serves the accesses as the owner of the region. `has_own_core` means that no other process needs the core
+/// of this process.
 pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<(), Failure> {
     channel.post_receive(BytesMut::new())?;
     loop {
         match channel.wait_as_target(has_own_core) {
             Ok(Completed::Received(..)) => return Ok(()),
-            // An owner receives nothing while its memory is accessed, however long that takes. The leader has
-            // the time-out, and this process ends with the leader.
+            // The owner ignores its time-out, because it receives nothing while the leader accesses its
+            // memory, however long that takes. The leader has a time-out, and this process ends with the
+            // leader.
             Ok(Completed::Sent(_)) | Err(Failure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),
         }
     }
 }
 
-/// Accesses of one kind.
+/// The accesses of a run, as the leader makes them.
 struct Accesses<'c, 'p> {
     channel: &'c mut Channel<'p>,
     place: RemoteRegion,
@@ -142,7 +145,7 @@ impl Accesses<'_, '_> {
         self.wait_for_all_accesses()
     }
 
-    /// Posts the next access, once fewer than `window` are in flight.
+    /// Posts the next access as soon as fewer than `window` are in flight.
     fn post_within_window(&mut self) -> Result<(), Failure> {
         let local = match self.free.pop() {
             Some(local) => local,

@@ -1,4 +1,4 @@
-//! `homespun bench --against`: homespun beside the providers of an installed libfabric, in the same
+//! `homespun bench --against`: compares homespun with the providers of an installed libfabric in the same
 //! unmodified programs.
 
 mod comparison;
@@ -29,14 +29,14 @@ use crate::cores::Cores;
 use crate::failure::Failure;
 use crate::host::Host;
 
-/// The variable that names the directory of fabtests' programs.
+/// The environment variable that names the directory of fabtests' programs.
 const FABTESTS: &str = "FABTESTS";
 
-/// The number of rounds, and the approximate time of each contender in a round.
+/// The default number of rounds, and the approximate time of each contender in a round.
 const ROUNDS: u32 = 5;
 const ROUND_MS: u32 = 60;
 
-/// The same with `--quick`.
+/// The same values with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 10;
 
@@ -68,7 +68,7 @@ pub(super) struct Request<'a> {
 ///
 /// # Errors
 ///
-/// Any failure of the setup; at the end [`Failure::Incomplete`] if a contender lacks a measurement.
+/// Any failure of the setup. At the end [`Failure::Incomplete`], if a contender lacks a measurement.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_place(file)?;
@@ -120,7 +120,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
             report.sleep = Some(sleep);
             slept
         }
-        // The results so far are shown nevertheless.
+        // The results of the programs are shown before this failure is returned.
         Err(failure) => Err(failure),
     };
     if request.json {
@@ -147,7 +147,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
     }
 }
 
-/// Measures the same providers while they poll, sleep and idle, and shows the tables.
+/// Measures the same providers while processes poll, sleep and idle, and shows the tables.
 fn measure_sleep_and_print(
     request: &Request<'_>,
     rounds: u32,

@@ -1,7 +1,7 @@
-//! Loops that do only the necessary work, as a lower bound for the fabric.
+//! Bare loops: they do only the necessary work of messages, and so give a lower bound for the fabric's times.
 //!
-//! Each moves messages between the same two processes in one way, without headers, matching, completions or
-//! flow control beyond what keeps one process from overrunning the other.
+//! Each bare loop moves messages between the same two processes in one way, without headers, matching or
+//! completions. Its only flow control keeps the sender from overrunning the receiver.
 
 mod memcpy;
 mod memory;
@@ -34,7 +34,7 @@ pub(super) trait Loop {
     /// Sends one message.
     fn send(&mut self) -> Result<(), Failure>;
 
-    /// Waits for one message and takes it.
+    /// Waits for one message and receives it.
     fn receive(&mut self) -> Result<(), Failure>;
 
     /// Sends many messages.
@@ -42,7 +42,7 @@ pub(super) trait Loop {
         (0..count).try_for_each(|_| self.send())
     }
 
-    /// Waits for many messages and takes them.
+    /// Waits for many messages and receives them.
     fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.receive())
     }
@@ -52,7 +52,7 @@ pub(super) trait Loop {
         Ok(())
     }
 
-    /// Signals to the other process that this one is ready, or done.
+    /// Signals to the other process that this process is ready, or done.
     fn signal(&mut self) -> Result<(), Failure>;
 
     /// Waits for the signal of the other process.
@@ -69,12 +69,12 @@ pub(super) enum Medium {
         /// The process id of the other process.
         other_pid: i32,
     },
-    /// A connection.
+    /// A TCP connection.
     Socket(TcpStream),
 }
 
 impl Medium {
-    /// A connection between the two processes.
+    /// Makes a medium of a TCP connection between the two processes.
     pub(super) fn from_tcp_stream(stream: io::Result<TcpStream>) -> Result<Medium, Failure> {
         stream
             .and_then(|stream| socket::set_nodelay_and_nonblocking(&stream).map(|()| Medium::Socket(stream)))
@@ -108,7 +108,7 @@ impl Medium {
     }
 }
 
-/// Measures as the leader: half round trips, or messages one way.
+/// Measures as the leader: half round trips, or one-way messages.
 pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
     let run = &step.run;
     let timing = match step.metric {
@@ -146,8 +146,8 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
     end.await_peer_done()
 }
 
-/// Buffers for messages that arrive, used in turn: as many as the fabric has receives posted, so that both
-/// use the same amount of memory.
+/// Buffers for arriving messages, used in turn. There are as many as the fabric has receives posted, so that
+/// bare loop and fabric use the same amount of memory.
 #[derive(Debug)]
 struct Buffers {
     buffers: Vec<Vec<u8>>,
@@ -156,7 +156,7 @@ struct Buffers {
 
 impl Buffers {
     fn new(size_bytes: usize, count: u32) -> Buffers {
-        // Written to, so that their pages are allocated.
+        // The buffers are not zero, so that the kernel allocates their pages now.
         let buffers = (0..count).map(|_| vec![BLANK; size_bytes]).collect();
         Buffers { buffers, next: 0 }
     }
@@ -195,7 +195,7 @@ mod tests {
         i32::try_from(std::process::id()).unwrap()
     }
 
-    /// Measures every size in both metrics, with both ends in this process, each in its own thread.
+    /// Measures every size in both metrics. Both ends are in this process, each in its own thread.
     fn measure_between_threads(
         way: Way,
         sizes: &'static [usize],
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn cross_memory_copies_carry_messages_of_every_size() {
         let memory = Memory::create().unwrap();
-        // A process may read its own memory unless the system forbids the call altogether.
+        // A process can read its own memory, unless the system forbids the call altogether.
         if memory.check_readv_access(own_pid()).is_ok() {
             measure_in_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }

@@ -1,4 +1,4 @@
-//! One contest: the fabric and its bare loops, measured in turns.
+//! One contest: the fabric and its bare loops take turns.
 
 use super::access::Operation;
 use super::bare::{self, Copies, Copying};
@@ -13,7 +13,7 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// The length of the answer to an access, without the payload.
+/// The length of the message that stands for an access's request or answer without payload.
 const ANSWER_BYTES: usize = 8;
 
 /// The bare loop that an access is compared with.
@@ -21,7 +21,7 @@ const ANSWER_BYTES: usize = 8;
 pub(super) enum BareAccess {
     /// Copies to or from shared memory.
     Copies(Copying),
-    /// Messages: one with the payload, and one without in the opposite direction.
+    /// Messages: one with the payload, and one without payload in the opposite direction.
     Messages(Way),
 }
 
@@ -35,13 +35,15 @@ impl BareAccess {
     }
 }
 
-/// Operations of one kind and size: each metric, through the fabric and without it.
+/// The measurements of one kind of operation and one size: both metrics, each through the fabric and through
+/// a bare loop.
 pub(super) struct Contest {
-    /// Latency and then bandwidth, each through the fabric and then without it.
+    /// First latency, then bandwidth; each first through the fabric, then through the bare loop.
     parts: [Part; 4],
     /// The names of the bare loops: of latency and of bandwidth.
     bare_names: [&'static str; 2],
-    /// Copies within this process, for comparison; `None` for messages too small to compare.
+    /// The run of copies within this process, for comparison. `None` for messages that are too small for the
+    /// comparison.
     memcpy: Option<Run>,
 }
 
@@ -60,15 +62,15 @@ struct PartRounds {
 /// A part of a contest, measured once in each round.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// A step of both processes.
+    /// A step that both processes take.
     Step(Step),
-    /// Half of a round trip with the bytes, and half of one without.
+    /// Half of a round trip with the payload, and half of a round trip without.
     ThereAndBack(Step, Step),
     /// Copies by this process alone.
     Copies(Copies),
 }
 
-/// The two processes, and the time of a measurement.
+/// The two processes, and the settings of their measurements.
 pub(super) struct Measuring<'a, 'p> {
     pub(super) pair: &'a mut Pair,
     pub(super) channel: &'a mut Channel<'p>,
@@ -77,7 +79,8 @@ pub(super) struct Measuring<'a, 'p> {
 }
 
 impl Contest {
-    /// Chooses the number of messages in a round, and the fastest of the bare ways.
+    /// Prepares a contest of messages: chooses the fastest of the bare ways, and the number of messages in a
+    /// round.
     pub(super) fn choose_for_messages(
         measuring: &mut Measuring<'_, '_>,
         bare: &[Way],
@@ -100,7 +103,7 @@ impl Contest {
         Ok(Contest { parts, bare_names: [latency.way.name(), bandwidth.way.name()], memcpy })
     }
 
-    /// Chooses the number of accesses in a round.
+    /// Prepares a contest of accesses: chooses their number in a round.
     pub(super) fn choose_for_accesses(
         measuring: &mut Measuring<'_, '_>,
         operation: Operation,
@@ -131,7 +134,7 @@ impl Contest {
         self.bare_names
     }
 
-    /// Measures every part once, so that other load of the host slows all alike.
+    /// Measures every part once. Since the parts alternate, other load of the host slows all of them alike.
     pub(super) fn run_round(
         &self,
         measuring: &mut Measuring<'_, '_>,
@@ -177,7 +180,7 @@ impl Measuring<'_, '_> {
             Part::ThereAndBack(there, back) => {
                 let there = pair.measure_step(there, Some(channel))?;
                 let back = pair.measure_step(back, Some(channel))?;
-                // No single access has both of these times.
+                // There are no single times, since no single operation takes the sum of the two.
                 Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })
             }
             Part::Copies(copies) => bare::time_copies(copies),
@@ -186,7 +189,8 @@ impl Measuring<'_, '_> {
 }
 
 impl Part {
-    /// How many of the measured times one operation takes.
+    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half of
+    /// a round trip.
     fn one_way_divisor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,

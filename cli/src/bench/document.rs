@@ -1,5 +1,5 @@
-//! The Markdown document of a comparison: the method, the summary tables, every figure, and the same
-//! providers asleep.
+//! The Markdown document of a comparison: setup, method, the summary tables, every figure, and the tables of
+//! sleeping providers.
 
 use super::figure::{Quantity, Row};
 use super::figure_report::FigureReport;
@@ -37,7 +37,7 @@ pub(super) fn render_document(report: &FigureReport) -> String {
     text
 }
 
-/// The summary tables, which another file may include.
+/// The summary tables, which `--readme` also writes into another file.
 pub(super) fn render_brief(report: &FigureReport) -> String {
     let places = unique_places(report);
     let mut text = format!(
@@ -62,7 +62,7 @@ pub(super) fn render_brief(report: &FigureReport) -> String {
     text
 }
 
-/// The subject of the comparison, the host, and the command.
+/// The list of the comparison's setup: its subject, the host, and the command.
 fn render_setup_list(report: &FigureReport) -> String {
     format!(
         "The tables compare homespun with libfabric's own providers for the same medium, and with a bare\n\
@@ -125,13 +125,13 @@ const COLUMNS: &str = "\
 - **-**: not measured, or failed.
 ";
 
-/// The libfabric, and how it was built.
+/// The version of libfabric, and how it was built.
 fn describe_libfabric(report: &FigureReport) -> String {
     let built = report.libfabric.built.as_deref().map(|built| format!(", built {built}")).unwrap_or_default();
     format!("libfabric {}{built}", report.libfabric.version)
 }
 
-/// Each place once.
+/// The places of all figures, each once.
 fn unique_places(report: &FigureReport) -> Vec<&str> {
     let mut places: Vec<&str> = Vec::new();
     for figure in &report.figures {
@@ -142,13 +142,13 @@ fn unique_places(report: &FigureReport) -> Vec<&str> {
     places
 }
 
-/// The command that makes such a record, without the directories of this host.
+/// The command that reproduces the record, without the directories of this host.
 fn reproducing_command(report: &FigureReport) -> String {
     let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
     let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
-    // A shell would take a semicolon in a name for the end of the command.
+    // Quote a provider's name with a semicolon, which would end the command in a shell.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
     format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")
@@ -203,7 +203,7 @@ pub(super) mod tests {
         let (text, brief) = (render_document(&make_figure_report()), render_brief(&make_figure_report()));
         assert!(text.contains(&format!("## In short\n\n{brief}\n## ")), "{text}");
         let tables = brief.matches("\n| ---: |").count();
-        // One figure, and one of providers asleep.
+        // One table is of the figure, the other of sleeping providers.
         assert_eq!(tables, 2, "{brief}");
     }
 

@@ -1,7 +1,7 @@
-//! A comparison, independent of how it was measured: contenders, and a row for each case.
+//! The results of one comparison, however they were measured: contenders, and a row for each case.
 //!
-//! Every quantity is a time, so less is better; bandwidth is compared by the time of a transfer. A ratio is
-//! homespun's time divided by that of another contender: below 1 homespun is faster.
+//! Every quantity is a time, so less is better. Bandwidth is compared by the time of a transfer. A ratio is
+//! homespun's time divided by that of another contender, so homespun is faster if the ratio is below 1.
 
 use serde::Serialize;
 
@@ -12,19 +12,19 @@ use crate::cache_topology::Sharing;
 /// One comparison.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
-    /// Letters, digits, `-` and `_`; unique within a document.
+    /// The name consists of letters, digits, `-` and `_`, and is unique within a document.
     pub(super) name: String,
     /// A description for people.
     pub(super) title: String,
-    /// The cores of the processes, described for people.
+    /// The cores of the processes, in words.
     pub(super) place: String,
-    /// The cores of the processes; null if the system chose.
+    /// The cores of the processes; null if the system chose them.
     pub(super) cores: Option<Cores>,
     pub(super) quantity: Quantity,
-    /// Whether the summary tables include it.
+    /// Whether the summary tables include the figure.
     #[serde(skip)]
     pub(super) is_in_brief: bool,
-    /// The drawings to make of it.
+    /// The drawings to make of the figure.
     #[serde(skip)]
     pub(super) drawings: &'static [Drawing],
     pub(super) contenders: Vec<Contender>,
@@ -37,7 +37,7 @@ pub(super) struct Figure {
 pub(super) enum Quantity {
     /// Half the time of a round trip, in microseconds.
     HalfRoundTrip,
-    /// The time of each of many transfers, in microseconds.
+    /// The time of each of many overlapping transfers, in microseconds.
     Transfer,
 }
 
@@ -68,16 +68,16 @@ pub(super) enum Role {
     Other,
 }
 
-/// One case, measured for every contender.
+/// The measurements of one case.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) case: Case,
-    /// In the order of the contenders; null where a contender could not be measured.
+    /// One cell for each contender, in their order; null where a contender could not be measured.
     pub(super) cells: Vec<Option<Cell>>,
-    /// homespun's median divided by that of each contender, in their order; null for homespun itself, and
-    /// where either was not measured.
+    /// homespun's median divided by that of each contender, in their order. null for homespun itself, and
+    /// where homespun or the contender was not measured.
     pub(super) ratios: Vec<Option<f64>>,
-    /// The name of the bare loop in this case.
+    /// The name of the bare loop that was measured in this case.
     pub(super) floor: Option<String>,
     /// The index of homespun among the contenders.
     #[serde(skip)]
@@ -89,7 +89,7 @@ pub(super) struct Row {
 pub(super) struct Case {
     /// A description for people.
     pub(super) label: String,
-    /// The size, if the case is one.
+    /// The size of messages, if the case is a size.
     pub(super) size_bytes: Option<usize>,
 }
 
@@ -109,11 +109,11 @@ pub(super) struct Spread {
     pub(super) percentiles: Percentiles,
 }
 
-/// The samples of percentiles.
+/// The samples over which percentiles are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Samples {
-    /// The means of rounds, for a program that prints nothing else.
+    /// The means of rounds, for programs that print only means.
     Rounds,
     /// Single operations.
     Operations,
@@ -127,7 +127,7 @@ pub(super) struct Cores {
 }
 
 impl Quantity {
-    /// The quantity and its unit, for people.
+    /// The quantity and its unit, in words.
     pub(super) fn description(self) -> &'static str {
         match self {
             Quantity::HalfRoundTrip => "half of a round trip in µs",
@@ -188,7 +188,7 @@ impl Cores {
         format!("cores {first} and {second}, {sharing}")
     }
 
-    /// A part of a file's name.
+    /// The part of a file's name that says what the cores share.
     pub(super) fn file_name_part(&self) -> &'static str {
         match self.sharing {
             Sharing::Core => "same-core",

@@ -1,7 +1,8 @@
-//! The results of a comparison: the document that `--against --json` prints, and the source of a record.
+//! The results of a comparison. `--against --json` prints them, and `--record` writes a document made from
+//! them.
 //!
-//! Fields keep their names and meanings; new ones may be added. Only `libfabric` in `sleep` names a directory
-//! of this host.
+//! Later versions keep the names and meanings of fields, and may add fields. No field but `libfabric` in
+//! `sleep` names a directory of this host.
 
 use serde::Serialize;
 
@@ -22,16 +23,17 @@ pub(super) struct FigureReport {
     /// Whether programs of fabtests took part.
     #[serde(skip)]
     pub(super) has_fabtests: bool,
-    /// Whether `--libfabric` gave the prefix of the libfabric.
+    /// Whether `--libfabric` was given.
     #[serde(skip)]
     pub(super) has_prefix: bool,
     /// Whether `--quick` was given.
     #[serde(rename = "quick")]
     pub(super) is_quick: bool,
-    /// The number of rounds that the medians are over.
+    /// The number of rounds over which medians are taken.
     pub(super) rounds: u32,
     pub(super) figures: Vec<Figure>,
-    /// The same providers polled, asleep and idle; null if that could not be measured at all.
+    /// The results of the same providers while they poll, sleep and idle; null if nothing of that could be
+    /// measured.
     pub(super) sleep: Option<SleepReport>,
 }
 
@@ -39,6 +41,6 @@ pub(super) struct FigureReport {
 #[derive(Debug, Serialize)]
 pub(super) struct LibfabricReport {
     pub(super) version: String,
-    /// The words of `--libfabric-built`, which say how it was built; null without the option.
+    /// How libfabric was built, from `--libfabric-built`; null without that option.
     pub(super) built: Option<String>,
 }

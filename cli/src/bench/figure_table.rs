@@ -1,4 +1,4 @@
-//! A figure's rows for people: on a terminal as they are measured, and in a document.
+//! A figure as text: rows for a terminal, and Markdown tables.
 
 use super::figure::{Cell, Figure, Role, Row};
 use super::table::{align_columns, format_significant};
@@ -9,11 +9,11 @@ const NUMBER_WIDTH: usize = 9;
 /// The width of the first column.
 const CASE_WIDTH: usize = 8;
 
-/// Explains ratios, wherever they are shown.
+/// The explanation of ratios, for all outputs that show them.
 pub(super) const ABOUT_RATIOS: &str =
     "a ratio is homespun's time divided by that of another contender: below 1 homespun is faster";
 
-/// Explains percentiles, wherever they are shown.
+/// The explanation of percentiles, for all outputs that show them.
 pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program is over rounds, because it prints only \
     means; the p99 of a bare loop is over single round trips, where messages go back and forth";
 
@@ -37,7 +37,8 @@ pub(super) fn format_markdown(figure: &Figure) -> String {
     format_markdown_table(&column_names(figure), figure.rows.iter().map(format_columns))
 }
 
-/// Medians and ratios of the chosen rows, with the first other provider only, as a Markdown table.
+/// The medians and ratios of the chosen rows, as a Markdown table. Of the contenders besides homespun and the
+/// bare loop, it has only the first.
 pub(super) fn format_brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) -> bool) -> String {
     let first_other = figure.contenders.iter().position(|contender| contender.role == Role::Other);
     let is_shown = |index: usize| figure.contenders[index].role != Role::Other || Some(index) == first_other;
@@ -57,7 +58,7 @@ pub(super) fn format_brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) ->
     format_markdown_table(&heading, rows)
 }
 
-/// A Markdown table, all columns aligned to the right.
+/// A Markdown table whose columns are all aligned to the right.
 pub(super) fn format_markdown_table(
     heading: &[impl AsRef<str>],
     rows: impl Iterator<Item = Vec<String>>,
@@ -104,7 +105,7 @@ fn format_columns(row: &Row) -> Vec<String> {
     columns
 }
 
-/// The ratios to every contender but homespun.
+/// homespun's ratio to every other contender.
 fn format_ratios(row: &Row) -> impl Iterator<Item = String> + '_ {
     let own = row.homespun_index();
     let others = row.ratios.iter().enumerate().filter(move |(index, _)| Some(*index) != own);

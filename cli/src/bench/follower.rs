@@ -1,4 +1,4 @@
-//! The process that follows: it takes its part in each step that the leader names.
+//! The follower: the process that takes its part in each step that the leader announces.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,25 +24,28 @@ use crate::exchange::target::Target;
 use crate::failure::Failure;
 use crate::peer_process;
 
-/// The interval between progress calls while no step is under way. They send what the endpoint still holds.
+/// The interval between progress calls while no step is under way. These calls send messages that the
+/// endpoint still holds.
 const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The first word of a follower that shares memory; then the reason if it cannot read the leader's memory.
+/// The first word that a follower with shared memory writes. If it cannot read the leader's memory, the
+/// reason follows.
 pub(super) const MEMORY: &str = "memory";
 
-/// The first word of a follower that listens for a connection; then its address.
+/// The first word that a follower without shared memory writes. The address at which it listens for a
+/// connection follows.
 pub(super) const SOCKET: &str = "socket";
 
-/// Introduces the follower's endpoint: its address, and the region that the leader may access.
+/// The word before the address of the follower's endpoint, and the region that the leader may access.
 pub(super) const ENDPOINT: &str = "endpoint";
 
-/// Introduces the leader's endpoint: its address.
+/// The word before the address of the leader's endpoint.
 pub(super) const PARTNER: &str = "partner";
 
-/// Says that a step may begin.
+/// The follower's word that a step may begin.
 pub(super) const READY: &str = "ready";
 
-/// Says that the follower's part in a bare loop is over, so that the leader may clear the memory.
+/// The follower's word that its part in a bare loop is over, so that the leader may clear the memory.
 pub(super) const DONE: &str = "done";
 
 /// The other process of `bench` and `bare`.
@@ -68,7 +71,7 @@ pub(crate) struct Arguments {
     timeout: u64,
 }
 
-/// Follows until the leader closes the pipe.
+/// Follows the leader's steps until the leader closes the pipe.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::read_parent_lines_or_exit();
     let follow = || {
@@ -76,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
             cores::pin_thread_to_core(core)?;
         }
         let timeout = Duration::from_secs(arguments.timeout);
-        // This process ends with the leader, so the flag for the leader's end stays unset.
+        // This process ends with the leader, so nothing sets the flag for the leader's end.
         let poller = Poller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
         let has_own_core = arguments.core.is_some();
@@ -132,12 +135,12 @@ impl Follower<'_> {
         self.follow(Some((&port, &mut channel)))
     }
 
-    /// Follows step after step.
+    /// Takes part in step after step.
     fn follow(&self, mut fabric: Option<(&Port, &mut Channel<'_>)>) -> Result<(), Failure> {
         loop {
             let received = match &fabric {
                 Some(_) => self.lines.recv_timeout(IDLE_INTERVAL),
-                // Between steps of a bare loop this process leaves its core alone.
+                // Between the steps of a bare loop this process sleeps.
                 None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let line = match received {
@@ -168,12 +171,12 @@ impl Follower<'_> {
     }
 }
 
-/// The text after a word.
+/// The text of a line after its first word, which must be `word`.
 pub(super) fn strip_keyword<'a>(line: &'a str, word: &str) -> Result<&'a str, Failure> {
     line.strip_prefix(word).map(str::trim_start).ok_or(Failure::PeerProtocol)
 }
 
-/// Reads the reason why the other process cannot read this one's memory; `None` if it can.
+/// Reads the follower's reason why it cannot read the leader's memory. `None` if it can.
 pub(super) fn parse_readv_refusal(line: &str) -> Result<Option<io::Error>, Failure> {
     let reason = strip_keyword(line, MEMORY)?;
     Ok((!reason.is_empty()).then(|| io::Error::other(reason.to_owned())))

@@ -32,7 +32,7 @@ pub(super) enum MediumKind {
 /// How the two processes run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
-    /// The cores of this process and of the other.
+    /// The cores of the two processes; `None` if the system chooses them.
     pub(super) cores: Option<(usize, usize)>,
     /// The longest time without any progress.
     pub(super) timeout: Duration,
@@ -44,9 +44,9 @@ pub(super) struct Pair {
     peer: PeerProcess,
     medium: Medium,
     poller: Poller,
-    /// The reason why one of the two cannot read the memory of the other.
+    /// The reason why one of the two processes cannot read the memory of the other, if that is so.
     readv_refusal: Option<io::Error>,
-    /// The region of the follower, once its endpoint is known.
+    /// The region of the follower. `None` until the follower has announced its endpoint.
     place: Option<RemoteRegion>,
 }
 
@@ -103,13 +103,13 @@ impl Pair {
         self.readv_refusal.as_ref()
     }
 
-    /// Fails if one of the two cannot read the memory of the other.
+    /// Fails if one of the two processes cannot read the memory of the other.
     pub(super) fn require_readv(&mut self) -> Result<(), Failure> {
         let doing = "reading the memory of the other process";
         self.readv_refusal.take().map_or(Ok(()), |error| Err(Failure::Bare { doing, error }))
     }
 
-    /// Opens this process's endpoint, and returns it with the address of the follower's.
+    /// Opens this process's endpoint, and returns it with the address of the follower's endpoint.
     pub(super) fn open_port(&mut self, domain: &str) -> Result<(Port, homespun::Address), Failure> {
         let line = self.peer.next_line()?;
         let endpoint =
@@ -132,7 +132,7 @@ impl Pair {
         led.map_err(|failure| self.attribute_to_follower(failure))
     }
 
-    /// Adds the follower's exit status to a failure that it has caused.
+    /// Adds the follower's exit status to a failure, if the follower has ended.
     pub(super) fn attribute_to_follower(&mut self, failure: Failure) -> Failure {
         self.peer.attribute_to_exit_status(failure)
     }
@@ -166,7 +166,7 @@ impl Pair {
     }
 }
 
-/// Announces the step to the follower, and waits until it is ready.
+/// Announces the step to the follower, and waits until the follower is ready.
 fn begin_step(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
     peer.write_line(step)?;
     expect_word(peer, READY)
@@ -177,7 +177,7 @@ fn expect_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
     if peer.next_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
 }
 
-/// The leader's settings of the channel.
+/// The leader's settings of the channel to the follower.
 pub(super) fn leader_channel_settings(tagged: bool, timeout: Duration) -> Settings {
     Settings { direction: Direction::ToServer, tagged, check: false, timeout }
 }

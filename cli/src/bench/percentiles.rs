@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The number of significant digits of a time.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Times are counted in picoseconds, so that short ones keep their digits.
+/// The histogram counts times in picoseconds, so that short times keep their digits.
 const UNITS_PER_US: f64 = 1e6;
 
 /// A histogram of times.
@@ -17,7 +17,7 @@ pub(super) struct Times {
     histogram: Histogram<u64>,
 }
 
-/// Times as one process sends them to another: each with its count.
+/// Pairs of a time and its count, in the form in which one process sends them to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts(Vec<(u64, u64)>);
 
@@ -42,7 +42,7 @@ impl Times {
     /// Counts times in microseconds.
     pub(super) fn extend(&mut self, times_us: &[f64]) {
         for time_us in times_us {
-            // The conversion gives the nearest integer; the histogram grows as needed.
+            // The conversion truncates to whole picoseconds. The histogram grows as needed.
             self.histogram += (time_us * UNITS_PER_US) as u64;
         }
     }

@@ -1,4 +1,4 @@
-//! A figure as a drawing: times or rates over size, one line per contender, both axes logarithmic.
+//! Draws a figure: times or rates over size, with a line for each contender. Both axes are logarithmic.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ const LEGEND_DASH_PX: (i32, i32) = (10, 16);
 const TEXT_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const GRID_COLOUR: RGBColor = RGBColor(222, 222, 222);
 
-/// Colours that are told apart also with a deficiency of colour vision (Okabe and Ito).
+/// Colours that readers with a colour vision deficiency can distinguish (Okabe and Ito).
 const FLOOR_COLOUR: RGBColor = RGBColor(110, 110, 110);
 const HOMESPUN_COLOUR: RGBColor = RGBColor(213, 94, 0);
 const OTHER_COLOURS: [RGBColor; 5] = [
@@ -46,7 +46,8 @@ const OTHER_COLOURS: [RGBColor; 5] = [
 /// The factor by which an axis extends beyond the smallest and the largest value.
 const MARGIN: f64 = 1.25;
 
-/// The ticks within a power of ten; from this many powers of ten on, only the first is used.
+/// The ticks within a power of ten. If an axis spans more than `SPARSE_TICKS_POWERS` powers of ten, it has
+/// only the first tick of each.
 const TICKS: [f64; 3] = [1.0, 2.0, 5.0];
 const SPARSE_TICKS_POWERS: f64 = 3.5;
 
@@ -79,7 +80,7 @@ struct Line<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// An axis: the powers of its base from `start` to `end`, and which of them have ticks.
+/// A logarithmic axis. `start`, `end` and `ticks` are powers of its base.
 #[derive(Debug, Clone)]
 struct Axis {
     start: f64,
@@ -102,7 +103,7 @@ impl Axis {
         let start = (values.clone().fold(f64::INFINITY, f64::min) / MARGIN).log10();
         let end = (values.fold(0.0, f64::max) * MARGIN).log10();
         let shown = if end - start > SPARSE_TICKS_POWERS { &TICKS[..1] } else { &TICKS[..] };
-        // Powers of ten of times and rates are few.
+        // Times and rates span few powers of ten, so the conversion to integers loses nothing.
         let powers = start.floor() as i32..=end.ceil() as i32;
         let all = powers.flat_map(|power| shown.iter().map(move |tick| tick.log10() + f64::from(power)));
         Axis { start, end, ticks: all.filter(|tick| (start..=end).contains(tick)).collect() }
@@ -115,7 +116,7 @@ impl Ranged for Axis {
 
     fn map(&self, power: &f64, (first_px, last_px): (i32, i32)) -> i32 {
         let share = (power - self.start) / (self.end - self.start);
-        // Pixels of a drawing are few.
+        // The number of pixels is small, so it fits into the integer.
         first_px + (share * f64::from(last_px - first_px)).round() as i32
     }
 
@@ -199,7 +200,7 @@ fn draw_chart(
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?
         };
         series.label(&line.contender.name).legend(move |(x, y)| {
-            // Two pieces, with a gap between them if the line is dashed.
+            // The line in the legend has two pieces. There is a gap between them if the line is dashed.
             let (first_end, second_start) = if is_floor { LEGEND_DASH_PX } else { (0, 0) };
             EmptyElement::at((x, y))
                 + PathElement::new(vec![(0, 0), (first_end, 0)], style)
@@ -224,7 +225,7 @@ fn draw_chart(
     Ok(())
 }
 
-/// A round number without unnecessary digits.
+/// Writes a round number without unnecessary digits.
 fn format_tick(number: f64) -> String {
     let decimals = (-number.log10().floor()).max(0.0) as usize;
     format!("{number:.decimals$}")

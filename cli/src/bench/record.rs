@@ -1,4 +1,4 @@
-//! The files of a comparison: drawings, a document with the drawings and tables, and the summary tables in
+//! Writes the files of a comparison: drawings, a document with drawings and tables, and the summary tables in
 //! another file.
 
 use std::fs;
@@ -63,7 +63,7 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that a file has a place for the summary tables.
+/// Checks that a file has the two lines that enclose the summary tables.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Resu
     }
 }
 
-/// The text with these tables between the two lines; `None` if it lacks the lines.
+/// Replaces the text between the two lines with these tables. `None` if the text lacks the lines.
 fn replace_tables(text: &str, brief: &str) -> Option<String> {
     let (before, rest) = text.split_once(PLACE_BEGIN)?;
     let (_, after) = rest.split_once(PLACE_END)?;

@@ -1,7 +1,7 @@
-//! The results of a bench: the document that `--json` prints, and the source of the tables.
+//! The results of `homespun bench`. `--json` prints them as a document, and the tables are made from them.
 //!
-//! Fields keep their names and meanings; new ones may be added. A field is `null` if it was not measured or
-//! does not apply to a size.
+//! Later versions keep the names and meanings of fields, and may add fields. A field is `null` if it was not
+//! measured or does not apply to a size.
 
 use serde::Serialize;
 
@@ -14,9 +14,9 @@ pub(super) struct Report {
     pub(super) homespun_version: &'static str,
     /// Whether the fabric's messages had tags.
     pub(super) tagged: bool,
-    /// The number of rounds that the medians are over.
+    /// The number of rounds over which medians are taken.
     pub(super) rounds: u32,
-    /// The cores of the two processes; `null` if the system chose.
+    /// The cores of the two processes; `null` if the system chose them.
     pub(super) cores: Option<[usize; 2]>,
     /// The measured domains, in order.
     pub(super) domains: Vec<DomainReport>,
@@ -25,15 +25,16 @@ pub(super) struct Report {
 /// The results of a domain.
 #[derive(Debug, Serialize)]
 pub(super) struct DomainReport {
-    /// Its name: `shm` or `tcp`.
+    /// The domain's name: `shm` or `tcp`.
     pub(super) domain: &'static str,
-    /// Whether each of the two processes can read the memory of the other; `null` if that does not matter.
+    /// Whether each of the two processes can read the memory of the other; `null` for a domain that does not
+    /// need it.
     pub(super) cross_memory_copy: Option<bool>,
-    /// The reason why not, in the words of the system.
+    /// The system's reason why one process cannot read the memory of the other.
     pub(super) cross_memory_copy_refusal: Option<String>,
     /// The results of messages, in the requested order of sizes.
     pub(super) sizes: Vec<SizeReport>,
-    /// The results of accesses: each operation in each size.
+    /// The results of accesses, for each operation in each size.
     pub(super) accesses: Vec<AccessReport>,
 }
 
@@ -42,9 +43,10 @@ pub(super) struct DomainReport {
 pub(super) struct AccessReport {
     /// The operation: `write`, `read` or `fetch-add`.
     pub(super) operation: &'static str,
-    /// The fields of messages, with two differences. Latency is the time from the post of an access to its
-    /// completion; the bare one is that of a copy with a fence (`memcpy`), or half of a round trip with the
-    /// payload and half of one with 8 bytes (`ring`, `socket`). Rates count accesses.
+    /// The fields are those of messages, with two differences. First, latency is the time from the post of an
+    /// access to its completion. The bare latency is the time of a copy with a fence (`memcpy`), or of half a
+    /// round trip with the payload plus half a round trip with 8 bytes (`ring`, `socket`). Second, rates
+    /// count accesses.
     #[serde(flatten)]
     pub(super) figures: SizeReport,
 }
@@ -54,10 +56,10 @@ pub(super) struct AccessReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// The bare loop of the bare latency: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv`
-    /// or `socket`; for accesses `memcpy`, `ring` or `socket`.
+    /// The bare loop that gave the bare latency: `ring`, `pipelined-` followed by a chunk such as `16K`,
+    /// `process_vm_readv` or `socket`; for accesses `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
-    /// The bare loop of the bare messages one way.
+    /// The bare loop that gave the bare rate of one-way messages.
     pub(super) bare_message_loop: &'static str,
     /// Half the time of a round trip through the fabric.
     pub(super) latency_us: f64,
@@ -65,22 +67,24 @@ pub(super) struct SizeReport {
     pub(super) bare_latency_us: f64,
     /// `latency_us / bare_latency_us`: 1 at best.
     pub(super) latency_ratio: f64,
-    /// Of single round trips through the fabric, halved; for accesses, not halved.
+    /// Percentiles of the halved times of single round trips through the fabric; for accesses, of times that
+    /// are not halved.
     pub(super) latency_percentiles: Option<Percentiles>,
-    /// The same through the bare loop; `null` if its latency is the sum of two.
+    /// The same through the bare loop; `null` if the bare latency is the sum of two times.
     pub(super) bare_latency_percentiles: Option<Percentiles>,
-    /// Messages one way through the fabric.
+    /// The rate of one-way messages through the fabric.
     pub(super) messages_per_s: f64,
-    /// Messages one way through the bare loop.
+    /// The rate of one-way messages through the bare loop.
     pub(super) bare_messages_per_s: f64,
-    /// The fabric's time of a message one way divided by that of the bare loop: 1 at best.
+    /// The fabric's time of a one-way message divided by that of the bare loop: 1 at best.
     pub(super) message_time_ratio: f64,
-    /// Payload one way through the fabric, in 10^6 bytes a second; `null` for empty messages.
+    /// The bandwidth of one-way messages through the fabric, in 10^6 bytes a second; `null` for empty
+    /// messages.
     pub(super) bandwidth_mb_per_s: Option<f64>,
     /// The same through the bare loop.
     pub(super) bare_bandwidth_mb_per_s: Option<f64>,
-    /// Copies from shared to private memory within one process, in 10^6 bytes a second; `null` for small
-    /// sizes, and for domains that share no memory.
+    /// The rate of copies from shared to private memory within one process, in 10^6 bytes a second; `null`
+    /// for small sizes, and for domains that share no memory.
     pub(super) memcpy_mb_per_s: Option<f64>,
 }
 
@@ -91,7 +95,7 @@ pub(super) struct Medians {
     pub(super) bare_latency_us: f64,
     pub(super) latency_percentiles: Option<Percentiles>,
     pub(super) bare_latency_percentiles: Option<Percentiles>,
-    /// The time that each of many messages one way takes.
+    /// The time of each of many one-way messages.
     pub(super) message_us: f64,
     pub(super) bare_message_us: f64,
     /// The time of a copy, if it was measured.
@@ -103,7 +107,7 @@ impl SizeReport {
     pub(super) fn new(size_bytes: usize, bare_names: [&'static str; 2], medians: Medians) -> SizeReport {
         let [bare_loop, bare_message_loop] = bare_names;
         let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us, .. } = medians;
-        // A byte a microsecond is a megabyte a second.
+        // One byte a microsecond is one megabyte a second.
         let mb_per_s = |each_us: f64| (size_bytes > 0).then(|| quotient(size_bytes as f64, each_us));
         SizeReport {
             size_bytes,
@@ -124,7 +128,7 @@ impl SizeReport {
     }
 }
 
-/// A quotient of times. A time below the resolution of the clock counts as that resolution.
+/// A quotient of times. A divisor below 10^-6 µs counts as 10^-6 µs, so the quotient is finite.
 pub(super) fn quotient(dividend: f64, divisor_us: f64) -> f64 {
     dividend / divisor_us.max(1e-6)
 }

@@ -58,7 +58,7 @@ enum Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CorePair(usize, usize);
 
-/// Measures and prints.
+/// Measures, and prints the result.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     let (way, medium) = match arguments.way {
         Choice::Ring => (Way::Ring, MediumKind::Memory),

@@ -1,10 +1,10 @@
-//! `homespun bench --only sleep`, and a part of `--against`: providers of an installed libfabric side by
-//! side, polled and asleep.
+//! `homespun bench --only sleep`, which is also a part of `--against`: compares providers of an installed
+//! libfabric while processes poll and while they sleep.
 //!
-//! Pairs of our own processes exchange tagged messages over the C interface, with the same code for every
-//! provider. They measure what libfabric's programs do not show: percentiles of single round trips; round
-//! trips in which both sides sleep on the descriptor of their queue; and the processor time of a pair while
-//! it sleeps.
+//! Pairs of this program's processes exchange tagged messages over the C interface, with the same code for
+//! every provider. They measure three quantities that libfabric's programs do not show: percentiles of single
+//! round trips; the time of round trips in which both sides sleep on the descriptor of their queue; and the
+//! processor time of a pair that sleeps without messages.
 
 mod contender;
 mod markdown;
@@ -38,30 +38,30 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::run::plugin;
 
-/// The number of rounds, and of round trips of each size in all of them together.
+/// The number of rounds, and the number of round trips of each size in all rounds together.
 const ROUNDS: u32 = 5;
 const ROUND_TRIPS: u32 = 20_000;
 
-/// The approximate time of the round trips of one size in a round. It limits their number only if each takes
-/// hundreds of microseconds.
+/// The approximate limit of the time of all round trips of one size in a round. The limit reduces their
+/// number only if each takes hundreds of microseconds.
 const TURN_MS: u64 = 1_000;
 
-/// The time that a pair sleeps in each round.
+/// How long a pair sleeps in each round.
 const IDLE_MS: u64 = 2_000;
 
-/// The same with `--quick`.
+/// The same values with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_TRIPS_QUICK: u32 = 1_000;
 const TURN_QUICK_MS: u64 = 200;
 const IDLE_QUICK_MS: u64 = 200;
 
-/// The round trips of the trial run, and the least number in a turn.
+/// The number of round trips in a trial run, and the least number in a turn.
 const TRIAL_ROUND_TRIPS: u32 = 8;
 
 /// The default lengths of messages.
 const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 
-/// The default rivals: libfabric's own providers.
+/// The default rivals of homespun: libfabric's own providers.
 const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 
 /// The options of the measurement.
@@ -69,7 +69,7 @@ const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 pub(super) struct Request<'a> {
     /// The domains of homespun.
     pub(super) domains: &'a [Domain],
-    /// Rivals; those without a domain among `domains` are left out.
+    /// The rivals. Those whose medium is not among `domains` are not measured.
     pub(super) providers: Option<&'a Providers>,
     /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a Path>,
@@ -77,8 +77,8 @@ pub(super) struct Request<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    /// The cores of the two processes, chosen before a bare loop has pinned this process to one of them;
-    /// `None` pins neither.
+    /// The cores of the two processes, or `None` to pin neither. The caller chooses them before a bare loop
+    /// pins this process to one core.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
@@ -92,11 +92,11 @@ struct Setup<'a> {
     sizes: &'a [usize],
     /// The number of turns of each contender.
     rounds: u32,
-    /// The number of round trips of each size in a turn, unless they take too long.
+    /// The number of round trips of each size in a turn, unless they take longer than `turn_ms`.
     round_trips: u32,
-    /// The approximate limit of their time.
+    /// The approximate limit of the time of these round trips.
     turn_ms: u64,
-    /// The time that a pair sleeps in a turn.
+    /// How long a pair sleeps in a turn.
     idle_ms: u64,
     /// The cores of the processes, and their time-out.
     placement: Placement,
@@ -106,14 +106,14 @@ struct Setup<'a> {
 #[derive(Debug)]
 struct ContenderResults {
     contender: Contender,
-    /// The provider's full name, once it has answered.
+    /// The provider's full name. `None` until a process has opened the provider.
     provider: Option<String>,
     /// One entry for each size.
     polled: Attempt<Vec<Times>>,
     /// One entry for each size.
     descriptor: Attempt<Vec<Times>>,
     idle: Attempt<Vec<[Slept; 2]>>,
-    /// How an idle pair sleeps.
+    /// How the processes of an idle pair sleep.
     idle_wait: Wait,
 }
 
@@ -124,11 +124,11 @@ struct Attempt<T> {
     shortfall: Option<Shortfall>,
 }
 
-/// Measures, and shows the results.
+/// Measures all contenders and shows the results.
 ///
 /// # Errors
 ///
-/// Any failure of the setup; at the end [`Failure::ContendersFailed`] if a contender failed at something
+/// Any failure of the setup. At the end [`Failure::ContendersFailed`], if a contender failed at something
 /// that it offers.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     let report = measure(request, console)?;
@@ -140,7 +140,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
     report.require_success()
 }
 
-/// Measures.
+/// Measures all contenders.
 ///
 /// # Errors
 ///
@@ -173,7 +173,7 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     setup.measure_contenders(line_up, console)
 }
 
-/// Other processes load the library, and the loader takes a name without a slash for a library to search.
+/// Makes the prefix absolute, because other processes load the library by its path.
 fn absolute_prefix(prefix: &Path) -> PathBuf {
     path::absolute(prefix).unwrap_or_else(|_| prefix.to_owned())
 }
@@ -225,7 +225,7 @@ impl ContenderResults {
         }
     }
 
-    /// Measures what has not failed yet, with a new pair for each way to wait.
+    /// Repeats the measurements that have not failed yet, with a new pair for each way to wait.
     fn take_turn(&mut self, setup: &Setup<'_>, version: &mut Option<(u16, u16)>) -> Result<(), Failure> {
         if self.polled.is_ok() {
             let measured =
@@ -285,7 +285,7 @@ impl<T> Attempt<T> {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if nothing can be measured at all.
+    /// The failure, if it is fatal: then nothing can be measured at all.
     fn record<U>(
         &mut self,
         measured: Result<U, MeasureError>,
@@ -308,22 +308,22 @@ fn add_counts(gathered: &mut [Times], turn: &[Counts]) {
     }
 }
 
-/// Single round trips of every size.
+/// Measures single round trips of every size.
 fn measure_latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
     let latencies = setup.sizes.iter().map(|&size_bytes| {
         let mut trial = Times::new();
-        // The trial warms up, too.
+        // The trial is also the warm-up.
         trial.merge_counts(&pair.measure_round_trips(RoundTrips { size_bytes, count: TRIAL_ROUND_TRIPS })?);
         let half_us = trial.percentiles().map_or(0.0, |percentiles| percentiles.p50_us);
         let fitting = setup.turn_ms as f64 * 1e3 / (2.0 * half_us).max(f64::MIN_POSITIVE);
-        // A conversion of a float that is too large gives the largest integer.
+        // The conversion of a float that is too large gives the largest integer.
         let count = (fitting as u32).clamp(TRIAL_ROUND_TRIPS, setup.round_trips.max(TRIAL_ROUND_TRIPS));
         pair.measure_round_trips(RoundTrips { size_bytes, count })
     });
     latencies.collect()
 }
 
-/// Lets a pair sleep, with an exchange of messages before and after.
+/// Lets a pair sleep, and exchange a message before and after.
 fn measure_idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
     let one = RoundTrips { size_bytes: setup.sizes.first().copied().unwrap_or_default(), count: 1 };
     pair.measure_round_trips(one)?;
@@ -338,7 +338,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A report of homespun/tcp, of tcp, which offers no descriptor, and of sockets.
+    /// A report with three contenders: homespun/tcp; tcp, which offers no descriptor; and sockets.
     pub(crate) fn make_sleep_report() -> SleepReport {
         let setup = Setup {
             libfabric: OsStr::new("/opt/libfabric/lib/libfabric.so.1"),

@@ -7,17 +7,17 @@ use super::access::Operation;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 
-/// The way of messages, or the operation in place of messages.
+/// The way in which messages travel, or the operation that is measured in place of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The fabric.
     Fabric,
     /// The fabric, with accesses to the follower's memory in place of messages.
     Access(Operation),
-    /// A bare ring in shared memory, each message in one slot if it fits.
+    /// A bare ring in shared memory. A message takes one slot if it fits.
     Ring,
-    /// The same ring, each message in several slots, so that one process copies in while the other copies
-    /// out.
+    /// The same ring, but a message takes several slots, so that the receiver copies from one while the
+    /// sender fills the next.
     Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,
@@ -25,11 +25,11 @@ pub(super) enum Way {
     Socket,
 }
 
-/// The payload of each slot of a pipelined ring.
+/// The size of the payload in each slot of a pipelined ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
     bytes: usize,
-    /// The name of the way with this chunk.
+    /// The name of the pipelined way with this chunk.
     way_name: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Step {
 }
 
 impl Way {
-    /// All ways: those of messages, then each operation on memory.
+    /// All ways: first those of messages, then each operation on memory.
     fn all() -> impl Iterator<Item = Way> {
         let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
         let pipelined = Chunk::ALL.map(Way::Pipelined);

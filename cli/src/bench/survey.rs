@@ -1,4 +1,4 @@
-//! All measurements of one domain, through the fabric and through bare loops, in turns.
+//! All measurements of one domain. The fabric and the bare loops take turns.
 
 use clap::ValueEnum;
 
@@ -14,7 +14,7 @@ use crate::exchange::channel::Channel;
 use crate::failure::Failure;
 use crate::size;
 
-/// The smallest size in which a cross-memory copy may be the fastest bare loop; below it a ring is faster.
+/// The smallest size for which a cross-memory copy may be the fastest bare loop. Below it a ring is faster.
 const READV_MIN_BYTES: usize = 16 * 1024;
 
 /// A domain that has a bare loop.
@@ -35,14 +35,14 @@ pub(super) enum Kind {
     Sleep,
 }
 
-/// The measurements of each domain.
+/// The settings for the measurements of each domain.
 #[derive(Debug)]
 pub(super) struct Survey<'a> {
     pub(super) sizes: &'a [usize],
     /// `None` measures everything.
     pub(super) only: Option<Kind>,
     pub(super) rounds: u32,
-    /// The approximate time of each way in a round.
+    /// The approximate time of each measurement in a round.
     pub(super) round_ms: u32,
     pub(super) tagged: bool,
     pub(super) placement: Placement,
@@ -53,7 +53,7 @@ pub(super) struct Survey<'a> {
 impl Domain {
     pub(super) const ALL: [Domain; 2] = [Domain::Shm, Domain::Tcp];
 
-    /// The domain to compare with a provider of libfabric: the one over the same medium.
+    /// The domain that is compared with a provider of libfabric, because it uses the same medium.
     pub(super) fn of_provider(provider: &str) -> Domain {
         match provider.split(';').next() {
             Some("shm" | "sm2") => Domain::Shm,
@@ -82,7 +82,7 @@ impl Domain {
             Domain::Tcp => vec![Way::Socket],
             Domain::Shm => {
                 let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.len_bytes() < size_bytes);
-                // A message in several slots is a pipelined one.
+                // A longer message takes several slots, which the pipelined ways measure.
                 let ring = (size_bytes <= SLOT_MAX_BYTES).then_some(Way::Ring);
                 let readv = (can_readv && size_bytes >= READV_MIN_BYTES).then_some(Way::Readv);
                 ring.into_iter().chain(readv).chain(pipelined.map(Way::Pipelined)).collect()
@@ -90,12 +90,12 @@ impl Domain {
         }
     }
 
-    /// The bare loop to compare accesses with.
+    /// The bare loop that this operation on memory is compared with.
     fn bare_access(self, operation: Operation) -> BareAccess {
         match (self, operation) {
             (Domain::Shm, Operation::Write) => BareAccess::Copies(Copying::To),
             (Domain::Shm, Operation::Read) => BareAccess::Copies(Copying::From),
-            // The target carries out the operation, so it costs a request and an answer.
+            // The target carries out the operation, so a fetch-add costs a request and an answer.
             (Domain::Shm, Operation::FetchAdd) => BareAccess::Messages(Way::Ring),
             (Domain::Tcp, _) => BareAccess::Messages(Way::Socket),
         }
@@ -123,7 +123,7 @@ impl Survey<'_> {
         self.sizes.iter().copied().filter(|_| self.only != Some(Kind::Accesses))
     }
 
-    /// The operations on memory to measure, with their sizes.
+    /// The operations on memory to measure, each with its sizes.
     fn operations_with_sizes(&self) -> impl Iterator<Item = (Operation, usize)> {
         let operations = Operation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
         operations.flat_map(|operation| {
@@ -185,7 +185,7 @@ impl Survey<'_> {
         })
     }
 
-    /// Measures all rounds of a contest of this name.
+    /// Measures all rounds of a contest. Shows `name` as the step of progress.
     fn measure_rounds(
         &self,
         contest: &Contest,
@@ -242,7 +242,7 @@ mod tests {
             survey.progress_step_count()
         };
         assert_eq!(steps(Some(Kind::Messages)), 15);
-        // Writes and reads in three sizes, and fetch-add in one.
+        // Writes and reads have three sizes, and fetch-add has one.
         assert_eq!(steps(Some(Kind::Accesses)), 35);
         assert_eq!(steps(None), 15 + 35);
     }

@@ -1,4 +1,4 @@
-//! A domain's results for people: a heading, and a row for each size as soon as it is measured.
+//! A domain's results as text for a terminal: a heading, and a row for each size.
 
 use super::report::{AccessReport, SizeReport};
 use crate::size;
@@ -55,7 +55,8 @@ pub(super) fn access_heading(domain: &str) -> String {
     format!("domain {domain}, access to memory\n{heading}")
 }
 
-/// The results of one operation in one size: the columns of messages without the comparison with copies.
+/// The results of one operation in one size. The columns are those of messages without the comparison with
+/// copies.
 pub(super) fn access_row(report: &AccessReport) -> String {
     let [measured @ .., _, bare_loop] = format_columns(&report.figures);
     let mut words = vec![report.operation.to_owned()];
@@ -94,15 +95,15 @@ fn format_columns(report: &SizeReport) -> [String; COLUMNS] {
     ]
 }
 
-/// A number with three significant digits, or all digits before the point.
+/// A number with three significant digits, but always with all digits before the decimal point.
 pub(super) fn format_significant(number: f64) -> String {
     let magnitude = number.abs().max(1e-6).log10().floor();
-    // The magnitude is between -6 and 308, so this is a small number of digits.
+    // The magnitude is between -6 and 308, so the number of decimals is small.
     let decimals = (2.0 - magnitude).max(0.0) as usize;
     format!("{number:.decimals$}")
 }
 
-/// Columns of at least these widths, separated by a space; the last one is aligned to the left.
+/// Joins columns of at least these widths, separated by a space. The last column is aligned to the left.
 pub(super) fn align_columns(columns: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (column, width) in columns.iter().zip(widths) {

@@ -1,4 +1,4 @@
-//! Trial runs before a size is measured: they find the number of operations in a round, and the fastest bare
+//! Trial runs before a size is measured. They find the number of operations in a round, and the fastest bare
 //! loop.
 
 use super::step::{Step, Way};
@@ -11,18 +11,19 @@ use crate::failure::Failure;
 const TRIAL_ROUND_TRIPS: u32 = 32;
 const TRIAL_WINDOWS: u32 = 8;
 
-/// The least number of them in a round.
+/// The least number of round trips, and of windows full of messages, in a round.
 const ROUND_TRIPS_MIN: u32 = 16;
 const WINDOWS_MIN: u32 = 8;
 
 /// The largest number of operations in a round.
 const COUNT_MAX: u32 = 1 << 22;
 
-/// The number of trials of each way. The best time of a way counts, so that one disturbance decides nothing.
+/// The number of trials of each way. Only the best time of each way counts, so one disturbance does not
+/// decide.
 const TRIES: u32 = 2;
 
 /// A run with as many operations as fit into a round. `time_us` makes a trial run and returns the time of
-/// each operation; for latency, of a whole round trip.
+/// each operation. For latency that is the time of a whole round trip.
 pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,
@@ -36,13 +37,13 @@ pub(super) fn calibrate_run(
     };
     let each_us = time_us(Run::new(size_bytes, Some(trial)))?;
     let fitting = f64::from(round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE);
-    // A conversion of a float that is too large gives the largest integer.
+    // The conversion of a float that is too large gives the largest integer.
     let count = (fitting as u32).clamp(least, COUNT_MAX);
     Ok(Run::new(size_bytes, Some(count)))
 }
 
-/// The fastest of these ways for messages of a size, with a run that fits into a round. `lead` measures a
-/// step.
+/// The step of the fastest of these ways for messages of a size, with a run that fits into a round. `lead`
+/// measures a step.
 ///
 /// # Errors
 ///
@@ -97,7 +98,7 @@ mod tests {
         let mut calls = 0;
         let chosen = find_fastest_way(&[small, Way::Readv, large], 1 << 20, Metric::Bandwidth, 1, |step| {
             calls += 1;
-            // Every other step is disturbed.
+            // Every other measurement is disturbed.
             let disturbance = if calls % 2 == 0 { 100.0 } else { 0.0 };
             make_timing(disturbance + if step.way == Way::Readv { 1.0 } else { 2.0 })
         });

@@ -1,4 +1,4 @@
-//! Counted messages with one peer.
+//! Numbered messages to and from one peer.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use super::port::{Event, PROBE_TAG, Port};
 use super::remote_region::RemoteRegion;
 use crate::failure::Failure;
 
-/// How many empty reads of the queue pass before each further one yields. On a shared core the peer would
-/// otherwise not run until the kernel takes the core away.
+/// After this many empty reads of the queue, each further empty read yields. Otherwise a peer on the same
+/// core would not run until the kernel preempts this thread.
 const SPINS_BEFORE_YIELD: u32 = 256;
 
-/// How many empty reads of the queue pass between looks at the clock.
+/// The number of empty reads of the queue between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 64;
 
-/// The time without an event after which the peer is probed. A receive does not fail when its sender dies,
-/// but a probe does.
+/// After this time without an event, the channel probes the peer. A receive does not fail when its sender
+/// dies, but a probe does.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest control message: a greeting, or the answer to it. Control messages are not numbered.
@@ -38,33 +38,34 @@ pub(crate) struct Channel<'a> {
     peer: FabricAddress,
     address: Address,
     settings: Settings,
-    /// The contexts of this conversation, distinct from those of all others on the port: operations of an
-    /// earlier one may still complete during this one.
+    /// The contexts of this conversation. No other conversation on the port has the same ones, because
+    /// operations of an earlier conversation may complete during this one.
     contexts: Contexts,
-    /// The number of messages sent.
+    /// The number of messages that this side has sent.
     sent: u64,
-    /// The number of receives posted.
+    /// The number of receives that this side has posted.
     posted: u64,
-    /// The number of messages received.
+    /// The number of messages that this side has received.
     received: u64,
 }
 
-/// The contexts of one conversation's operations: its number, and in the lower bits that of a message.
+/// The contexts of one conversation's operations. The upper bits are the number of the conversation, the
+/// lower bits that of a message.
 #[derive(Debug, Clone, Copy)]
 struct Contexts {
     conversation: u64,
 }
 
-/// The bits of a context for the number of a message, enough for every plan.
+/// The number of bits of a context that hold the number of a message. They suffice for every plan.
 const SEQUENCE_BITS: u32 = 48;
 
-/// The sequence of probes.
+/// The sequence number of all probes.
 const PROBE: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// The sequence of control messages.
+/// The sequence number of all control messages.
 const CONTROL: u64 = PROBE - 1;
 
-/// The sequence of accesses to the memory of the peer.
+/// The sequence number of all accesses to the memory of the peer.
 const ACCESS: u64 = CONTROL - 1;
 
 impl Contexts {
@@ -72,7 +73,7 @@ impl Contexts {
         self.conversation << SEQUENCE_BITS | sequence
     }
 
-    /// The sequence in this context, if it belongs to this conversation.
+    /// The sequence number in this context, if the context belongs to this conversation.
     fn sequence_if_own(self, context: u64) -> Option<u64> {
         let sequence = context & PROBE;
         (context == self.context_for(sequence)).then_some(sequence)
@@ -88,7 +89,7 @@ pub(crate) struct Settings {
     pub(crate) tagged: bool,
     /// Whether every byte is checked.
     pub(crate) check: bool,
-    /// The longest time without an event.
+    /// The longest time that the channel waits without an event.
     pub(crate) timeout: Duration,
 }
 
@@ -101,7 +102,7 @@ pub(crate) enum Completed {
     Received(u64, BytesMut),
 }
 
-/// The local buffers of an access to the memory of the peer; its completion returns them.
+/// The local buffers of an access to the memory of the peer. The completion returns them.
 #[derive(Debug)]
 pub(crate) enum AccessBuffers {
     /// The source of a write.
@@ -112,7 +113,7 @@ pub(crate) enum AccessBuffers {
     FetchAdd { operand: Bytes, result: BytesMut },
 }
 
-/// A description of the messages.
+/// Describes the messages in words.
 pub(crate) fn describe_messages(tagged: bool, check: bool) -> String {
     let tagged = if tagged { "tagged" } else { "untagged" };
     let check = if check { ", every byte checked" } else { "" };
@@ -141,8 +142,9 @@ impl<'a> Channel<'a> {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
-    /// Announces whether more sends follow each send at once, so that several may travel together
-    /// (`FI_MORE`). The next [`wait`](Self::wait) sends what is held back.
+    /// Sets whether each send announces that another follows at once (`FI_MORE`), so that several may travel
+    /// together. The next [`wait_for_completion`](Self::wait_for_completion) sends any messages that the
+    /// endpoint has held back.
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
@@ -153,11 +155,11 @@ impl<'a> Channel<'a> {
         Pattern::new(self.settings.direction, self.sent, size_bytes)
     }
 
-    /// Sends a message, which its completion returns in [`Completed::Sent`].
+    /// Sends a message. The completion returns its buffer in [`Completed::Sent`].
     pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let context = self.contexts.context_for(sent);
-        // The port has room for more than is ever in flight, so this send is never refused.
+        // The queue of the port is deeper than any window, so the endpoint never refuses this send.
         if self.settings.tagged {
             port.endpoint.tsend(message, peer, Tag(sent), context)?;
         } else {
@@ -176,12 +178,12 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts an access to the memory of the peer; [`wait_for_access`](Self::wait_for_access) returns its
-    /// completion.
+    /// Posts an access to the memory of the peer. [`wait_for_access`](Self::wait_for_access) returns its
+    /// buffers on completion.
     pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
         let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
-        // The port has room, as in `send`.
+        // The endpoint never refuses the access, as in `send`.
         match local {
             AccessBuffers::Write(source) => {
                 port.endpoint.write(source, peer, RemoteMemory { address, key }, context)?;
@@ -198,7 +200,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts a buffer for the next message without a receive.
+    /// Posts a receive for the next message that has none yet.
     pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.context_for(posted);
@@ -216,7 +218,7 @@ impl<'a> Channel<'a> {
         let endpoint = &self.port.endpoint;
         let context = self.contexts.context_for(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
-        // With transmit completion the send fails if no process listens there.
+        // With transmit completion the send fails if no process listens at the peer's address.
         let flags = OpFlags::TRANSMIT_COMPLETE;
         endpoint.sendmsg(SendMsg {
             buffers: vec![question],
@@ -244,8 +246,8 @@ impl<'a> Channel<'a> {
         self.wait_yielding_if(true)
     }
 
-    /// Waits for a completion, as the target of accesses that the peer makes. Yields to other threads
-    /// meanwhile, unless this one `has_own_core`.
+    /// Waits for a completion while the peer accesses this process's memory. Yields to other threads, unless
+    /// this thread `has_own_core`.
     pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, Failure> {
         self.wait_yielding_if(!has_own_core)
     }
@@ -262,7 +264,7 @@ impl<'a> Channel<'a> {
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
-                // A completion of an access that the caller no longer needs.
+                // The caller no longer needs this completion of an access.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };
@@ -303,7 +305,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Checks that a received message is the one that was sent.
+    /// Checks the length, and if requested every byte, of a received message.
     pub(crate) fn verify_message(
         &self,
         sequence: u64,
@@ -344,7 +346,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Posts as soon as there is room.
+    /// Repeats `attempt` until the endpoint has room for the operation.
     fn post_with_retry(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Failure> {
         let mut timer = IdleTimer::new(self);
         loop {
@@ -365,7 +367,8 @@ impl<'a> Channel<'a> {
         let probe =
             SendMsg { to: self.peer, tag: Some(Tag(PROBE_TAG)), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
-            // With so many operations in flight, those will fail if the peer is gone.
+            // `Again` means that many operations are in flight. They will fail if the peer is gone, so no
+            // probe is needed.
             Ok(()) | Err(Rejected { error: Error::Again(_), .. }) => Ok(()),
             Err(rejected) => Err(rejected.into()),
         }
@@ -374,17 +377,17 @@ impl<'a> Channel<'a> {
 
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
-        // Leftover receives must not take messages of another peer at this address. A receive that cannot be
-        // cancelled is about to complete.
+        // Cancel the remaining receives, so that they do not take messages of a later peer at this address.
+        // If a cancel fails, the receive is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }
-        // The address was inserted by this channel, and no other uses it.
+        // This channel inserted the address, and no other channel uses it.
         let _ = self.port.av.remove(&[self.peer]);
     }
 }
 
-/// Limits the time without an event.
+/// Measures the time without an event, and limits it.
 struct IdleTimer<'a> {
     channel: &'a Channel<'a>,
     /// Whether to yield to other threads.

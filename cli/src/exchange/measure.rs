@@ -1,9 +1,9 @@
 //! The measurement of one size by client and server, and how its times are computed.
 //!
-//! Round trips come first: the client sends, and the server answers each message with one of the same length.
-//! The bandwidth follows, in a few rounds: the server says that its receives are posted, the client sends
-//! with a window of messages in flight, each flagged as followed by more, and the server answers once it has
-//! all messages of the round.
+//! Latency is measured first, by round trips: the client sends a message, and the server answers it with one
+//! of the same length. Bandwidth is measured next, in a few rounds. In each round the server announces that
+//! its receives are posted. Then the client sends with a window of messages in flight, each flagged
+//! `FI_MORE`. The server answers once it has received all messages of the round.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use super::run::Run;
 use super::timing::Timing;
 use crate::failure::Failure;
 
-/// The largest number of batches of round trips. The result is the median over batches, so that disturbances
-/// by other load do not count.
+/// The largest number of batches of round trips. The result is the median over batches, so occasional
+/// disturbances by other load do not affect it.
 const BATCHES_MAX: u32 = 32;
 
 /// One in this many round trips is timed individually, at the end of a run.
@@ -24,8 +24,8 @@ const SINGLES_DIVISOR: u32 = 4;
 /// The largest number of individually timed round trips in a run.
 const SINGLES_MAX: u32 = 4096;
 
-/// The number of posted receives during round trips: the next message finds one even if the buffer of the
-/// last has not been posted again.
+/// The number of posted receives during round trips. With two, the next message finds a receive even before
+/// the buffer of the last message has been posted again.
 const ROUND_TRIP_DEPTH: u32 = 2;
 
 /// A measured quantity.
@@ -33,11 +33,11 @@ const ROUND_TRIP_DEPTH: u32 = 2;
 pub(crate) enum Metric {
     /// Half the time of a round trip.
     Latency,
-    /// The time that each of many messages one way takes.
+    /// The time of each of many one-way messages.
     Bandwidth,
 }
 
-/// The client's part: half round trips, or messages one way.
+/// Measures as the client: half round trips, or one-way messages.
 pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<Timing, Failure> {
     match metric {
         Metric::Latency => lead_round_trips(channel, run),
@@ -45,7 +45,7 @@ pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Resu
     }
 }
 
-/// The server's part.
+/// Takes the server's part in a measurement.
 pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<(), Failure> {
     match metric {
         Metric::Latency => answer_round_trips(channel, run),
@@ -53,7 +53,7 @@ pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Re
     }
 }
 
-/// The number of posted receives, which is the number of buffers used in turn.
+/// The number of posted receives, and so of the buffers that are used in turn.
 pub(crate) fn receive_depth(metric: Metric, run: &Run) -> u32 {
     match metric {
         Metric::Latency => ROUND_TRIP_DEPTH,
@@ -105,8 +105,8 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run over any medium. The median is over batches; only the last round trips are
-/// timed individually, since reading the clock takes a good part of a short one.
+/// Makes the round trips of a run over any medium. The result is the median over batches. Only the last round
+/// trips are timed individually, since reading the clock takes a considerable part of a short round trip.
 pub(crate) fn time_round_trips(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
@@ -137,8 +137,8 @@ pub(crate) fn time_round_trips(
     Ok(Timing { each_us: median(times_us), singles_us })
 }
 
-/// Sends the messages of a run in rounds over any medium: `send` takes the number of messages in a round and
-/// returns its duration. The time of each message is the median over rounds.
+/// Sends the messages of a run in rounds over any medium. `send` sends a round of this many messages and
+/// returns its duration. The result is the time of each message, the median over rounds.
 pub(crate) fn time_message_rounds(
     run: &Run,
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,
@@ -150,7 +150,7 @@ pub(crate) fn time_message_rounds(
     Ok(Timing { each_us: median(times_us), singles_us: Vec::new() })
 }
 
-/// The number of messages in each round of the bandwidth.
+/// The number of messages in each round of a bandwidth measurement.
 pub(crate) fn round_message_counts(run: &Run) -> impl Iterator<Item = u32> + use<> {
     let (messages, rounds) = (run.messages, run.round_count());
     (0..rounds).map(move |round| size_of_part(messages, round, rounds))
@@ -162,7 +162,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The time until the server has received this many messages and has said so.
+/// Sends a round of this many messages. Returns the time until the server has confirmed that it has received
+/// all of them.
 fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
     await_server_ready(channel)?;
     let outgoing = Outgoing::windowed(run, channel.is_checked());
@@ -177,12 +178,12 @@ fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<D
     Ok(time)
 }
 
-/// Waits for the empty message by which the server says that it is ready.
+/// Waits for the empty message with which the server announces that it is ready.
 fn await_server_ready(channel: &mut Channel<'_>) -> Result<(), Failure> {
     Phase::new(channel, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
 }
 
-/// One side's messages of one kind, in both directions.
+/// One side's outgoing and incoming messages in a part of a measurement.
 struct Phase<'c, 'p> {
     channel: &'c mut Channel<'p>,
     outgoing: Outgoing,
@@ -208,7 +209,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         self.await_message()
     }
 
-    /// Sends the next message once a buffer is free, and then posts the receives that are due.
+    /// Sends the next message as soon as a buffer is free, and then posts the spare receive buffers.
     fn send(&mut self) -> Result<(), Failure> {
         let message = loop {
             match self.outgoing.free.pop() {
@@ -242,7 +243,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         Ok(())
     }
 
-    /// Waits until all buffers have been returned.
+    /// Waits until completions have returned all send buffers.
     fn wait_for_all_buffers(&mut self) -> Result<(), Failure> {
         while self.outgoing.free.len() < self.outgoing.window {
             self.process_next_completion()?;
@@ -269,7 +270,7 @@ struct Outgoing {
     window: usize,
     /// Buffers that no send uses.
     free: Vec<Bytes>,
-    /// Whether messages are small enough for inject, which copies them: faster, and without a completion.
+    /// Whether messages are small enough for inject, which copies them and needs no completion.
     inject: bool,
 }
 
@@ -294,7 +295,7 @@ impl Outgoing {
 /// The incoming messages of one side.
 struct Incoming {
     size_bytes: usize,
-    /// The number of messages without a posted receive.
+    /// The number of expected messages for which no receive is posted yet.
     unposted: u32,
     /// The number of messages received.
     arrived: u32,
@@ -320,7 +321,7 @@ impl Incoming {
     }
 }
 
-/// A buffer whose pages are allocated, so that page faults do not count in the measurement.
+/// A buffer whose pages are already allocated, so that the measurement includes no page faults.
 pub(crate) fn zeroed_buffer(size_bytes: usize) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(size_bytes);
     buffer.resize(size_bytes, 0);

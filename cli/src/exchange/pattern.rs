@@ -1,7 +1,7 @@
 //! The content of messages when every byte is checked.
 //!
-//! The content depends on a message's direction, number and length, so that neither another message nor
-//! remains of the previous one pass the check.
+//! The content depends on a message's direction, number and length. So the check fails for the content of any
+//! other message, even if only a part of it was left in the buffer.
 
 /// The length of the words that make up the content.
 const WORD_BYTES: usize = size_of::<u64>();
@@ -46,7 +46,7 @@ impl Pattern {
         Pattern { seed: mix_bits(mix_bits(mix_bits(direction) ^ sequence) ^ size_bytes as u64) }
     }
 
-    /// Writes the content.
+    /// Fills a message with its content.
     pub(crate) fn fill(self, message: &mut [u8]) {
         let (words, rest) = message.as_chunks_mut();
         for (index, word) in words.iter_mut().enumerate() {
@@ -81,7 +81,7 @@ fn mix_bits(number: u64) -> u64 {
 
 fn first_mismatch(start: usize, actual: &[u8], expected: &[u8]) -> Mismatch {
     let pairs = actual.iter().zip(expected);
-    // The caller has found that they differ.
+    // The caller has already found that the two slices differ.
     let place = pairs.clone().take_while(|(actual, expected)| actual == expected).count();
     let (actual, expected) =
         pairs.clone().nth(place).map_or((0, 0), |(actual, expected)| (*actual, *expected));

@@ -1,4 +1,4 @@
-//! An endpoint with its queue and address vector.
+//! An endpoint with its completion queue and its address vector.
 
 use std::cell::Cell;
 
@@ -13,8 +13,8 @@ use homespun::{
 use super::target::Target;
 use crate::failure::Failure;
 
-/// The depth of each direction: more than the window of any [`Run`](super::run::Run), with the probes in
-/// between.
+/// The depth of each queue of the endpoint: more than the window of any [`Run`](super::run::Run) and the
+/// probes that are sent meanwhile.
 const DEPTH_OPS: usize = 512;
 
 /// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has it.
@@ -25,7 +25,7 @@ const PROBE_CONTEXT: u64 = u64::MAX;
 
 /// An enabled endpoint, its completion queue and its address vector.
 ///
-/// It receives probes from any peer at any time; they are no [`Event`].
+/// The port receives probes from any peer at any time. It returns no [`Event`] for them.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) endpoint: Endpoint,
@@ -36,29 +36,29 @@ pub(crate) struct Port {
     conversations: Cell<u64>,
 }
 
-/// The key of the shared region, if the domain lets the application choose keys.
+/// The requested key of the shared region. A domain that chooses keys itself ignores it.
 const REGION_KEY: u64 = 1;
 
-/// The number of distinct conversation numbers; after that they repeat.
+/// The number of distinct conversation numbers, after which they repeat.
 const CONVERSATIONS: u64 = 0xfff0;
 
 /// A completion of an operation.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message was sent, or written to the memory of a peer.
+    /// A send, or a write to the memory of a peer, has completed.
     Sent {
-        /// The context of the send.
+        /// The context of the operation.
         context: u64,
-        /// The message's buffer.
+        /// The buffer of the message or of the write.
         message: Bytes,
     },
-    /// A message has arrived, or was read from the memory of a peer.
+    /// A receive, or a read from the memory of a peer, has completed.
     Received {
         /// The context of the receive.
         context: u64,
-        /// The message's tag; 0 without one.
+        /// The message's tag; 0 if it has none.
         tag: u64,
-        /// The buffer of the receive, truncated to the message.
+        /// The buffer of the receive or read, truncated to the bytes that have arrived.
         message: BytesMut,
     },
     /// A fetching atomic operation on the memory of a peer has completed.
@@ -87,14 +87,15 @@ impl Event {
 }
 
 impl Port {
-    /// Opens an endpoint that listens at `at`, with these capabilities besides those for messages.
+    /// Opens an endpoint that listens at `at`. It has the capabilities `extra` in addition to those for
+    /// messages.
     pub(crate) fn open_listening(at: &Target, domain: Option<&str>, extra: Caps) -> Result<Port, Failure> {
         let info = Fabric::new().info(&build_hints(at, domain, extra).source())?;
         Port::open(&info, &at.to_string())
     }
 
-    /// Opens an endpoint that can reach a peer, as [`listening`](Self::listening), and returns it with the
-    /// peer's address.
+    /// Opens an endpoint that can reach a peer, and returns it with the peer's address. `extra` is as in
+    /// [`open_listening`](Self::open_listening).
     pub(crate) fn open_to_peer(
         peer: &Target,
         domain: Option<&str>,
@@ -135,15 +136,15 @@ impl Port {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
-    /// Registers at least one byte of memory that peers may read and write, and map where the domain allows
-    /// it.
+    /// Registers memory, at least one byte, that peers may read and write. Where the domain allows it, peers
+    /// may also map the memory.
     pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
-    /// A number from 1 on that distinguishes the operations of one conversation from those of others.
+    /// A number, at least 1, that distinguishes the operations of one conversation from those of others.
     pub(crate) fn allocate_conversation(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
@@ -172,14 +173,14 @@ impl Port {
                 }
                 _ => unreachable!("each was handed over in one piece"),
             },
-            // Probes of a channel, or questions that the caller no longer needs.
+            // These are completions of probes, or of questions that the caller no longer needs.
             _ => Ok(None),
         }
     }
 
     fn poll_error(&self) -> Result<Option<Event>, Failure> {
         let Ok(Some(error)) = self.cq.read_error() else { return Ok(None) };
-        // A peer may send a probe that is not empty; it counts as a probe nevertheless.
+        // A peer may send a probe that is not empty. It counts as a probe nevertheless.
         if matches!(error.error, OperationError::Truncated { .. })
             && error.completion.context == PROBE_CONTEXT
         {
@@ -200,7 +201,7 @@ pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }
 
-/// As [`domains`], of this fabric.
+/// As [`domain_names`], for this fabric.
 fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for info in fabric.infos(&Hints::new())? {
@@ -210,7 +211,7 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Checks that there is a domain of this name, if `requested` names one.
+/// Checks that the requested domain exists, if there is a request.
 ///
 /// # Errors
 ///
@@ -219,7 +220,7 @@ pub(crate) fn require_domain(requested: Option<&str>) -> Result<(), Failure> {
     require_domain_of(&Fabric::new(), requested)
 }
 
-/// As [`require_domain`], of this fabric.
+/// As [`require_domain`], for this fabric.
 ///
 /// # Errors
 ///

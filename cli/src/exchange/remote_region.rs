@@ -1,14 +1,14 @@
-//! A region of remote memory, as one process announces it to the other.
+//! A memory region that one process announces to the other.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An address in a region of a peer.
+/// The key and the address of a peer's region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemoteRegion {
     /// The region's key.
     pub(crate) key: u64,
-    /// The address of its first byte.
+    /// The address of the region's first byte.
     pub(crate) address: u64,
 }
 

@@ -1,67 +1,69 @@
-//! The numbers of a measurement of one size.
+//! The parameters of a measurement of one size: message length and numbers of operations.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest measured message.
+/// The largest size of messages that can be measured.
 pub(crate) const SIZE_MAX_BYTES: u64 = 64 << 20;
 
 /// The largest number of iterations of one size.
 pub(crate) const ITERATIONS_MAX: u32 = 1 << 30;
 
-/// The number of messages in flight during the bandwidth measurement.
+/// The largest number of messages in flight during the bandwidth measurement.
 pub(crate) const WINDOW_MAX_MESSAGES: u32 = 64;
 
-/// The largest number of bytes in flight during the bandwidth measurement, unless two messages have more.
+/// The largest number of bytes in flight during the bandwidth measurement. Two messages are in flight even if
+/// they have more bytes.
 pub(crate) const WINDOW_MAX_BYTES: u64 = 4 << 20;
 
-/// The least number of messages in flight with which sends overlap.
+/// The least number of messages in flight. With fewer, sends would not overlap.
 const WINDOW_MIN_MESSAGES: u32 = 2;
 
 /// The default time for all round trips of one size.
 const LATENCY_BUDGET_NS: u64 = 150_000_000;
 
-/// The default time for all messages one way of one size.
+/// The default time for all one-way messages of one size.
 const BANDWIDTH_BUDGET_NS: u64 = 100_000_000;
 
 /// The estimated time of an empty round trip.
 const ROUND_TRIP_NS: u64 = 24_000;
 
-/// The estimated time of an empty message among many in flight.
+/// The estimated time of each empty message while many are in flight.
 const MESSAGE_NS: u64 = 1_000;
 
 /// The estimated transfer rate.
 const BYTES_PER_NS: u64 = 2;
 
-/// The default least number of iterations of one size.
+/// The least number of iterations of one size, unless the user sets the number.
 const ITERATIONS_MIN: u64 = 16;
 
-/// The largest number of rounds of the bandwidth measurement. Its result is the median over rounds.
+/// The largest number of rounds of the bandwidth measurement, whose result is the median over rounds.
 const ROUNDS_MAX: u32 = 9;
 
-/// The least number of windows in a round, so that its beginning and end do not matter much.
+/// The least number of windows in a round. It keeps the weight of the round's beginning and end small.
 const ROUND_MIN_WINDOWS: u32 = 4;
 
-/// The largest number of round trips before the measurement begins.
+/// The largest number of warm-up round trips before the measured ones.
 const WARMUP_MAX: u32 = 1_000;
 
-/// The numbers of a measurement of one size.
+/// The parameters of a measurement of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The length of every message.
     pub(crate) size_bytes: usize,
-    /// The number of round trips before the measured ones.
+    /// The number of warm-up round trips before the measured ones.
     pub(crate) warmup: u32,
     /// The number of measured round trips.
     pub(crate) round_trips: u32,
-    /// The number of messages one way that measure bandwidth.
+    /// The number of one-way messages, which measure bandwidth.
     pub(crate) messages: u32,
-    /// The number of them in flight at once.
+    /// The largest number of one-way messages in flight.
     pub(crate) window: u32,
 }
 
 impl Run {
-    /// The run for messages of this size; without `iterations`, as many as take about a quarter of a second.
+    /// The run for messages of this size. Without `iterations` it has as many as take about a quarter of a
+    /// second.
     pub(crate) fn new(size_bytes: usize, iterations: Option<u32>) -> Run {
         let size = size_bytes as u64;
         let scaled = |budget_ns: u64, each_ns: u64| {

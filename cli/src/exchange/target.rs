@@ -1,4 +1,4 @@
-//! The location of a server, as users write it: a host and a port.
+//! The host and the port of a server, as users write them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ pub(crate) struct Target {
 impl FromStr for Target {
     type Err = &'static str;
 
-    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`; more than one colon without brackets is an
-    /// IPv6 address.
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`. A text with several colons and no brackets is
+    /// an IPv6 address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const BAD: &str = "an address is HOST, HOST:PORT or [IPV6]:PORT";
         let (host, port) = match text.strip_prefix('[') {

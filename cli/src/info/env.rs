@@ -15,14 +15,14 @@ const WIDTH: usize = 100;
 /// The indentation of an explanation.
 const INDENT: &str = "    ";
 
-/// A parameter with its value.
+/// A parameter and its value.
 #[derive(Debug, Serialize)]
 struct Setting {
     variable: String,
-    /// The value in force, or a description of it.
+    /// The value in force, or its description.
     value: String,
     default: &'static str,
-    /// Whether the environment has the variable, even with an invalid value.
+    /// Whether the variable is in the environment, even if its value is invalid.
     is_set: bool,
     purpose: &'static str,
 }

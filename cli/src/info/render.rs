@@ -17,7 +17,7 @@ const SHORT_NAME_WIDTH: usize = 14;
 /// The width of attribute names, in characters.
 const FULL_NAME_WIDTH: usize = 22;
 
-/// The attributes by which users choose: addresses, capabilities, limits.
+/// The attributes by which users choose an endpoint: addresses, capabilities, limits.
 pub(super) fn render_short(info: &Info) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
     text.add_heading(&format_heading(info));
@@ -36,7 +36,7 @@ pub(super) fn render_short(info: &Info) -> String {
     text.written
 }
 
-/// The findings about this host, each with its domain.
+/// The findings about this host, each with the domain that it concerns.
 pub(super) fn render_findings(findings: &[(&str, String)]) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
     text.add_heading("\nfound on this host");
@@ -291,12 +291,12 @@ fn format_bytes(count: usize) -> String {
     size::format_with_unit(count as u64)
 }
 
-/// The names of the set flags, as the header spells them.
+/// The names of the set flags, as libfabric's header spells them.
 fn format_flags(flags: &impl Flags) -> String {
     prefixed_flag_names("FI_", flags)
 }
 
-/// The same for an order.
+/// The names of the set flags of an ordering (`FI_ORDER_*`).
 fn format_order_flags(flags: &impl Flags) -> String {
     prefixed_flag_names("FI_ORDER_", flags)
 }

@@ -17,16 +17,16 @@ use crate::exchange::target::Target;
 use crate::failure::Failure;
 use crate::size;
 
-/// A client before its start.
+/// The settings of a client.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     pub(super) server: Target,
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
     pub(super) plan: &'a Plan,
-    /// A remark on the server, printed after its address.
+    /// A remark about the server, which the client prints after the server's address.
     pub(super) about_server: &'a str,
-    /// A remark on this host's cores.
+    /// A remark about this host's cores.
     pub(super) about_cores: &'a str,
 }
 
@@ -77,7 +77,7 @@ fn measure_row(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
     Ok(Row { size_bytes, round_trips, latency_us, messages, message_us })
 }
 
-/// Sends the plan to the server, and waits until it is ready.
+/// Sends the plan to the server, and waits until the server is ready.
 fn greet_and_await_ready(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
     let answer = channel.ask(greeting.into())?;
     if answer == READY.as_bytes() {

@@ -1,4 +1,4 @@
-//! The plan of a measurement: the client decides, and sends it to the server.
+//! The plan of a measurement. The client decides on the plan, and sends it to the server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(super) struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) from: Address,
-    /// The plan, or the reason why it cannot be followed.
+    /// The plan, or the reason why the server refuses it.
     pub(super) plan: Result<Plan, &'static str>,
 }
 
@@ -66,12 +66,12 @@ impl FromStr for Plan {
 }
 
 impl Greeting {
-    /// The greeting as it is sent.
+    /// The text of the greeting.
     pub(super) fn encode(from: Address, plan: &Plan) -> String {
         format!("{MAGIC} {VERSION} {from} {plan}")
     }
 
-    /// Parses a client's first message; `None` if it is no greeting.
+    /// Parses a client's first message. `None` if the message is no greeting.
     pub(super) fn parse(message: &[u8]) -> Option<Greeting> {
         let text = std::str::from_utf8(message).ok()?;
         let mut words = text.splitn(4, ' ');

@@ -22,10 +22,10 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 /// The context of the receive for greetings.
 const GREETING_CONTEXT: u64 = u64::MAX - 1;
 
-/// The answer to an accepted client; any other answer is the reason for a refusal.
+/// The answer to an accepted client. To a refused client the server answers with the reason.
 pub(super) const READY: &str = "ready";
 
-/// A server before its start.
+/// The settings of a server.
 #[derive(Debug)]
 pub(super) struct Server<'a> {
     pub(super) at: Target,
@@ -38,10 +38,11 @@ pub(super) struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Prints its address, and serves.
+    /// Prints the server's address, and serves clients.
     pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
         let port = Port::open_listening(&self.at, self.domain, Caps::empty())?;
-        // Programs read the line up to the first space after "at"; the rest may grow.
+        // Programs parse this line: the address ends at the first space after "at ". The rest of the line may
+        // change.
         console.print_line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain_name()))?;
         loop {
             match self.serve_one_client(&port, console) {
@@ -88,7 +89,7 @@ impl Server<'_> {
                 Err(reason) => reason,
             };
             console.print_warning(format_args!("refused the client at {from}: {reason}"));
-            // The client may have named an address that cannot be reached from here.
+            // The answer fails if the client has named an address that this side cannot reach.
             let answered = Channel::open(port, from, self.channel_settings(false, false))
                 .and_then(|channel| channel.answer(reason));
             if let Err(failure) = answered {
@@ -102,7 +103,7 @@ impl Server<'_> {
     }
 }
 
-/// The start of the first line that a server prints; an address and a space follow.
+/// The start of the first line that a server prints. The address and a space follow.
 pub(super) const LISTENING: &str = "listening at ";
 
 fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
@@ -115,7 +116,7 @@ fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
         match port.poll()? {
             Some(Event::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
             Some(Event::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
-            // An answer that could not be delivered.
+            // This is the failure of an answer that could not be delivered.
             Some(_) => {}
             None => thread::sleep(IDLE_INTERVAL),
         }

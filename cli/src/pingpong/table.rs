@@ -13,9 +13,9 @@ pub(super) struct Row {
     pub(super) round_trips: u32,
     /// Half the time of a round trip: the median over batches.
     pub(super) latency_us: f64,
-    /// The number of messages one way.
+    /// The number of measured one-way messages.
     pub(super) messages: u32,
-    /// The time of each of them: the median over rounds.
+    /// The time of a one-way message: the median over rounds.
     pub(super) message_us: f64,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Row {
 pub(super) struct Heading;
 
 impl Row {
-    /// Megabytes a second; `None` for empty messages.
+    /// The bandwidth in megabytes a second; `None` for empty messages.
     fn bandwidth_mb_per_s(&self) -> Option<f64> {
-        // A byte a microsecond is a megabyte a second.
+        // One byte a microsecond is one megabyte a second.
         (self.size_bytes > 0 && self.message_us > 0.0).then(|| self.size_bytes as f64 / self.message_us)
     }
 }

@@ -8,45 +8,46 @@ use std::process::Command;
 use homespun::info::PROVIDER_NAME;
 use homespun::params;
 
-/// The directories, separated by colons, that libfabric searches for external providers.
+/// Lists the directories, separated by colons, in which libfabric searches for external providers.
 pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 
-/// The only provider that libfabric uses: `fi_getinfo(3)`.
+/// Names the only provider that libfabric may use (`fi_getinfo(3)`).
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
-/// Sends Open MPI's messages through libfabric to homespun. Each component is named, so there is no fallback:
-/// where homespun cannot be used, `MPI_Init` fails.
+/// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is no
+/// fallback: `MPI_Init` fails if homespun cannot be used.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER_NAME),
     ("OMPI_MCA_btl", "self"),
-    // One-sided communication uses messages; in memory that the ranks share it uses loads and stores.
+    // One-sided communication uses messages, or loads and stores if the ranks share the memory.
     ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
 
-/// Sends MPICH's messages through libfabric: its UCX network stays unused, and ranks of one host are treated
-/// like ranks of several hosts. There is no fallback either, since libfabric has no other provider.
+/// Sends MPICH's messages through libfabric. MPICH does not use its UCX network, and treats ranks on one host
+/// like ranks on several hosts. There is no fallback, since `FI_PROVIDER` leaves libfabric no other provider.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
-/// Sends Intel MPI's messages through libfabric to homespun. Without this provider `MPI_Init` fails.
+/// Sends Intel MPI's messages through libfabric to homespun. `MPI_Init` fails if homespun cannot be used.
 const INTEL_MPI: [(&str, &str); 4] = [
     ("I_MPI_FABRICS", "ofi"),
     ("I_MPI_OFI_PROVIDER", PROVIDER_NAME),
-    // By default barriers and other small collective operations of ranks on one host bypass the fabric.
+    // By default barriers and other small collective operations between ranks on one host bypass libfabric.
     ("I_MPI_COLL_INTRANODE", "pt2pt"),
-    // Otherwise `vars.sh`, which its `mpirun` reads, replaces `FI_PROVIDER_PATH`.
+    // Otherwise `vars.sh`, which Intel MPI's `mpirun` reads, replaces `FI_PROVIDER_PATH`.
     ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
 ];
 
-/// Variables that conflict with those above: exclusion lists, and other names of the same lists.
+/// Variables that conflict with those above, and are removed: exclusion lists, and other names of the same
+/// lists.
 const CONFLICTING: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_include",
 ];
 
-/// Set only if the user has not set them.
+/// Variables that are set only if the user has not set them.
 const DEFAULTS: [(&str, &str); 2] = [
     // Lets Open MPI's `mpirun` start more ranks than there are cores.
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
@@ -54,7 +55,7 @@ const DEFAULTS: [(&str, &str); 2] = [
     ("I_MPI_REMOVED_VAR_WARNING", "0"),
 ];
 
-/// The changes to the environment of a command.
+/// The variables to set in the environment of a command.
 #[derive(Debug)]
 pub(super) struct Environment {
     set: Vec<(String, OsString)>,
@@ -78,7 +79,7 @@ impl Environment {
         Environment { set }
     }
 
-    /// Changes the environment of this command.
+    /// Applies the changes to this command.
     pub(super) fn set_environment(self, command: &mut Command) {
         for name in CONFLICTING {
             command.env_remove(name);

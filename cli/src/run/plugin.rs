@@ -1,4 +1,4 @@
-//! Finds the plugin.
+//! Finds the directory of homespun's plugin for libfabric.
 
 use std::env;
 use std::path::{Path, PathBuf, absolute};
@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf, absolute};
 pub(crate) use super::environment::FI_PROVIDER_PATH;
 use crate::failure::Failure;
 
-/// The plugin's file name for both `cargo build` and libfabric.
+/// The plugin's file name. `cargo build` produces it, and libfabric accepts it.
 const PLUGIN: &str = "libhomespun_fi.so";
 
-/// The directories to search, relative to this program's: where cargo puts the plugin (beside the program, or
-/// in `deps` for tests), and where an installation may put it.
+/// The directories to search, relative to this program's directory. Cargo puts the plugin into the first two
+/// (for tests, into `deps`). An installation may put it into the other two.
 const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 
-/// The absolute path of the plugin's directory: the requested one, else the first with a plugin.
+/// The absolute path of the plugin's directory: the requested directory, else the first of the searched ones
+/// that has a plugin.
 ///
 /// # Errors
 ///
@@ -27,7 +28,7 @@ fn candidate_directories() -> Vec<PathBuf> {
     let beside = program.as_deref().and_then(Path::parent);
     let mut places: Vec<PathBuf> =
         beside.into_iter().flat_map(|beside| PLACES.map(|place| beside.join(place))).collect();
-    // A plugin built with this program is preferred to one that the user names.
+    // Search `FI_PROVIDER_PATH` last, because a plugin that was built with this program is preferred.
     places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
     places
 }
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn plugin_directory_is_absolute() {
-        // The tests run in the directory of their package.
+        // Tests run in the directory of their package, so `src` exists but has no plugin.
         let missing = find_directory(Some(Path::new("src"))).expect_err("it is not there");
         let Failure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };
         assert!(looked_in[0].is_absolute(), "{looked_in:?}");

@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 use crate::command::{Outcome, PATIENCE, run_with_environment, start_with_environment};
 
-/// Excludes programs of fabtests, unless a test says otherwise.
+/// The environment that excludes the programs of fabtests.
 const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
 
-/// Without `--quick`, which refuses to write a record.
+/// Arguments without `--quick`, with which the command refuses to write a record.
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
 /// The script of a fake `fi_info`.
 const INFO: &str = "echo 'libfabric: 9.9.9'";
 
-/// Whether each of two processes can have a core.
+/// Whether there are two cores, one for each process.
 fn has_two_cores() -> bool {
     sched_getaffinity(None).expect("an affinity").count() > 1
 }
@@ -32,7 +32,7 @@ fn path_str(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")
 }
 
-/// A prefix with these scripts as programs, and an empty file as the library.
+/// Makes a prefix with these scripts as programs and an empty file as the library.
 fn make_fake_libfabric(pingpong: &str, info: &str) -> TempDir {
     let prefix = tempfile::tempdir().expect("a temporary directory");
     for directory in ["bin", "lib"] {
@@ -102,7 +102,7 @@ fn check_record_against(provider: &str, medium: &str, more: &[&str]) {
         for size in [" | 8 B | ", " | 16 KiB | "] {
             assert_eq!(rows_of(&contender, "polling", size), 1, "{record}");
         }
-        // Asleep and idle.
+        // The contender has a row while it sleeps in an exchange, and one while it idles.
         assert!(rows_of(&contender, "FI_WAIT_", "") >= 2, "{record}");
     }
     let (_, brief) = record.split_once("\n## In short\n").expect("a section");
@@ -112,7 +112,7 @@ fn check_record_against(provider: &str, medium: &str, more: &[&str]) {
     assert!(record.contains(&format!("| bare loop | p99 | homespun | p99 | {provider} |")), "{record}");
     let linked: Vec<&str> =
         record.split("](plots/").skip(1).map(|rest| rest.split(')').next().expect("a name")).collect();
-    // Each comparison is drawn twice: latency and bandwidth.
+    // Each comparison has two drawings: latency and bandwidth.
     assert_eq!(linked.len(), 2 * blocks.len(), "{record}");
     for name in linked {
         let svg = fs::read_to_string(directory.path().join("plots").join(name)).expect("a drawing");
@@ -180,7 +180,7 @@ fn json_document_has_versions_and_every_measurement() {
     assert_eq!(ratio(1), None, "{row}");
     for other in [0, 2] {
         let expected = median(1) / median(other);
-        // Decimal digits may lose the last bits.
+        // The decimal numbers in the document may have lost the last bits.
         let is_near = ratio(other).is_some_and(|ratio| (ratio / expected - 1.0).abs() < 1e-9);
         assert!(is_near, "{row}");
     }
@@ -244,12 +244,12 @@ fn failing_program_leaves_a_gap_and_fails_at_the_end() {
         assert_eq!(row[4..], ["-", "-", "-", "-", "-", "-", "socket"], "{outcome:?}");
     }
     let complaints: Vec<&str> = outcome.stderr.lines().collect();
-    // A contender that has failed is not tried in other sizes.
+    // After a contender has failed, other sizes are not tried, so each contender has only one line.
     let reason = "gave no result: the server ended early (exit status: 3): out of luck";
     let expected = [
         format!("homespun: fi_pingpong, 8 B, over homespun (tcp) {reason}"),
         format!("homespun: fi_pingpong, 8 B, over tcp {reason}"),
-        // The part that sleeps loads the library itself, which is an empty file here.
+        // The measurement of sleep loads the library itself. It fails, since the library is an empty file.
         complaints.get(2).copied().unwrap_or_default().to_owned(),
         "homespun: 2 of 2 sizes could not be measured for every contender".to_owned(),
     ];
@@ -259,7 +259,7 @@ fn failing_program_leaves_a_gap_and_fails_at_the_end() {
 
 #[test]
 fn refused_client_is_started_again() {
-    // The server listens, but the first client behaves as if it did not.
+    // The server listens, but the first client behaves as if the server did not listen.
     let homespun = env!("CARGO_BIN_EXE_homespun");
     let pingpong = format!(
         r#"case "$*" in
@@ -370,7 +370,7 @@ fn poll_until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs: a zombie has no command line.
+/// Whether a process runs. A zombie does not count, since it has no command line.
 fn is_running(pid: &str) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command_line| !command_line.is_empty())
 }
@@ -381,7 +381,7 @@ fn programs_end_when_the_command_is_killed() {
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
     let mut command =
         start_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
-    // The follower of the bare loop, and the server.
+    // The command starts two processes: the follower of the bare loop, and the server.
     let children = poll_until_some("two processes", || {
         let children = command.read_child_pids();
         (children.split_whitespace().count() == 2).then_some(children)
@@ -392,7 +392,7 @@ fn programs_end_when_the_command_is_killed() {
 
 #[test]
 fn silent_program_times_out() {
-    // It neither listens nor ends.
+    // The program neither listens nor ends.
     let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
     let arguments =
         ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];

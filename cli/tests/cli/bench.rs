@@ -9,10 +9,10 @@ const ENDLESS: &str = "1000000000";
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1000,64K"];
 
-/// Follows the name of a domain in the heading of accesses.
+/// The text that follows the name of a domain in the heading of accesses.
 const ACCESS: &str = ", access to memory";
 
-/// The rows of each table: the words of a line.
+/// The tables of an output: for each, the domain in its heading, and the words of each row.
 fn parse_tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
     let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
     let parsed = blocks.map(|block| {
@@ -49,7 +49,7 @@ fn every_domain_has_tables_with_every_size() {
                 assert_eq!(what, [&writes[..], &reads, &[["fetch-add", "8"]]].concat(), "{outcome:?}");
                 for row in &mut rows {
                     row.remove(0);
-                    // Only messages have a column of copies.
+                    // Accesses lack the column of copies, so fill it in.
                     row.insert(10, "-".into());
                 }
             } else {
@@ -173,7 +173,7 @@ fn bench_with_wrong_options_is_refused() {
 #[test]
 fn killed_follower_is_reported() {
     for domain in available_domains() {
-        // So many rounds that the follower is killed before they end.
+        // There are so many rounds that the test kills the follower before they end.
         let parent = start(&["bench", "--domain", domain, "--sizes", "8", "--rounds", "1000"]);
         let follower = parent.await_busy_peer_process();
         kill(follower);
@@ -191,7 +191,7 @@ fn follower_ends_with_a_killed_leader() {
     let mut parent = start(&["bench", "--domain", "tcp", "--sizes", "8", "--rounds", "1000"]);
     parent.await_busy_peer_process();
     parent.child.kill().expect("it runs");
-    // This returns when the last process with the leader's standard error has ended.
+    // This call returns when the last process with the leader's standard error has ended.
     let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }

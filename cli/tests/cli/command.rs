@@ -1,4 +1,4 @@
-//! Runs the command with a time limit.
+//! Runs the `homespun` command with a time limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The processor time of a process that has begun to work: a few hundredths of a second.
+/// After this much processor time, in clock ticks, a process counts as busy. It is a few hundredths of a
+/// second.
 const BUSY_TICKS: u64 = 5;
 
 /// The result of the command.
@@ -59,7 +60,7 @@ pub(crate) fn run_with_environment(variables: &[(&str, &str)], arguments: &[&str
     start_with_environment(variables, arguments).wait_with_output()
 }
 
-/// The available domains in the order of measurement, from the command's own output.
+/// The available domains in the order of measurement, from the output of `homespun info`.
 pub(crate) fn available_domains() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
@@ -86,15 +87,15 @@ impl Running {
         }
     }
 
-    /// Waits until the command and all processes that it has started have ended: they share its standard
-    /// error.
+    /// Waits until the command and all processes that it has started have ended. Those processes share the
+    /// command's standard error, so the end of that pipe shows their end.
     pub(crate) fn wait_with_output(mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         let stdout = read_rest_until(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);
         let stderr = read_rest_until(&self.stderr, deadline);
         match (stdout, stderr) {
             (Ok(stdout), Ok(stderr)) => {
-                // Both pipes are closed, so the process has ended or is about to.
+                // Both pipes are closed, so the command has ended or is about to end.
                 let status = self.child.wait().expect("a child can be waited for");
                 Outcome { status, stdout, stderr }
             }
@@ -102,7 +103,7 @@ impl Running {
         }
     }
 
-    /// The process id of the only process that the command has started.
+    /// The process id of the process that the command has started. Panics unless there is exactly one.
     pub(crate) fn peer_process_id(&self) -> i32 {
         let children = self.read_child_pids();
         children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
@@ -152,7 +153,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // These fail only if the command was already waited for.
+        // Both calls fail only if the test has already waited for the command's end.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -161,7 +162,8 @@ impl Drop for Running {
 /// The time that a process has run in user mode, in the kernel's ticks.
 fn user_ticks(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may contain any characters; utime is the twelfth field after it (`proc(5)`).
+    // The name in parentheses may contain any characters. utime is the twelfth field after the name
+    // (`proc(5)`).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
 }
@@ -186,7 +188,7 @@ fn read_lines_in_thread(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Everything until the pipe is closed; after the deadline, an error with the text so far.
+/// All text until the pipe is closed. If the deadline passes before, an error with the text so far.
 fn read_rest_until(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
     let mut text = String::new();
     loop {

@@ -1,5 +1,5 @@
-//! `homespun info` where the system refuses to copy memory from process to process, as a container's filter
-//! may.
+//! `homespun info` on a system that refuses to copy memory from process to process, as the seccomp filter of
+//! a container may.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;

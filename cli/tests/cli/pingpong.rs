@@ -75,7 +75,7 @@ fn keep_option_serves_further_clients_after_one_dies() {
     let client = start(&["pingpong", address, "--sizes", "8", "--iterations", ENDLESS]);
     server.await_line_rest("serving ");
     drop(client);
-    // The server may still be busy with the dead client; the next client waits.
+    // The server may still be busy with the dead client. Then the next client waits.
     let client = run(&measure);
     assert!(client.status.success(), "{client:?}");
     assert_eq!(parse_table_sizes(&client), ["8", "64K"]);
@@ -83,7 +83,7 @@ fn keep_option_serves_further_clients_after_one_dies() {
 
 #[test]
 fn client_without_a_server_fails_with_econnrefused() {
-    // A port that was free a moment ago.
+    // No server listens at this port, which was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let outcome = run(&["pingpong", &address.to_string()]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
@@ -132,7 +132,7 @@ fn peer_process_ends_with_a_killed_parent() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
     parent.await_line_rest("    size");
     parent.child.kill().expect("it runs");
-    // This returns when the last process with the parent's standard error has ended.
+    // This call returns when the last process with the parent's standard error has ended.
     let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }

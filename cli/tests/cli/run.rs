@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::command::{Outcome, run, run_with_environment, start};
 
-/// The value of a variable, as `env` prints it.
+/// The value of a variable in the output of `env`.
 fn find_printed_variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
     outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The lines on standard error, except the warning of a host without libfabric.
+/// The lines on standard error, except the warning that the host has no libfabric.
 fn filter_stderr_lines(outcome: &Outcome) -> Vec<&str> {
     outcome.stderr.lines().filter(|line| !line.contains("the system has no libfabric.so.1")).collect()
 }
@@ -84,8 +84,8 @@ fn command_replaces_the_process() {
     assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
     let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
-    // SIGPIPE ends a program that writes to a closed pipe. Rust programs ignore the signal, and the command
-    // must not inherit that.
+    // SIGPIPE ends a program that writes to a closed pipe. homespun ignores the signal, as Rust programs do,
+    // but the command must not inherit that.
     let outcome = run(&["run", "--", "sh", "-c", "kill -PIPE $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGPIPE), "{outcome:?}");
 }
@@ -162,7 +162,7 @@ fn run_of_an_unknown_domain_is_refused() {
 
 #[test]
 fn missing_libfabric_is_a_warning_and_the_command_runs() {
-    // The loader searches here first, and stops at a file that is not a library.
+    // The loader searches LD_LIBRARY_PATH first, and fails at a file that is not a library.
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("libfabric.so.1"), "").expect("a temporary file");
     let variables = [("LD_LIBRARY_PATH", directory.path().to_str().expect("a name in UTF-8"))];

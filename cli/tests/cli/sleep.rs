@@ -7,7 +7,7 @@ use crate::command::{Outcome, available_domains, kill, run, start};
 
 const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
 
-/// The named contenders whose domain of homespun is available.
+/// The names of the contenders whose domain is available. `named` gives the domain of each.
 fn select_available_contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
     let there = available_domains();
     named.iter().filter(|(domain, _)| there.contains(domain)).map(|(_, name)| *name).collect()
@@ -17,7 +17,7 @@ fn parse_json_output(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
-/// Asserts that single round trips of these sizes have figures.
+/// Asserts that `part` of a report has figures of single round trips of these sizes.
 fn require_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
     assert_eq!((&part["not_offered"], &part["failure"]), (&Value::Null, &Value::Null), "{part}");
     let measured = part["sizes"].as_array().expect("a list");
@@ -63,7 +63,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
                 "FI_WAIT_FD"
             }
         };
-        // Numbers show that the two processes exchanged a message after they had slept.
+        // If there are numbers, the two processes have exchanged a message after they had slept.
         let idle = &contender["idle"];
         assert_eq!((&idle["failure"], &idle["wait_object"]), (&Value::Null, &wait_object.into()), "{idle}");
         for field in ["processor_ms_per_s", "wake_ups_per_s"] {
@@ -80,7 +80,7 @@ fn table_has_rows_for_a_provider_that_is_not_offered() {
     assert!(outcome.status.success(), "{outcome:?}");
     let rows: Vec<Vec<&str>> = outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let rows_of = |name: &str| rows.iter().filter(|row| row.first() == Some(&name)).count();
-    // Polled, asleep and idle.
+    // A contender has three rows: polled, asleep and idle.
     assert_eq!(rows_of("homespun/tcp"), 3, "{outcome:?}");
     assert_eq!(rows_of("no-such"), 3, "{outcome:?}");
     let note = "no-such, FI_WAIT_FD: not offered: no such provider";

@@ -1,4 +1,4 @@
-//! Without homespun MPI has no fallback: messages that arrive have come over homespun.
+//! MPI programs have no fallback without homespun. So in other tests all messages have come over homespun.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
 
-/// `mpirun` itself may hang when its ranks fail early; that does not matter here.
+/// The time limit of a run. `mpirun` itself may hang when its ranks fail early, which does not matter to this
+/// test.
 const FAILURE_MAX: Duration = Duration::from_secs(30);
 
 #[test]

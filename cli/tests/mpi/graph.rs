@@ -1,5 +1,5 @@
-//! Distributed graphs, which MPICH builds with probes: `docs/decisions/peek.md` describes its fault, and how
-//! homespun keeps it rare.
+//! Distributed graphs, which MPICH builds with probes. `docs/decisions/peek.md` describes a fault of MPICH,
+//! and how homespun keeps it rare.
 
 use std::thread;
 
@@ -12,15 +12,16 @@ use crate::programs::{GRAPH, Program};
 
 const CALLS: u32 = 1000;
 
-/// The largest accepted number of wrong calls. If a peek received messages before it answered, most would be
-/// wrong.
+/// The largest accepted number of wrong calls. If a peek received messages before it answered, most calls
+/// would be wrong.
 const WRONG_MAX: u32 = CALLS * 12 / 100;
 
-/// The median of this many runs counts, so a busy machine may spoil one. A rank that waits for a processor
-/// often finds two messages of its peer afterwards, where a running rank finds one: then the fault shows.
+/// The number of runs. The median counts, so a busy machine may spoil one run. The fault shows when a rank
+/// finds two messages of its peer at once, which often happens after the rank has waited for a processor.
 const RUNS: usize = 3;
 
-/// Ranks that share a processor always find two messages where ranks on their own processors find one.
+/// Pins each rank to a core. Ranks that share a processor would always find two messages of their peer at
+/// once.
 const EACH_ON_A_CORE: &[&str] = &["-bind-to", "core"];
 
 /// The number of calls with wrong neighbours.

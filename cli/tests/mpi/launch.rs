@@ -1,4 +1,4 @@
-//! Runs `homespun run -- mpirun …` of each MPI, and cleans up even after a failure.
+//! Runs `homespun run -- mpirun …` with each MPI, and cleans up even after a failure.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 use crate::mpi::Mpi;
 
-/// The time limit of a run. A run takes seconds, or minutes on a busy host, because waiting ranks only yield.
+/// The time limit of a run. A run takes seconds. On a busy host it takes minutes, because waiting ranks keep
+/// polling.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// The time that `mpirun` may take to end its ranks after SIGTERM.
@@ -25,13 +26,13 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// The interval between checks for the end of a process.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Ranks poll for messages, so two runs at once would only compete for cores.
+/// Held during a run. Ranks poll for messages, so two simultaneous runs would only compete for cores.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Its exit status, or `None` if it was killed after the time limit.
+    /// The exit status, or `None` if the run was killed after the time limit.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -71,7 +72,7 @@ impl Launch {
 
     /// Runs a program in each rank, to its end.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Outcome {
-        // A failed test poisons the lock, and must not fail the next one.
+        // A failed test poisons the lock, which must not make the next test fail.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut running = Running::start(self.build_command().arg(program).args(arguments), turn);
         let status = running.wait_at_most(self.run_max);
@@ -109,12 +110,13 @@ impl Outcome {
                     assert_eq!(self.stderr.matches(&chosen).count(), ranks, "{chosen:?}: {self}");
                 }
             }
-            // One rank reports for all, and only the provider; `--domain` leaves it this domain alone.
+            // One rank reports for all ranks, and it reports only the provider. The domain is right, since
+            // `--domain` leaves no other.
             Mpi::Mpich => {
                 let chosen = "libfabric provider: homespun - homespun";
                 assert!(self.stdout.lines().any(|line| line == chosen), "{self}");
             }
-            // Rank 0 lists the domain of each under the name of a network interface.
+            // Rank 0 lists the domain of each rank, under the name of a network interface.
             Mpi::Intel => {
                 assert!(
                     self.find_line("[0] MPI startup(): libfabric provider: homespun").is_some(),
@@ -182,7 +184,7 @@ impl Running {
     /// Ends `mpirun` and its ranks: by SIGTERM, and then by SIGKILL.
     fn kill(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // Each rank is in its own process group, and would outlive `mpirun`.
+        // Each rank is in its own process group, so it would outlive `mpirun`.
         let ranks = descendants(pid);
         let _ = kill_process_group(pid, Signal::TERM);
         if self.wait_at_most(END_MAX).is_none() {
@@ -221,7 +223,7 @@ fn read_in_thread(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, text) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // Bytes before an error are shown all the same; the receiver may be gone.
+        // After an error, pass on the bytes that came before it. The receiver may be gone.
         let _ = pipe.read_to_end(&mut bytes);
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
@@ -261,7 +263,7 @@ fn kill_sleeping_ranks(mpi: Mpi) {
 /// The seconds for which a rank sleeps: longer than any test.
 const LONG: &str = "98765";
 
-/// Whether a process is such a rank.
+/// Whether a process is a rank that sleeps for [`LONG`] seconds.
 fn is_sleeping_rank(pid: Pid) -> bool {
     let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
     command == format!("sleep\0{LONG}\0").into_bytes()

@@ -1,9 +1,9 @@
 //! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`: programs of our own that check
 //! every byte, and NetPIPE.
 //!
-//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in
-//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; if `CI` is set
-//! they fail.
+//! If Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in the
+//! Python package index, see `mpi.rs`) is missing, its tests print that they are skipped, and pass. They fail
+//! if `CI` is set.
 
 mod every_byte;
 mod fallback;
@@ -14,5 +14,5 @@ mod netpipe;
 mod one_sided;
 mod programs;
 
-/// The domains of the runs.
+/// The domains over which each program runs.
 const DOMAINS: [&str; 2] = ["shm", "tcp"];

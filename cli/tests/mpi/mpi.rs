@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use homespun_suite::prerequisites::Prerequisite;
 
-/// Names the directory of MPICH (`bin/mpicc`, `bin/mpirun`), such as a virtual environment with the wheel
-/// `mpich` of the Python package index, which contains its own libfabric.
+/// The variable that names the directory of MPICH (`bin/mpicc`, `bin/mpirun`), such as a virtual environment
+/// with the wheel `mpich` of the Python package index. That wheel contains its own libfabric.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
 
 /// The same for Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), whose wheels are `impi-rt` and `impi-devel`.
@@ -27,16 +27,16 @@ pub(crate) enum Mpi {
 impl Mpi {
     pub(crate) const ALL: [Mpi; 3] = [Mpi::Open, Mpi::Mpich, Mpi::Intel];
 
-    /// The path of the command that starts its ranks, if it is installed.
+    /// The path of the command that starts the ranks, if it is installed.
     pub(crate) fn find_launcher(self) -> Option<PathBuf> {
         self.find_command(match self {
             Mpi::Open | Mpi::Mpich => "mpirun",
-            // Its `mpirun` is a script that finds this command only through PATH.
+            // Intel MPI's `mpirun` is a script that finds this command only through PATH.
             Mpi::Intel => "mpiexec.hydra",
         })
     }
 
-    /// The path of one of its commands, if it is installed.
+    /// The path of one of the MPI's commands, if it is installed.
     pub(crate) fn find_command(self, name: &str) -> Option<PathBuf> {
         let (variable, title) = match self {
             Mpi::Open => {
@@ -55,14 +55,15 @@ impl Mpi {
         report_if_not_file(command, &format!("{title}, whose directory {variable} names"))
     }
 
-    /// Environment variables for its compiler and its ranks, in addition to those of `homespun run`.
+    /// The environment variables for the MPI's compiler and its ranks, in addition to those of `homespun
+    /// run`.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let set: &[(&str, &str)] = match self {
             Mpi::Open => &[
                 // Each rank reports its provider and its domain.
                 ("OMPI_MCA_mtl_ofi_verbose", "1"),
                 ("OMPI_MCA_mtl_base_verbose", "1"),
-                // Pinned ranks that never yield wait long for each other on a busy host.
+                // On a busy host, pinned ranks that never yield would wait long for each other.
                 ("OMPI_MCA_mpi_yield_when_idle", "1"),
                 ("OMPI_MCA_hwloc_base_binding_policy", "none"),
                 // Tests may run as root, in a container.
@@ -70,12 +71,13 @@ impl Mpi {
                 ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             ],
             Mpi::Mpich => &[("MPIR_CVAR_DEBUG_SUMMARY", "1"), ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")],
-            // Rank 0 reports the provider and the domains; idle ranks sleep, on any core.
+            // Rank 0 reports the provider and the domains. Idle ranks sleep between polls, and no rank is
+            // pinned to a core.
             Mpi::Intel => &[("I_MPI_DEBUG", "4"), ("I_MPI_THREAD_YIELD", "3"), ("I_MPI_PIN", "0")],
         };
         let mut variables: Vec<_> = set.iter().map(|&(name, value)| (name, value.into())).collect();
         if self == Mpi::Intel {
-            // Its compiler searches this directory for headers and libraries.
+            // Intel MPI's compiler searches this directory for headers and libraries.
             variables.extend(env::var_os(INTEL_MPI_DIRECTORY).map(|directory| ("I_MPI_ROOT", directory)));
         }
         variables

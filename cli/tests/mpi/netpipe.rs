@@ -8,11 +8,11 @@ use crate::mpi::{Mpi, find_program};
 const LONGEST_BYTES: &str = "8388608";
 const REPETITIONS: &str = "3";
 
-/// The ends of NetPIPE's lines about a size: when it measures, and when it checks the data.
+/// The ends of NetPIPE's lines about a size: the first when it measures, the second when it checks the data.
 const MEASURED: &str = "usec";
 const CHECKED: &str = "Integrity check passed";
 
-/// Measures each size without those just below and above it.
+/// Makes NetPIPE measure each size without the sizes just below and above it.
 const ROUND_SIZES: [&str; 2] = ["-p", "0"];
 
 /// Runs NetPIPE with these options over each domain. Each line about a size must end with `verdict`.
@@ -30,7 +30,7 @@ fn run_netpipe(options: &[&str], verdict: &str) {
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");
         let longest =
             sizes.iter().filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).max();
-        // With the check on, NetPIPE uses other sizes; the last exceeds half of the longest.
+        // When NetPIPE checks data it uses other sizes, the largest of which exceeds half of the longest.
         assert!(longest >= LONGEST_BYTES.parse::<u64>().ok().map(|bytes| bytes / 2), "{outcome}");
     }
 }

@@ -3,28 +3,30 @@
 use crate::mpi::Mpi;
 use crate::programs::{ACCUMULATE, ONE_SIDED};
 
-/// Open MPI implements one-sided communication with messages over homespun, even if ranks could share the
-/// memory.
+/// With these options Open MPI implements one-sided communication with messages over homespun, even if ranks
+/// could share the memory.
 const OF_MESSAGES: &[&str] = &["--mca", "osc", "pt2pt"];
 
-/// Open MPI implements it with libfabric's reads, writes and atomic operations.
+/// With these options Open MPI implements one-sided communication with libfabric's reads, writes and atomic
+/// operations.
 const OF_ACCESSES: &[&str] = &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi"];
 
-/// The same, but only the locks use atomic operations.
+/// The same as [`OF_ACCESSES`], but only the locks use atomic operations.
 const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
-/// Open MPI 4.1 does not keep the order of accumulates that its libfabric module sends as messages, with any
-/// provider: a postponed accumulate is overtaken by those of the next message.
+/// Excludes a test of order. With any provider, Open MPI 4.1 does not keep the order of accumulates that its
+/// libfabric module sends as messages: the accumulates of the next message overtake a postponed one.
 const WITHOUT_ORDER: &[&str] = &["order"];
 
-/// Open MPI 4.1 crashes when a rank compares and swaps eight of its own bytes through its libfabric module,
-/// which dereferences a handle that only memory of other ranks has (`mca_btl_ofi_acswap`).
+/// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes when a rank compares and swaps eight
+/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other ranks
+/// has (`mca_btl_ofi_acswap`).
 const WITHOUT_OWN: &[&str] = &["own"];
 
-/// Operations that Open MPI 4.1 passes to its libfabric module, which can only add and swap integers: it ends
-/// the program ("Unknown or unsupported atomic op."), or adds complex numbers as if they were integers. "own"
-/// crashes as above.
+/// Excludes operations that Open MPI 4.1 passes to its libfabric module although the module can only add and
+/// swap integers. The module ends the program ("Unknown or unsupported atomic op."), or adds complex numbers
+/// as if they were integers. "own" crashes as above.
 const ADDED_AND_SWAPPED: &[&str] = &[
     "MPI_MIN",
     "MPI_MAX",

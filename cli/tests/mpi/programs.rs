@@ -13,34 +13,34 @@ use crate::mpi::Mpi;
 /// An MPI program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
-    /// The name of its source, without the extension.
+    /// The name of the program's source file, without the extension.
     name: &'static str,
-    /// The beginning of the line that it prints on success.
+    /// The beginning of the line that the program prints on success.
     verdict: &'static str,
 }
 
-/// Messages of every kind and size.
+/// Sends messages of every kind and size.
 pub(crate) const EVERY_BYTE: Program = Program { name: "every_byte", verdict: "every byte checked" };
 
-/// Puts and gets, with every way to synchronise.
+/// Puts and gets, with every kind of synchronisation.
 pub(crate) const ONE_SIDED: Program = Program { name: "one_sided", verdict: "every access checked" };
 
-/// Accumulates, fetched values, counters and compare-and-swap.
+/// Accumulates, fetches values, counts, and compares and swaps.
 pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "every element checked" };
 
-/// Distributed graphs, whose neighbours are counted.
+/// Builds distributed graphs, and counts calls that return wrong neighbours.
 pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
 
-/// The paths of compiled programs; `None` if the MPI is not installed.
+/// The paths of the compiled programs. `None` if the MPI is not installed.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
-    /// The beginning of the line that it prints on success.
+    /// The beginning of the line that the program prints on success.
     pub(crate) fn success_line_prefix(self) -> &'static str {
         self.verdict
     }
 
-    /// The path of the program, compiled once for each MPI; `None` if that MPI is not installed.
+    /// The path of the program, which is compiled once for each MPI. `None` if that MPI is not installed.
     pub(crate) fn compile_once(self, mpi: Mpi) -> Option<PathBuf> {
         static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Program {
         let compiler = mpi.find_command("mpicc")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
-        // Another run of the tests may be using the old file.
+        // Compile to a new file, since another run of the tests may be using the old one.
         let new = program.with_extension(process::id().to_string());
         let mut command = Command::new(compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&new);
@@ -81,7 +81,7 @@ impl Program {
         }
     }
 
-    /// Fails the test if the program, or even one rank, has succeeded.
+    /// Fails the test if the program, or even a single rank, has succeeded.
     #[track_caller]
     pub(crate) fn require_failure(self, outcome: &crate::launch::Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");

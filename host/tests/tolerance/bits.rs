@@ -1,6 +1,7 @@
-//! The bits that the headers of 1.17 name, and a few that they do not, for probes of single bits.
+//! The bits for probes of single bits: those that the headers of 1.17 name, and a few that they do not name.
 
-/// Flags of operations, binding, registration and capabilities: they share one 64-bit word.
+/// The flags of operations, binding and registration, and the capabilities. They share one numbering of 64
+/// bits.
 pub(crate) const FLAGS: &[(u32, &str)] = &[
     (0, "bit 0"),
     (1, "FI_MSG"),
@@ -91,7 +92,7 @@ pub(crate) const ORDERS: &[(u32, &str)] = &[
     (63, "bit 63"),
 ];
 
-/// `FI_MR_*` of a domain; the first two are the old modes, which are numbers.
+/// `FI_MR_*` of a domain. The first two are the old modes, which are numbers and not flags.
 pub(crate) const MR_MODES: &[(u32, &str)] = &[
     (0, "FI_MR_BASIC"),
     (1, "FI_MR_SCALABLE"),

@@ -9,16 +9,17 @@ pub(crate) type Table = BTreeMap<String, BTreeMap<&'static str, String>>;
 
 const OURS: [&str; 2] = ["homespun shm", "homespun tcp"];
 
-/// The number of other providers that have to agree.
+/// The number of other providers that have to agree on an outcome.
 const QUORUM: usize = 2;
 
-/// The kind of a difference. Two other kinds do not count: homespun may accept what the others refuse, which
-/// breaks no program that runs over them; and the error numbers may differ if all refuse.
+/// The kind of a difference. Two other kinds do not count. First, homespun may accept a call that the others
+/// refuse, which breaks no program that runs over them. Second, if all refuse a call, their error numbers may
+/// differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Two others accept a call that homespun refuses, or does not survive.
+    /// At least two others accept a call that homespun refuses, or in which it crashes or hangs.
     Refused,
-    /// All accept, and two others agree on another result.
+    /// homespun accepts a call, and at least two others agree on another result.
     Otherwise,
 }
 
@@ -55,7 +56,8 @@ fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Opt
     if !is_accepted(ours) && accepting >= QUORUM {
         return Some(Kind::Refused);
     }
-    // Two others agree on a result that is not ours, and fewer agree with us.
+    // A difference counts if at least two others agree on a result other than homespun's, and fewer than two
+    // agree with homespun.
     let agree =
         |outcome: &str| is_accepted(outcome) && outcome != ours && count(&|other| other == outcome) >= QUORUM;
     let is_otherwise = others.iter().any(|other| agree(other)) && count(&|other| other == ours) < QUORUM;

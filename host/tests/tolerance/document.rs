@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::compare::{Difference, Table, find_differences};
 use crate::provider_case::COLUMNS;
 
-/// All outcomes.
+/// All outcomes of all probes, as text.
 pub(crate) fn format_outcomes(table: &Table) -> String {
     let mut text = String::new();
     for (probe, outcomes) in table {
@@ -20,8 +20,8 @@ pub(crate) fn format_outcomes(table: &Table) -> String {
     text
 }
 
-/// Differences as rows of the document. Differences of one kind with the same outcomes, whose names differ
-/// only in the last words, share a row.
+/// Writes differences as rows of the document. Differences share a row if they are of one kind, have the same
+/// outcomes, and their probes' names differ only in the value of the argument.
 pub(crate) fn format_rows(differences: &[Difference]) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for difference in differences {
@@ -39,14 +39,14 @@ pub(crate) fn format_rows(differences: &[Difference]) -> String {
     text
 }
 
-/// Splits the name of a probe: the call with the varying argument, and its value.
+/// Splits the name of a probe into the call with its argument, and the value of the argument.
 fn split_probe_name(probe: &str) -> (&str, &str) {
     let call = probe.find(": ").map_or(0, |colon| colon + 2);
     let argument = probe[call..].find(' ').map_or(call, |space| call + space + 1);
     probe.split_at(argument)
 }
 
-/// The probes of a row: `{MSG; RDM} call: argument {value; value}` stands for all combinations.
+/// The names of the probes of a row. `{MSG; RDM} call: argument {value; value}` stands for all combinations.
 fn expand_row_name(name: &str) -> Vec<String> {
     let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
     let (values, after) = rest.split_once('}').expect("a brace that is closed");
@@ -60,7 +60,7 @@ fn format_cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
     COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
 }
 
-/// The mismatches between the document and the outcomes, by probe.
+/// Describes the mismatches between the document and the outcomes, by probe.
 pub(crate) fn find_mismatches(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,5 +1,5 @@
-//! Runs each probe in its own process, since providers crash and hang: a worker loads one provider, and forks
-//! for each probe.
+//! Runs each probe in its own process, since providers crash and hang. A worker loads one provider, and forks
+//! a process for each probe.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,17 +22,17 @@ pub(crate) struct Answer {
     pub(crate) is_late: bool,
 }
 
-/// Precedes the outcome of a probe in which a wait timed out.
+/// The character before the outcome of a probe in which a wait timed out.
 const LATE: char = '~';
 
 /// Runs a probe in a forked process, and returns its result.
 pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
     let mut ends = [0; 2];
-    // SAFETY: there is room for two descriptors.
+    // SAFETY: `ends` has room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
     // SAFETY: the descriptors are new, and nothing else owns them.
     let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    // The clock of files lags by up to a tick.
+    // The time stamps of files lag behind the clock by up to a tick.
     let forked_at = SystemTime::now() - Duration::from_millis(20);
     // SAFETY: a worker has one thread, so the child may call any function.
     let child = unsafe { libc::fork() };
@@ -44,7 +44,7 @@ pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
     drop(writer);
     let has_ended = wait_readable(&reader, patience::probe_timeout());
     if !has_ended {
-        // SAFETY: the process is this one's child, which nothing has waited for.
+        // SAFETY: `child` is a child of this process, and nothing has waited for its end yet.
         unsafe { libc::kill(child, libc::SIGKILL) };
     }
     let mut status = 0;
@@ -71,14 +71,15 @@ pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
     Answer { outcome, is_late }
 }
 
-/// The forked process: runs the probe, writes its outcome, and exits without closing anything.
+/// Called in the forked process: runs the probe, writes its outcome, and exits without closing anything.
 fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
-    // SAFETY: closing and opening descriptors of the standard streams is allowed in a process of one thread.
+    // SAFETY: the process has one thread, so nothing else uses the standard streams or the signal handlers
+    // while these calls change them.
     unsafe {
-        // A crash writes no core dump, and output of a provider is discarded.
+        // A crash must write no core dump. The output of a provider is discarded below.
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        // Providers that handle signals would catch their own crash.
+        // Reset handlers, since a provider that handles signals would catch its own crash.
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTERM, libc::SIGINT] {
             libc::signal(signal, libc::SIG_DFL);
         }
@@ -96,7 +97,7 @@ fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
     let mut pipe = fs::File::from(writer);
     let late = if patience::has_any_timed_out() { String::from(LATE) } else { String::new() };
     let _ = pipe.write_all((late + &text).as_bytes());
-    // SAFETY: the process ends here, without the destructors of providers, which may hang.
+    // SAFETY: the call has no precondition. It skips the destructors of providers, which may hang.
     unsafe { libc::_exit(0) }
 }
 
@@ -105,7 +106,7 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut entry = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: there is one entry.
+        // SAFETY: the call gets one entry and the count 1.
         let ready = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as c_int) };
         if ready > 0 {
             return true;
@@ -116,8 +117,9 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// Removes the files in `/dev/shm` that a process of the shm provider left behind. The provider names them
-/// `PROCESS:USER:ENDPOINT`; a file from before `forked_at` is of an earlier process with that number.
+/// Removes the files in `/dev/shm` that the shm provider has left behind in a process. The provider names
+/// them `PROCESS:USER:ENDPOINT`. A file from before `forked_at` belongs to an earlier process with the same
+/// process id, and stays.
 fn remove_shared_memory(process: pid_t, forked_at: SystemTime) {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return };
     // SAFETY: the call has no precondition.

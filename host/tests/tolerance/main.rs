@@ -1,11 +1,11 @@
 //! Compares homespun with other providers of an installed libfabric, call by call. `docs/tolerance.md` lists
-//! the calls that homespun refuses and two of them accept, or in which two agree on another result, and
-//! gives the reasons.
+//! two kinds of calls, with the reasons: those that homespun refuses and at least two other providers accept,
+//! and those for which two other providers agree on another result than homespun's.
 //!
-//! Without arguments this is a test: it fails if there is a difference that the document does not list, or if
-//! the document lists one that does not exist. It needs the libfabric version of the document (Debian:
-//! `libfabric-bin`) with all its providers; without them it prints that it is skipped, and passes, or fails
-//! if `CI` is set.
+//! Without arguments this program is a test. It fails if there is a difference that the document does not
+//! list, or if the document lists a difference that does not exist. It needs the libfabric version of the
+//! document (Debian: `libfabric-bin`) with all its providers. Without them it prints that it is skipped, and
+//! passes, or fails if `CI` is set.
 //!
 //! ```sh
 //! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
@@ -39,23 +39,23 @@ use provider_case::{Endpoint, PROVIDER_CASES, ProviderCase};
 use setup::Context;
 use workers::{IN_TIME, LATE, Results};
 
-/// The libfabric whose providers `docs/tolerance.md` lists: major and minor.
+/// The major and minor version of the libfabric whose providers `docs/tolerance.md` lists.
 const DOCUMENTED_VERSION: (u16, u16) = (1, 17);
 
 /// The command line.
 #[derive(Debug, Default)]
 struct Arguments {
     libfabric: String,
-    /// The plugin; `None` for the one that cargo built with this test.
+    /// The path of the plugin. `None` means the plugin that cargo has built with this test.
     plugin: Option<PathBuf>,
     filters: Vec<String>,
     lists_differences: bool,
     lists_all: bool,
-    /// Set in workers: the provider.
+    /// Set in workers: the provider and its type of endpoint.
     case: Option<String>,
-    /// Set in workers: the share of the probes, as an index and the number of workers.
+    /// Set in workers: the share of the probes, as its index and the number of shares.
     share: (usize, usize),
-    /// Set in workers: the only probes to run, with long time-outs.
+    /// Set in workers of the second run: the only probes to run, with long time-outs.
     again: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Arguments {
                     let (index, count) = share.split_once('/').expect("an index and a count");
                     parsed.share = (index.parse().expect("an index"), count.parse().expect("a count"));
                 }
-                // Options that `cargo test` passes to every test.
+                // Ignore options that `cargo test` passes to every test.
                 option if option.starts_with('-') => {}
                 filter => parsed.filters.push(filter.to_owned()),
             }
@@ -124,13 +124,13 @@ fn main() -> ExitCode {
     compare_with_document(&arguments, results)
 }
 
-/// Reports why nothing is compared. In CI that is a failure.
+/// Reports why nothing is compared. In CI the report fails the test.
 fn skip_comparison(lacking: Prerequisite, why: &str) -> ExitCode {
     lacking.report_skipped(why);
     ExitCode::SUCCESS
 }
 
-/// Compares with the document. A mismatch counts only if a second run confirms it.
+/// Compares the results with the document. A mismatch counts only if a second run confirms it.
 fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCode {
     let missing = results.missing_providers();
     if !missing.is_empty() {
@@ -140,7 +140,8 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
         );
     }
     let complaints = |results: &Results| document::find_mismatches(&results.table, &arguments.filters);
-    // A time-out of another provider may hide a difference as well as cause one.
+    // Run again not only probes with a mismatch, but also those with a time-out, since a time-out of another
+    // provider may hide a difference.
     let mut doubtful = results.late.clone();
     doubtful.extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
     let doubtful: Vec<String> = doubtful.into_iter().collect();
@@ -158,13 +159,13 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A worker: runs the probes of one provider, and prints a line for each.
+/// Called in a worker: runs a share of the probes over one provider, and prints a line for each.
 fn run_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     let libfabric = Libfabric::load(&arguments.libfabric).expect("what the test has loaded");
-    // SAFETY: the call has no precondition. The processes of probes do not inherit the alarm.
+    // SAFETY: the call has no precondition. The forked processes of probes do not inherit the alarm.
     unsafe { libc::alarm(workers::WORKER_MAX_S) };
     let Ok(info) = setup::find_info(libfabric, case) else {
-        // This version of the provider has no such endpoints.
+        // This version of the provider has no endpoints of this type. Only for homespun is that a failure.
         return ExitCode::from(u8::from(case.is_ours()));
     };
     let context = Context { libfabric, case: *case, info };

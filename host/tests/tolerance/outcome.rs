@@ -12,12 +12,12 @@ pub(crate) fn describe_result(result: impl Into<i64>) -> String {
     name.map_or_else(|| result.to_string(), str::to_owned)
 }
 
-/// Whether the provider accepted the call, with any result.
+/// Whether the provider has accepted the call, with any result.
 pub(crate) fn is_accepted(outcome: &str) -> bool {
     outcome.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Whether the probe reached the call under test.
+/// Whether the probe has reached the call under test.
 pub(crate) fn has_reached_call(outcome: &str) -> bool {
     !outcome.starts_with("not tried")
 }

@@ -1,11 +1,11 @@
-//! The time-outs of probes. In the first run they suit an idle machine, and a time-out is recorded; an
-//! outcome that matters is confirmed by a second run with much longer time-outs, so that no outcome depends
-//! on the load of the machine.
+//! The time-outs of probes. In the first run they suit an idle machine, and each probe in which a wait timed
+//! out is marked. A second run, with much longer time-outs, repeats the marked probes and those with a
+//! mismatch. So no outcome depends on the load of the machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The factor of the second run's time-outs.
+/// How many times longer the time-outs of the second run are.
 const GENEROUS: u32 = 8;
 
 static FACTOR: AtomicU32 = AtomicU32::new(1);
@@ -26,12 +26,12 @@ pub(crate) fn absence_timeout() -> Duration {
     Duration::from_millis(150) * FACTOR.load(Ordering::Relaxed)
 }
 
-/// The time-out of a whole probe; after it the probe counts as hanging.
+/// The time-out of a whole probe, after which the probe counts as hanging.
 pub(crate) fn probe_timeout() -> Duration {
     Duration::from_millis(2000) * FACTOR.load(Ordering::Relaxed)
 }
 
-/// Whether a wait of this process has timed out.
+/// Whether any wait of this process has timed out.
 pub(crate) fn has_any_timed_out() -> bool {
     HAS_RUN_OUT.load(Ordering::Relaxed)
 }
@@ -45,7 +45,7 @@ impl Deadline {
         Deadline(Instant::now() + limit)
     }
 
-    /// Checks whether the time is over, and records it.
+    /// Whether the time is over. If so, records that a wait has timed out.
     pub(crate) fn check_expired(&self) -> bool {
         let is_over = Instant::now() >= self.0;
         if is_over {
@@ -55,7 +55,8 @@ impl Deadline {
     }
 }
 
-/// Sleeps between polls, longer each time: many probes wait at once, and they wait for the kernel.
+/// Sleeps between polls, longer each time. Many probes wait at once, so they must leave the processors to
+/// those that work.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 

@@ -1,7 +1,7 @@
 //! The probes: calls of the C interface, each with one unusual argument or state.
 //!
-//! They break the rules of the interface on purpose, each in its own process, so the unsafe blocks here
-//! cannot be justified: being unsafe is their purpose.
+//! Probes break the rules of the interface on purpose, each in its own process. So no comment can justify
+//! their unsafe blocks.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see above")]
 
@@ -18,9 +18,9 @@ use crate::setup::Context;
 /// Whether a probe depends on the type of endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Run once for each provider.
+    /// No: the probe has one outcome for each provider.
     Object,
-    /// Run for each type of endpoint, with which its name begins.
+    /// Yes: the probe has an outcome for each type of endpoint. The type is the beginning of its name.
     Endpoint,
 }
 

@@ -1,4 +1,4 @@
-//! The compared providers, which are the columns of the table.
+//! The providers that are compared. They are the columns of the table.
 
 /// A provider, and the type of its endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ const fn new_case(
     ProviderCase { name, provider, domain, endpoint }
 }
 
-/// All cases. A version of libfabric may lack some types of endpoints.
+/// All cases. Some versions of libfabric lack some of them.
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
     new_case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
     new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),

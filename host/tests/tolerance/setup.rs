@@ -1,7 +1,7 @@
 //! The setup of probes: objects of one provider, and two connected endpoints.
 //!
-//! Each probe runs in its own process and ends with it, so nothing here is closed. A step that fails panics,
-//! and then the probe has no outcome for this provider.
+//! Each probe runs in its own process, whose end closes everything, so no function here closes an object. A
+//! step that fails panics, and then the probe has no outcome for this provider.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see `probes`")]
 
@@ -26,7 +26,7 @@ use crate::provider_case::{Endpoint, ProviderCase};
 pub(crate) const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 
-/// A provider's info, and the library.
+/// The library, and the provider with its info.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) libfabric: Libfabric,
@@ -39,7 +39,7 @@ pub(crate) fn source_arguments(case: &ProviderCase) -> (Option<&'static CStr>, u
     if case.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
 }
 
-/// Hints that request this provider and nothing more.
+/// Hints that request this provider and its type of endpoint, and no capabilities.
 pub(crate) fn provider_hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
     let mut hints = libfabric.empty_hints();
     let name = std::ffi::CString::new(case.provider).expect("a name");
@@ -48,7 +48,8 @@ pub(crate) fn provider_hints(libfabric: Libfabric, case: &ProviderCase) -> InfoL
         hints.set_domain_name(&std::ffi::CString::new(domain).expect("a name"));
     }
     hints.ep_attr_mut().r#type = case.endpoint.raw();
-    // Without FI_MR_LOCAL, which sends would have to satisfy; `region` satisfies the others.
+    // Do not offer FI_MR_LOCAL, for which every send would need a descriptor. `register_region` complies with
+    // the offered modes.
     hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
     hints.first_mut().mode = 1 << 59;
     hints
@@ -59,7 +60,7 @@ pub(crate) fn find_info(libfabric: Libfabric, case: &ProviderCase) -> Result<Inf
     let (node, flags) = source_arguments(case);
     let list = libfabric.getinfo(node, None, flags, Some(&provider_hints(libfabric, case)));
     let list = list.map_err(homespun::Errno::raw)?;
-    // A provider's name in hints also selects the layers over it.
+    // A provider's name in hints also selects the layers over that provider.
     let is_it = |info: &&FiInfo| unsafe {
         CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == case.provider.as_bytes()
     };
@@ -71,7 +72,7 @@ fn assert_success(what: &str, result: impl Into<i64>) {
     assert!(result == 0, "{what}: {}", describe_result(result));
 }
 
-/// Calls a function that writes an object to its argument.
+/// Opens an object by a call that writes it to its argument. Panics if the call fails.
 pub(crate) fn open_object<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = ptr::null_mut();
     assert_success(what, call(&raw mut object));
@@ -99,7 +100,7 @@ pub(crate) struct Completion {
     pub(crate) len: usize,
 }
 
-/// Two endpoints that reach each other, with the completions of their queues so far.
+/// Two endpoints that reach each other, with the completions that were read from their queues so far.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) left: Node,
@@ -115,7 +116,7 @@ pub(crate) fn leak_zeroed_memory(len_bytes: usize) -> *mut u8 {
     Box::leak(vec![0_u8; len_bytes].into_boxed_slice()).as_mut_ptr()
 }
 
-/// A context of an operation, with the memory that `FI_CONTEXT2` requires.
+/// The context of an operation, with the memory that `FI_CONTEXT2` requires. It is never freed.
 pub(crate) fn leak_op_context() -> *mut c_void {
     leak_zeroed_memory(64).cast()
 }
@@ -195,7 +196,7 @@ impl Context {
         })
     }
 
-    /// All objects, none of them bound.
+    /// An endpoint and its other objects, none of which is bound.
     pub(crate) fn unbound_node(&self) -> Node {
         let (fabric, domain) = self.open_domain();
         self.unbound_node_in(fabric, domain, self.info.as_ptr())
@@ -221,7 +222,7 @@ impl Context {
         node
     }
 
-    /// An enabled endpoint; an `FI_EP_MSG` endpoint has no connection.
+    /// An enabled endpoint. If it is an `FI_EP_MSG` endpoint, it has no connection.
     pub(crate) fn open_enabled_node(&self) -> Node {
         self.enable_node(self.bind_node(self.unbound_node()))
     }
@@ -238,7 +239,7 @@ impl Context {
         pair
     }
 
-    /// Two endpoints that reach each other. `prepare` gets each before it is enabled.
+    /// Two endpoints that reach each other. `prepare` is called with each endpoint before it is enabled.
     pub(crate) fn open_pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
         let (fabric, domain) = self.open_domain();
         if self.is_connection_oriented() {
@@ -281,7 +282,8 @@ impl Context {
         prepare: &mut dyn FnMut(&Node, bool),
     ) -> Pair {
         let (_, listener, name) = self.open_listener(fabric);
-        // All share one event queue: some providers connect only while the endpoint's queue is read.
+        // All endpoints share one event queue. Some providers connect only while the application reads the
+        // endpoint's event queue.
         let sharing = |info| {
             let mut node = self.unbound_node_in(fabric, domain, info);
             node.eq = listener;
@@ -305,7 +307,8 @@ impl Context {
         Pair { left, right, to_right: unspec, to_left: unspec, at_left: Vec::new(), at_right: Vec::new() }
     }
 
-    /// Registers memory for all accesses. The region has the address by which peers access it, and its key.
+    /// Registers memory for all accesses. The result has the key of the region and the address by which peers
+    /// access it.
     pub(crate) fn register_region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
         let access = 0x3f00;
         let domain = node.domain;
@@ -341,7 +344,7 @@ pub(crate) struct Region {
     pub(crate) address: u64,
 }
 
-/// Inserts the address of one endpoint into the vector of the other.
+/// Inserts the address of `node` into the vector of `into`.
 unsafe fn insert_address_of(into: &Node, node: &Node) -> u64 {
     let mut name = [0_u8; 256];
     let mut len_bytes = name.len();
@@ -356,7 +359,7 @@ unsafe fn insert_address_of(into: &Node, node: &Node) -> u64 {
     address
 }
 
-/// Waits for an event while the endpoints make progress.
+/// Waits for an event, and drives the endpoints meanwhile.
 pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
     let deadline = Deadline::after(patience::step_timeout());
     let mut pauses = Pauses::default();
@@ -424,7 +427,8 @@ impl Pair {
         drain_cq(self.right.cq, &mut self.at_right);
     }
 
-    /// Drives both until the condition holds, or until the time limit. Returns whether it holds.
+    /// Drives both endpoints until the condition holds or the time limit has passed. Returns whether the
+    /// condition holds.
     pub(crate) fn drive_until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Deadline::after(limit);
         let mut pauses = Pauses::default();
@@ -454,7 +458,7 @@ impl Pair {
         }
     }
 
-    /// Transfers a message each way, so that no probe is the first to use a link.
+    /// Transfers a message each way, so that no probed call is the first to use a link.
     fn exchange_greetings(&mut self) {
         for is_forth in [true, false] {
             let (from, to, addr) = if is_forth {

@@ -1,4 +1,4 @@
-//! Worker processes: each runs a share of the probes over one provider.
+//! Worker processes. Each runs a share of the probes over one provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -12,25 +12,25 @@ use crate::Arguments;
 use crate::compare::Table;
 use crate::provider_case::{COLUMNS, PROVIDER_CASES, ProviderCase};
 
-/// The number of shares.
+/// The number of shares into which the probes are divided.
 const SHARES: usize = 4;
-/// The number of concurrent workers: more than processors, since probes mostly wait.
+/// The number of concurrent workers. It may exceed the number of processors, since probes mostly wait.
 const WORKERS: usize = 8;
-/// The same for the second run, whose probes do little else than wait.
+/// The number of concurrent workers in the second run, whose probes do little else than wait.
 const WAITING: usize = 4 * WORKERS;
 
-/// The time limit of a worker in seconds: ten times what the slowest takes on a busy machine. Probes have
-/// their own limits; this one is for a provider that hangs before the first probe.
+/// The time limit of a worker in seconds, ten times what the slowest worker takes on a busy machine. Probes
+/// have their own limits. This limit ends a worker whose provider hangs before the first probe.
 pub(crate) const WORKER_MAX_S: u32 = 600;
 
-/// A worker's mark of a probe whose wait timed out.
+/// A worker prints this mark for a probe in which a wait timed out.
 pub(crate) const LATE: &str = "late";
-/// The mark of a probe without a time-out.
+/// A worker prints this mark for a probe without a time-out.
 pub(crate) const IN_TIME: &str = "in time";
 
-/// Parameters of rxm that let a pair connect in a few milliseconds instead of a hundred: the interval of its
-/// connection progress in microseconds, and the number and size of the buffers that it allocates for each.
-/// They do not change outcomes.
+/// Parameters of rxm with which a pair connects in a few milliseconds instead of a hundred: the interval of
+/// rxm's connection progress in microseconds, and the numbers and the size of the buffers that rxm allocates
+/// for each connection. They do not change outcomes.
 const RXM: [(&str, &str); 4] = [
     ("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "16"),
@@ -42,12 +42,12 @@ const RXM: [(&str, &str); 4] = [
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) table: Table,
-    /// The probes with a time-out at some provider.
+    /// The probes in which a wait timed out with some provider.
     pub(crate) late: BTreeSet<String>,
 }
 
 impl Results {
-    /// Replaces results by those of the second run.
+    /// Replaces results of the first run by those of the second run.
     pub(crate) fn merge_second_run(&mut self, again: Results) {
         self.table.extend(again.table);
     }
@@ -66,13 +66,15 @@ impl Results {
         if time == LATE {
             self.late.insert(name.to_owned());
         }
-        // A provider with both types of endpoints gives outcomes of other objects once.
+        // With both types of endpoints of tcp, workers run the probes of other objects. The first outcome
+        // counts.
         let row = self.table.entry(name.to_owned()).or_default();
         row.entry(case.name).or_insert_with(|| outcome.to_owned());
     }
 }
 
-/// Runs the selected probes over all providers; or, with long time-outs, the probes in `again`.
+/// Runs the selected probes over all providers. If `again` is given, runs those probes instead, with long
+/// time-outs.
 pub(crate) fn run_probes(arguments: &Arguments, again: Option<&[String]>) -> Results {
     if again.is_some_and(<[String]>::is_empty) {
         return Results::default();
@@ -128,7 +130,7 @@ fn run_worker(
     command.stdout(Stdio::piped());
     let output = command.output().expect("a worker");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Output missing from a failed worker would leave silent gaps in the table.
+    // The missing output of a failed worker would leave unnoticed gaps in the table.
     assert!(output.status.success(), "the worker of {} ends with {}: {text}", case.id(), output.status);
     text
 }

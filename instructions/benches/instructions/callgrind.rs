@@ -15,16 +15,17 @@ use crate::collection::COLLECTED_FUNCTION;
 use crate::path::Path;
 use crate::perform::COUNTED_OPERATIONS;
 
-/// Makes the C library choose its memory and string functions as on a processor without extensions, so that
+/// Makes the C library choose the memory and string functions for a processor without extensions, so that
 /// counts do not depend on the processor.
 const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX512F,-AVX512VL,-AVX2,-AVX,\
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
-/// A link to this program, beside the profiles. The path of a program is on its stack, and must not have a
-/// length that depends on the checkout.
+/// The name of a link to this program, in the directory of the profiles. The path of a program is on its
+/// stack, so its length must not depend on the checkout's directory.
 const PROGRAM: &str = "instructions";
 
-/// The counts of these paths, by name. Paths are counted concurrently, which does not affect the counts.
+/// Counts these paths, and returns the counts by name. The processes run concurrently, which does not affect
+/// the counts.
 pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
     symlink(env::current_exe()?, directory.path().join(PROGRAM))?;
@@ -56,7 +57,7 @@ fn next(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
 fn count_path(path: Path, directory: &FilePath) -> Result<Count> {
     let output = directory.join(path.to_string().replace('/', "-"));
     let mut command = Command::new("valgrind");
-    // The environment is on the stack, and its length would move everything below.
+    // Fix the environment, since it is on the stack and its length would shift all addresses below it.
     command
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())

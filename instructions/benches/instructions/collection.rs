@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 
-/// The function's name for callgrind's `--toggle-collect`. The compiler may add a prefix and a suffix.
+/// The pattern of the function's name for callgrind's `--toggle-collect`. The compiler may add a prefix and a
+/// suffix to the name.
 pub(crate) const COLLECTED_FUNCTION: &str = "*part_that_is_collected*";
 
-/// Whether operations are collected, or only warm up caches and allocations.
+/// Whether operations are counted, or only warm up caches and allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,
@@ -13,7 +14,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Runs a part of an operation that is counted.
+    /// Runs a part of an operation. In the phase `Counted` callgrind counts this part.
     pub(crate) fn run_counted<R>(self, part: impl FnOnce() -> R) -> R {
         match self {
             Phase::WarmUp => part(),

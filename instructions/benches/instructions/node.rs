@@ -1,12 +1,12 @@
-//! The common operations of both interfaces: an endpoint with its queue and its memory.
+//! The operations that both interfaces implement.
 
 /// The length of messages, writes, reads and atomic operands.
 pub(crate) const LEN_BYTES: usize = 8;
 
-/// An endpoint without locks and with manual progress, its completion queue, one peer, and memory that the
-/// peer may access. A call that fails ends the process.
+/// An endpoint without locks and with manual progress. It has a completion queue, one peer, and memory that
+/// the peer may access. A call that fails ends the process.
 pub(crate) trait Node: Sized {
-    /// The address of a node, and the key and address of its memory.
+    /// The address of a node, and the location of its memory.
     type Name: Copy;
 
     /// Opens a node on the loopback interface. `is_shareable` lets peers map its memory.
@@ -14,7 +14,7 @@ pub(crate) trait Node: Sized {
 
     fn own_address(&self) -> Self::Name;
 
-    /// Makes another node the peer of this one.
+    /// Makes another node the peer of this node.
     fn set_peer(&mut self, peer: Self::Name);
 
     fn post_receive(&mut self, tag: Option<u64>);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The counted operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Posts a send and reads its completion.
+    /// Posts a send, and reads its completion.
     Send,
     /// Posts a receive and, once a message has arrived, reads its completion.
     Receive,
@@ -16,11 +16,12 @@ pub(crate) enum Operation {
     TaggedReceive,
     /// Injects a message.
     Inject,
-    /// Writes to the peer's memory: the post, a read of the target's queue, and a read of the completion.
+    /// Writes to the peer's memory. Counted are the post, a read of the target's queue, and the read of the
+    /// completion.
     Write,
-    /// Reads the peer's memory, in the same way.
+    /// Reads the peer's memory, counted like [`Write`](Self::Write).
     Read,
-    /// Adds to a number in the peer's memory, in the same way.
+    /// Adds to a number in the peer's memory, counted like [`Write`](Self::Write).
     FetchAdd,
     /// Writes to mapped memory of the peer, and reads the completion.
     WriteShareable,
@@ -38,7 +39,7 @@ pub(crate) struct Path {
     pub(crate) operation: Operation,
 }
 
-/// The interface of the application.
+/// The interface through which operations are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interface {
     /// The Rust API, with owned buffers.
@@ -77,7 +78,8 @@ impl Path {
         paths
     }
 
-    /// Whether the path exists: only the native interface over shared memory counts shareable memory.
+    /// Whether the path is counted. Writes to shareable memory are counted only for the native interface over
+    /// shared memory.
     fn is_available(&self) -> bool {
         let has_shareable = self.domain == "shm" && self.interface == Interface::Native;
         self.operation != Operation::WriteShareable || has_shareable

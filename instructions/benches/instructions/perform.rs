@@ -1,4 +1,4 @@
-//! The work under callgrind: one operation in a loop, between two endpoints of one thread.
+//! The work under callgrind: repeats one operation between two endpoints, which share one thread.
 
 use std::process;
 
@@ -18,10 +18,11 @@ pub(crate) const COUNTED_OPERATIONS: u32 = 1000;
 /// The tag of tagged messages.
 const TAG: Option<u64> = Some(7);
 
-/// The number of polls after which the endpoints count as stuck.
+/// After this many polls without the expected completion the endpoints count as stuck.
 const PASSES_MAX: u32 = 100_000;
 
-/// Performs a path's operations, and exits without closing the endpoints, which would linger.
+/// Performs a path's operations, and exits the process without closing the endpoints, since closing may take
+/// long.
 pub(crate) fn perform(path: Path) -> ! {
     match path.interface {
         Interface::Native => Pair::<NativeNode>::open(path).perform(path.operation),
@@ -30,11 +31,11 @@ pub(crate) fn perform(path: Path) -> ! {
     process::exit(0)
 }
 
-/// Two endpoints with the addresses of each other. The left one initiates operations.
+/// Two endpoints that have each other's addresses. The left endpoint initiates operations.
 struct Pair<N> {
     left: N,
     right: N,
-    /// The sockets of a domain that uses any: the kernel delivers asynchronously.
+    /// The sockets of the domain, if it uses any. The kernel delivers their data asynchronously.
     sockets: Option<Sockets>,
 }
 
@@ -71,7 +72,7 @@ impl<N: Node> Pair<N> {
                 self.right.post_receive(None);
                 phase.run_counted(|| self.left.inject());
                 self.await_receive_completion();
-                // This read also processes returned credit.
+                // This read also processes the credit that the receiver has returned.
                 assert!(!self.left.poll_cq(), "an injected message has no completion");
             }
             Operation::Write => self.perform_access(N::write, phase),
@@ -120,13 +121,13 @@ impl<N: Node> Pair<N> {
         assert!(has_message, "the message has arrived");
     }
 
-    /// Reads the completion of a receive for a message in flight.
+    /// Waits for a message that is in flight, and reads the completion of its receive.
     fn await_receive_completion(&mut self) {
         self.wait_until_delivered();
         poll_until(|| self.right.poll_cq());
     }
 
-    /// Posts an access to the right endpoint's memory, and makes the progress of both.
+    /// Posts an access to the right endpoint's memory, and drives both endpoints until its completion.
     fn perform_access(&mut self, post: impl FnOnce(&mut N), phase: Phase) {
         phase.run_counted(|| post(&mut self.left));
         if phase == Phase::WarmUp && self.sockets.is_none() && self.left.poll_cq() {
@@ -140,14 +141,14 @@ impl<N: Node> Pair<N> {
         assert!(is_done, "the answer has arrived");
     }
 
-    /// Waits until the kernel has delivered the written bytes.
+    /// If the domain uses sockets, waits until the kernel has delivered the written bytes.
     fn wait_until_delivered(&self) {
         if let Some(sockets) = &self.sockets {
             sockets.wait_until_readable();
         }
     }
 
-    /// Lets both process messages that belong to no operation, such as credit.
+    /// Lets both endpoints process messages that belong to no operation, such as credit.
     fn drain_stray_messages(&mut self) {
         let Some(sockets) = &self.sockets else { return };
         while sockets.has_readable() {

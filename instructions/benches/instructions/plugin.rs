@@ -1,4 +1,5 @@
-//! The C interface: the plugin, loaded like libfabric does, and called through the vtables of its objects.
+//! The C interface. This file loads the plugin as libfabric does, and calls it through the vtables of its
+//! objects.
 
 use std::ffi::CString;
 use std::mem::ManuallyDrop;
@@ -23,7 +24,7 @@ use crate::node::{LEN_BYTES, Node};
 
 const API_VERSION: u32 = fi_version(1, 17);
 
-/// Returned by a read of an empty queue, and by a call that would have to wait.
+/// The result of a read of an empty queue.
 const EAGAIN: isize = -(libc::EAGAIN as isize);
 
 /// The key of each node's memory.
@@ -31,7 +32,7 @@ const KEY: u64 = 1;
 
 const NONE: *mut c_void = ptr::null_mut();
 
-/// The bytes that operations send, write, or add.
+/// The message that operations send or write, and the number that they add.
 static MESSAGE: u64 = 1;
 
 /// An endpoint of the plugin. All objects stay open until the process ends.
@@ -52,8 +53,8 @@ impl Node for PluginNode {
         assert!(!is_shareable, "the C interface to shareable memory is not counted");
         let provider = load_provider();
         let info = get_unlocked_info(provider, domain);
-        // SAFETY: each call gets open objects, valid attributes, and a place for the new object. The memory
-        // is never freed.
+        // SAFETY: each call gets open objects, valid attributes, and room for the new object. The memory of
+        // the region is never freed.
         unsafe {
             let fabric = open_object(|fabric| (provider.fabric)((*info).fabric_attr, fabric, NONE));
             let domain = open_object(|domain| ((*(*fabric).ops).domain)(fabric, info, domain, NONE));
@@ -83,13 +84,13 @@ impl Node for PluginNode {
             ((*(*self.ep).cm).getname)(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
         };
         assert_eq!((result, len_bytes), (0, name.len()));
-        // A region of a domain without FI_MR_VIRT_ADDR begins at the address 0.
+        // Without FI_MR_VIRT_ADDR a region begins at the address 0.
         (name, 0)
     }
 
     fn set_peer(&mut self, (name, target): Self::Name) {
         let (av, address) = (self.av, &raw mut self.peer);
-        // SAFETY: the vector is open and holds addresses of this size, and there is a place for one fabric
+        // SAFETY: the vector is open and holds addresses of this size, and `address` has room for one fabric
         // address.
         let inserted = unsafe { ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, address, 0, NONE) };
         assert_eq!(inserted, 1);
@@ -128,7 +129,7 @@ impl Node for PluginNode {
 
     fn write(&mut self) {
         let (ep, peer) = (self.ep, self.peer);
-        // SAFETY: the endpoint is open, and what is written is static.
+        // SAFETY: the endpoint is open, and the written number is static.
         let result =
             unsafe { ((*(*ep).rma).write)(ep, message_ptr(), LEN_BYTES, NONE, peer, self.target, KEY, NONE) };
         assert_eq!(result, 0);
@@ -155,7 +156,7 @@ impl Node for PluginNode {
     fn poll_cq(&mut self) -> bool {
         let mut entry = FiCqTaggedEntry { op_context: NONE, flags: 0, len: 0, buf: NONE, data: 0, tag: 0 };
         let cq = self.cq;
-        // SAFETY: the queue is open and of the format of this entry.
+        // SAFETY: the queue is open, and there is room for an entry of its format.
         match unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } {
             1 => true,
             EAGAIN => false,
@@ -175,7 +176,7 @@ fn load_provider() -> &'static FiProvider {
     let library = unsafe { Library::new(&path) };
     let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let library = ManuallyDrop::new(library);
-    // SAFETY: this is the type of the plugin's entry point, and its result is never freed.
+    // SAFETY: the plugin's entry point has this type, and the structure that it returns is never freed.
     unsafe {
         let ini: Symbol<'_, extern "C" fn() -> *const FiProvider> =
             library.get(c"fi_prov_ini").expect("the plugin's entry point");
@@ -183,10 +184,10 @@ fn load_provider() -> &'static FiProvider {
     }
 }
 
-/// An info for endpoints on the loopback interface, in a domain without locks. It is never freed.
+/// An info for endpoints on the loopback interface, in a domain without locks. The info is never freed.
 fn get_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
     let hints = find_domain(getinfo(provider, ptr::null()), domain);
-    // SAFETY: answers have all their attributes, and nothing else uses these.
+    // SAFETY: every answer has all its attributes, and nothing else uses this answer.
     unsafe {
         let attr = (*hints).domain_attr;
         (*attr).threading = Threading::Domain.raw();
@@ -199,19 +200,19 @@ fn get_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
     info
 }
 
-/// `fi_getinfo`.
+/// Calls `fi_getinfo` of the plugin.
 fn getinfo(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
     let node = CString::from(c"127.0.0.1");
     let flags = InfoFlags::SOURCE.bits();
     let mut list = ptr::null_mut();
-    // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
+    // SAFETY: the strings are valid, the hints are null or valid, and `list` has room for the result.
     let result =
         unsafe { (provider.getinfo)(API_VERSION, node.as_ptr(), ptr::null(), flags, hints, &raw mut list) };
     assert_eq!(result, 0);
     list
 }
 
-/// The first answer with endpoints without connections in a domain of this name.
+/// The first answer for unconnected endpoints (`FI_EP_RDM`) in a domain of this name.
 fn find_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
     loop {
         assert!(!list.is_null(), "the plugin offers {domain}");

@@ -1,4 +1,5 @@
-//! Waits, outside the counted part, for the kernel: loopback delivers asynchronously.
+//! Waits for the kernel outside the counted parts, because the loopback interface delivers data
+//! asynchronously.
 
 use std::fs;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -17,7 +18,7 @@ impl Sockets {
         let entries = fs::read_dir("/proc/self/fd").expect("the system lists a process's descriptors");
         let sockets = entries.filter_map(|entry| {
             let path = entry.ok()?.path();
-            // The descriptor of the listing itself is closed again.
+            // The descriptor of this listing is among the entries, but is no socket.
             let is_socket = fs::read_link(&path).ok()?.to_str()?.starts_with("socket:");
             if is_socket { path.file_name()?.to_str()?.parse().ok() } else { None }
         });
@@ -36,8 +37,8 @@ impl Sockets {
 
     fn has_readable_within(&self, timeout: &Timespec) -> bool {
         let borrowed = |fd: &RawFd| {
-            // SAFETY: the endpoints own the sockets and keep them open until the process ends; `poll` only
-            // asks for their state.
+            // SAFETY: the endpoints own the sockets and keep them open until the process ends. `poll` only
+            // reads their state.
             PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, PollFlags::IN)
         };
         let mut polled: Vec<PollFd<'_>> = self.0.iter().map(borrowed).collect();

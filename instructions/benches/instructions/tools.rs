@@ -1,4 +1,4 @@
-//! The versions of everything that changes counts.
+//! The versions of all tools that affect counts.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::Result;
 
 pub(crate) fn versions() -> Result<BTreeMap<String, String>> {
-    // SAFETY: the C library returns a string that is never freed.
+    // SAFETY: the C library returns a static string.
     let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     let valgrind = Command::new("valgrind").arg("--version").output();
     let valgrind = valgrind.map_err(|error| format!("valgrind, which counts, cannot be run: {error}"))?;

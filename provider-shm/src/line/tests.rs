@@ -19,8 +19,8 @@ fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: A
     Message { tag, data, awaits, ..Message::of_len(len_bytes as u64) }
 }
 
-/// Parses words and asserts that `parse` reads each of them once and none beyond. Returns the parsed line and
-/// its inline payload.
+/// Parses a line, and asserts that `parse_line` reads each of these words once and no word beyond. Returns
+/// the parsed line and its inline payload.
 fn parse_words_once(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     let asked = std::cell::RefCell::new(vec![0; words.len()]);
     let word = |n: usize| {
@@ -32,7 +32,7 @@ fn parse_words_once(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     Ok(found)
 }
 
-/// The words of a frame's first line. Asserts that `emit` writes them in order.
+/// The words of a frame's first line. Asserts that `emit_first_line` writes them in order.
 fn emit_words(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     let mut words = vec![0];
     let first = emit_first_line(sequence, header, payload, |place, word| {
@@ -173,7 +173,7 @@ fn line_layout_is_as_documented() {
         assert_eq!(words, unchecked, "{header:?}");
     }
     let piece = piece_line_word(SEQUENCE, 0x1234);
-    // The check of no words, and the check that makes the exclusive or of all bytes 0xa5.
+    // 0x5a is the check of no words; 0x88 makes the exclusive or of all bytes 0xa5.
     assert_eq!(piece, 0x1234_0000_5a88_beef);
     assert_eq!(parse_words_once(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
     assert_eq!(sequence_in_first_word(piece), SEQUENCE);
@@ -226,7 +226,7 @@ fn parse_refuses_malformed_lines() {
         // A piece has no flags.
         (&[line(100, 1, 0)], WireError::UnknownFlag),
         (&[line(100, piece, 0)], WireError::UnknownFlag),
-        // Further pieces without a first.
+        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first.
         (&[line(8, LONG, 1), 0], WireError::UnknownFlag),
         (&[line(8, LONG, 12), 0], WireError::UnknownFlag),
         // Payload after a header that has none.
@@ -235,7 +235,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(64, piece, 11), 0, 0, 0, 0], WireError::ImpossibleLength),
         (&[line(least, pieces, 15), 0, 2 * least], WireError::ImpossibleLength),
         (&[line(1, 3, 18), 0, 0], WireError::ImpossibleLength),
-        // Payload too long for the line, or outside although it fits.
+        // Payload that is too long for the line, or that is outside although it fits into the line.
         (&[line(57, 0, 1)], WireError::ImpossibleLength),
         (&[line(49, 0, 5), 0], WireError::ImpossibleLength),
         (&[line(25, tag_and_data, 3), 0, 0, 0, 0], WireError::ImpossibleLength),
@@ -251,7 +251,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(0, 0, 11), 0, 0, 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(most, pieces, 1), MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(257, piece, 18), 0], WireError::ImpossibleLength),
-        // Pieces that are too large, too small, or not the first of several.
+        // First pieces that are too large or too small, or that are the only piece in spite of `LONG`.
         (&[line(most + 1, piece, 1)], WireError::ImpossibleLength),
         (&[line(least - 1, pieces, 1), 2 * most], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least], WireError::ImpossibleLength),
@@ -267,14 +267,14 @@ fn parse_refuses_malformed_lines() {
         (&[line(least, pieces, 16), 0, 0, 0, least + 2, least + 1], WireError::ImpossibleLength),
     ];
     for (words, reason) in cases {
-        // Some cases are shorter than their header claims.
+        // Some cases have fewer words than their header claims. The missing ones read as 0.
         let word = |n: usize| words.get(n).copied().unwrap_or(0);
         let first = with_valid_checks(words[0], word);
         assert_eq!(parse_with_payload(first, word), Err(*reason), "{words:#x?}");
     }
 }
 
-/// Last words of headers, each with a payload length, besides those of [`samples`].
+/// Further last words of headers, each with a payload length, in addition to those of [`samples`].
 fn last_words_and_lengths() -> Vec<(u64, u64)> {
     let atomic = |kind, op, datatype, count| {
         let form = AtomicForm::new(kind, op, datatype, count).unwrap();
@@ -300,8 +300,8 @@ fn last_words_and_lengths() -> Vec<(u64, u64)> {
 /// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
-/// The payload as a correct producer passes it to `emit`: inline if it fits, else as a first piece of at most
-/// this length.
+/// The payload as a correct producer passes it to `emit_first_line`: inline if it fits into the line, else a
+/// first piece of at most `piece_bytes`.
 fn payload_for_emit<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
         Ok(len_bytes) if len_bytes <= inline_room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
@@ -343,7 +343,7 @@ fn parse_refuses_any_changed_header_byte() {
             for change in 1..=u64::from(u8::MAX) {
                 let mut changed = line.clone();
                 changed[at / WORD_BYTES] ^= change << (at % WORD_BYTES * 8);
-                // Memory behind the line may hold anything.
+                // The words behind the line may hold anything.
                 let word = |n: usize| changed.get(n).copied().unwrap_or(0x5555_5555_5555_5555);
                 let found = parse_with_payload(changed[0], word);
                 assert!(found.is_err(), "byte {at} of {parsed:?}, changed by {change:#x}: {found:?}");

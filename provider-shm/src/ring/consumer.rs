@@ -10,12 +10,13 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_dat
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the buffer for payload that has no place yet: a part of the first-level cache.
+/// The size of the buffer for payload for which the receiver has no space yet. It fits into the first-level
+/// cache.
 const STAGING_BYTES: usize = 4096;
 
 /// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends.
-/// Leaving the pass and entering the next takes as long as some polls, and a message that arrives meanwhile
-/// would wait for it.
+/// Leaving a pass and entering the next takes as long as several polls. A message that arrived between two
+/// passes would wait that long.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
@@ -24,13 +25,14 @@ const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 #[derive(Debug)]
 pub(crate) struct Consumer {
     segment: Segment,
-    /// How many lines this side has consumed, and how many of them it has published.
+    /// How many lines this side has consumed, and how many of these its published progress includes.
     lines: u64,
     published_lines: u64,
-    /// How much of the data area this side has consumed, and how much of that it has published.
+    /// How many bytes of the data area this side has consumed, and how many of these its published progress
+    /// includes.
     bytes: u64,
     published_bytes: u64,
-    /// The rest of the payload of a frame that was begun.
+    /// How much payload of an unfinished frame is still to come; 0 between frames.
     left_bytes: u64,
     /// Progress was published since the last `take_room_request`.
     has_published: bool,
@@ -42,11 +44,11 @@ pub(crate) struct Consumer {
 /// How a ring ends, once the consumer has read all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RingEnd {
-    /// Between frames; the producer has not announced the end.
+    /// The ring ends between frames, but the producer has not announced the end.
     Open,
     /// The producer has announced the end of the ring.
     Finished,
-    /// Inside a frame, or not where the producer has announced the end.
+    /// The ring ends inside a frame, or not where the producer has announced the end.
     Cut,
 }
 
@@ -71,7 +73,7 @@ impl Consumer {
         }
     }
 
-    /// Reports up to `budget_frames` frames and further pieces, and returns how many.
+    /// Reports up to `budget_frames` lines, each a frame or a further piece of one, and returns how many.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl Consumer {
             match self.take_line(first, link, receiver) {
                 Ok(()) => {}
                 Err(reason) if count == 0 => return Err(reason),
-                // Report the frames before it first; the next call finds the error again.
+                // Report the preceding frames first. The next call finds the error again.
                 Err(_) => break,
             }
             self.lines += 1;
@@ -122,13 +124,13 @@ impl Consumer {
         }
     }
 
-    /// Asks the producer to ring for the next line. True means that the ring is empty and the caller may stop
-    /// polling it; false, that there is a line to read.
+    /// Asks the producer to ring the doorbell when it publishes the next line. Returns true if the ring is
+    /// empty, so that the caller may stop polling it; false if there is a line to read.
     ///
     /// # Errors
     ///
-    /// The place of the next line holds neither that line nor the one of the lap before, so no further line
-    /// can ever be read. The check is here because it costs nothing in this place.
+    /// The place of the next line holds neither that line nor the line of the previous lap, so no further
+    /// line can ever be read. The check is in this call because it costs nothing on an idle ring.
     pub(crate) fn request_wake(&mut self) -> Result<bool, WireError> {
         self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
@@ -143,13 +145,13 @@ impl Consumer {
         Ok(is_empty)
     }
 
-    /// Withdraws the request to ring, when the caller polls the ring again.
+    /// Withdraws the request to ring the doorbell, because the caller polls the ring again.
     pub(crate) fn cancel_wake_request(&mut self) {
         self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
-    /// Publishes progress to the producer. `receive` does this often enough that a producer never lacks room
-    /// in a ring that was read to its end.
+    /// Publishes progress to the producer. `receive` does this often enough that the producer always finds
+    /// room once the consumer has read the whole ring.
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
             return;
@@ -161,9 +163,9 @@ impl Consumer {
         self.has_published = true;
     }
 
-    /// Clears the producer's request for room, and returns whether there was one and progress was published.
-    /// True at most once each time that the producer goes to sleep; costs nothing unless progress was
-    /// published since the last call.
+    /// If progress was published since the last call, clears the producer's request for room and returns
+    /// whether there was one. Otherwise returns false at no cost. Each time the producer goes to sleep, at
+    /// most one call returns true.
     #[inline]
     pub(crate) fn take_room_request(&mut self) -> bool {
         if !mem::take(&mut self.has_published) {
@@ -175,7 +177,7 @@ impl Consumer {
         wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// How the ring ends. Valid once the producer is gone and everything was read.
+    /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
     pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished
         let finished_at = self.segment.finished_at().load(Ordering::Acquire);
@@ -193,7 +195,7 @@ impl Consumer {
         self.segment.line(self.lines)[0].load(Ordering::Acquire)
     }
 
-    /// Parses and reports a line, given its first word. Reports nothing of a line that it refuses.
+    /// Parses and reports the line whose first word is `first`. Reports no part of a malformed line.
     #[inline]
     fn take_line(
         &mut self,
@@ -222,7 +224,7 @@ impl Consumer {
         self.lines
     }
 
-    /// Takes the first piece of a frame, perhaps all of it.
+    /// Takes the first piece of a frame's payload, which may be the whole payload.
     fn take_first_piece(
         &mut self,
         link: LinkId,
@@ -243,7 +245,7 @@ impl Consumer {
         }
     }
 
-    /// Takes a further piece of a frame that was begun.
+    /// Takes a further piece of the unfinished frame's payload.
     fn take_piece(
         &mut self,
         link: LinkId,

@@ -1,4 +1,4 @@
-//! Loom models of the ring: they run the interleavings of its two sides, up to a bound of preemptions.
+//! Loom models of the ring: loom runs all interleavings of its two sides, up to a bound of preemptions.
 
 use std::io::IoSlice;
 
@@ -13,7 +13,7 @@ use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
 
-/// The bound of preemptions. Known bugs of such algorithms need two.
+/// The largest number of preemptions in an interleaving. Known bugs of such algorithms show with two.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {
@@ -31,8 +31,8 @@ fn make_message(len_bytes: usize) -> Header {
     Header::Message(Message::of_len(len_bytes as u64))
 }
 
-/// A model of an eventfd: a ring before the wait is kept. If no thread rings, the wait is a deadlock, which
-/// loom reports.
+/// A model of an eventfd. A `wait` after a `ring` returns at once. If no thread ever calls `ring`, the `wait`
+/// is a deadlock, which loom reports.
 #[derive(Clone)]
 struct Doorbell(Arc<(Mutex<bool>, loom::sync::Condvar)>);
 
@@ -113,7 +113,7 @@ fn payload_in_the_data_area_arrives_whole() {
             let payload: Vec<u8> = (0..50).collect();
             let mut rest = payload.as_slice();
             let mut sent = producer.send(&header, &[IoSlice::new(rest)]);
-            // The producer tries a few times and ends; what the ring has taken arrives nevertheless.
+            // The producer tries a few times and ends. The bytes that the ring has taken arrive nevertheless.
             for _ in 0..2 {
                 match sent {
                     Sent::Whole => break,
@@ -136,8 +136,8 @@ fn payload_in_the_data_area_arrives_whole() {
     });
 }
 
-/// Sends more frames than there are lines: no line is overwritten before it was read, and neither side sleeps
-/// for ever.
+/// The producer sends more frames than there are lines. It overwrites no line before the consumer has read
+/// it, and neither side sleeps for ever.
 #[test]
 fn producer_and_consumer_miss_no_wakeup() {
     check_interleavings(|| {

@@ -22,13 +22,13 @@ pub(crate) struct Producer {
     lines_end: u64,
     /// The value of `bytes` at which this side reads the consumer's progress again.
     bytes_end: u64,
-    /// The rest of the payload of a frame that was taken in part.
+    /// How much payload of an unfinished frame is still to be written; 0 between frames.
     left_bytes: u64,
-    /// How much room in the data area the last write without enough room wanted.
+    /// How much room in the data area the last refused write needed.
     wanted_bytes: usize,
-    /// Something was published since the last `take_wake_request`.
+    /// The producer has published something since the last `take_wake_request`.
     has_news: bool,
-    /// The consumer has published impossible progress.
+    /// The consumer has published progress that is impossible.
     is_broken: bool,
 }
 
@@ -53,7 +53,7 @@ impl Producer {
         }
     }
 
-    /// Writes a frame of at most [`INLINE_MAX_BYTES`] of payload, whole or not at all.
+    /// Writes a frame with at most [`INLINE_MAX_BYTES`] of payload, whole or not at all.
     #[inline]
     pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
@@ -72,13 +72,13 @@ impl Producer {
         Ok(())
     }
 
-    /// Prefetches the next line, when a frame is likely to be sent soon.
+    /// Prefetches the next line, for a frame that is likely to be sent soon.
     #[inline]
     pub(crate) fn prefetch_line(&self) {
         self.segment.prefetch_line_for_write(self.lines);
     }
 
-    /// Writes a frame, as far as there is room.
+    /// Writes as much of a frame as there is room for.
     pub(crate) fn send(&mut self, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         debug_assert!(!self.is_mid_frame());
         let len_bytes = payload_len_bytes(payload);
@@ -99,14 +99,14 @@ impl Producer {
         self.write_pieces(&mut cursor, len_bytes, piece_bytes)
     }
 
-    /// Goes on with a frame that was taken in part.
+    /// Continues the unfinished frame.
     pub(crate) fn resume(&mut self, rest: &[IoSlice<'_>]) -> Sent {
         let len_bytes = payload_len_bytes(rest);
         debug_assert!(self.is_mid_frame() && len_bytes as u64 == self.left_bytes);
         self.write_pieces(&mut PayloadCursor::new(rest), len_bytes, 0)
     }
 
-    /// Whether a frame was taken in part.
+    /// Whether a frame is unfinished: the ring has taken a part of it.
     pub(crate) fn is_mid_frame(&self) -> bool {
         self.left_bytes > 0
     }
@@ -117,8 +117,8 @@ impl Producer {
         self.is_broken
     }
 
-    /// Clears the consumer's request to be woken, and returns whether there was one since the last
-    /// publication. True at most once each time that the consumer goes to sleep.
+    /// If something was published since the last call, clears the consumer's request to be woken and returns
+    /// whether there was one. Each time the consumer goes to sleep, at most one call returns true.
     #[inline]
     pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_news) {
@@ -130,8 +130,8 @@ impl Producer {
         cold.load(Ordering::Relaxed) != 0 && cold.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Asks the consumer to ring when there is room. The caller may sleep if this returns true; false means
-    /// that there is room already, or that the ring is broken.
+    /// Asks the consumer to ring the doorbell when there is room. Returns true if the caller may sleep; false
+    /// if there is room already, or if the ring is broken.
     pub(crate) fn request_room(&mut self) -> bool {
         self.segment.room_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: room requested
@@ -154,7 +154,7 @@ impl Producer {
         &self.segment
     }
 
-    /// Writes further pieces while there is room; `taken_bytes` of the payload were taken before.
+    /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of the payload.
     fn write_pieces(
         &mut self,
         cursor: &mut PayloadCursor<'_>,
@@ -180,14 +180,14 @@ impl Producer {
         if self.find_room(piece_bytes) {
             return Some(piece_bytes);
         }
-        // A smaller piece is not worth a line unless it is the last.
+        // A piece below the minimum is not worth a line unless it is the last piece.
         self.wanted_bytes = left_bytes.min(PIECE_MIN_BYTES);
         let free_bytes = (self.bytes_end - self.bytes) as usize;
         self.has_known_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
     }
 
-    /// Finds room for a line and for a piece in the data area; reads the consumer's progress if the known
-    /// room is too small. Returns whether there is room.
+    /// Returns whether there is room for a line, and for a piece in the data area. Reads the consumer's
+    /// progress only if the known room is too small.
     #[inline]
     fn find_room(&mut self, piece_bytes: usize) -> bool {
         self.has_known_room(piece_bytes) || self.refresh_room(piece_bytes)
@@ -207,7 +207,7 @@ impl Producer {
         // SYNC POINT: room
         let lines = self.segment.consumed_lines().load(Ordering::Acquire);
         let bytes = self.segment.consumed_bytes().load(Ordering::Acquire);
-        // Progress neither decreases nor goes beyond what was published.
+        // Progress never decreases, and never exceeds what this side has published.
         let (lines_before, bytes_before) =
             (self.lines_end - LINES as u64, self.bytes_end - DATA_BYTES as u64);
         self.is_broken = !(lines_before..=self.lines).contains(&lines)
@@ -243,7 +243,7 @@ impl Producer {
         self.publish_first_word(first);
     }
 
-    /// Writes the first word of a line, after all others.
+    /// Writes the first word of a line, which publishes it. All other words must be written before.
     #[inline]
     fn publish_first_word(&mut self, first: u64) {
         // SYNC POINT: line
@@ -253,10 +253,10 @@ impl Producer {
     }
 }
 
-/// Payload on its way into the ring.
+/// A position in the payload that is being written into the ring.
 struct PayloadCursor<'a> {
     slices: &'a [IoSlice<'a>],
-    /// How much of the first slice was taken.
+    /// How much of the first slice has been taken.
     taken_bytes: usize,
 }
 
@@ -265,7 +265,8 @@ impl<'a> PayloadCursor<'a> {
         PayloadCursor { slices, taken_bytes: 0 }
     }
 
-    /// Takes the next bytes, each part of them with its offset, as far as there are any.
+    /// Takes up to `count_bytes` further bytes, and calls `put` for each contiguous part with its offset
+    /// among them.
     fn take_parts(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
         let mut done_bytes = 0;
         while done_bytes < count_bytes

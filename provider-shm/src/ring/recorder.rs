@@ -21,7 +21,7 @@ const SPACE_MAX_BYTES: usize = 1 << 16;
 pub(crate) struct Recorder {
     /// The complete frames, each with at most [`KEEP_MAX_BYTES`] of its payload.
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
-    /// How many frames were reported in one call, and how many pieces of others.
+    /// How many frames were reported whole in one call, and how many pieces of other frames were reported.
     pub(crate) whole: usize,
     pub(crate) pieces: usize,
     unfinished: Option<Unfinished>,
@@ -37,13 +37,13 @@ struct Unfinished {
 }
 
 impl Recorder {
-    /// Whether a frame was begun and is not complete.
+    /// Whether a frame has begun and is not complete.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn is_mid_frame(&self) -> bool {
         self.unfinished.is_some()
     }
 
-    /// The payload so far of the frame that was begun last; empty if it is complete.
+    /// The payload of the unfinished frame that has arrived so far. Empty if no frame is unfinished.
     #[cfg(loom)]
     pub(crate) fn unfinished_payload(&self) -> &[u8] {
         self.unfinished.as_ref().map_or(&[], |unfinished| &unfinished.payload)
@@ -88,7 +88,8 @@ impl FrameHandler for Recorder {
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
     }
 
-    /// In turn: no space, space for the rest in two slices (up to a limit), space for half of it.
+    /// Returns in turn: no space; space for the whole rest (up to a limit); space for half of it. The space
+    /// has two slices.
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
         assert_eq!(link, LINK);
         let left_bytes =

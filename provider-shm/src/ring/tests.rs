@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 /// More rounds than any of these tests needs.
 const ROUNDS_MAX: usize = 100_000;
 
-/// Both ends of a ring, mapped twice as two processes would.
+/// Both ends of a ring, each with its own mapping, as in two processes.
 fn make_ring() -> (Producer, Consumer) {
     make_ring_at(0, 0)
 }
@@ -54,7 +54,7 @@ fn split_in_three_slices(payload: &[u8]) -> [IoSlice<'_>; 3] {
     [IoSlice::new(start), IoSlice::new(middle), IoSlice::new(end)]
 }
 
-/// The send queue of a correct caller.
+/// Sends frames in order, as a correct caller does.
 #[derive(Default)]
 struct Sender {
     frames: VecDeque<(Header, Vec<u8>)>,
@@ -62,7 +62,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends until the ring is full or `calls_max` calls were made; returns whether the ring took anything.
+    /// Sends until the ring is full or `calls_max` calls were made. Returns whether the ring took anything.
     fn send_until_full(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {
@@ -147,14 +147,14 @@ fn max_kind() -> u8 {
     Form::all().map(Form::kind).max().unwrap()
 }
 
-/// The form of a header that may have payload, or of one that has none.
+/// Any form of header that can have payload, or any that cannot.
 fn any_form(has_payload: bool) -> impl Strategy<Value = Form> {
     prop::sample::select(
         Form::all().filter(|form| form.can_have_payload() == has_payload).collect::<Vec<_>>(),
     )
 }
 
-/// Any frame, and how long its payload is.
+/// Any header, and the length of its payload.
 fn any_frame() -> impl Strategy<Value = (Header, usize)> {
     prop_oneof![
         8 => (any_message(), any_size()).prop_map(|(message, size)| {
@@ -258,7 +258,7 @@ proptest! {
         prop_assert_eq!(consumer.ring_end(), RingEnd::Finished);
     }
 
-    /// Overwrites a line with any words, in any state of the ring.
+    /// Overwrites a line with arbitrary words, in any state of the ring.
     #[test]
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
@@ -407,7 +407,7 @@ fn refused_frame_leaves_the_ring_unchanged() {
         count += 1;
     }
     assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
-    // Lines are left, but no room in the data area.
+    // The ring has free lines, but no room in the data area.
     producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
     assert!(producer.request_room());
@@ -493,7 +493,7 @@ fn decreasing_progress_breaks_the_ring() {
     assert!(producer.is_broken());
 }
 
-/// A ring that breaks while `send` looks for room takes nothing of the frame.
+/// If the ring breaks while `send` looks for room, it takes no part of the frame.
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();
@@ -535,7 +535,7 @@ fn ring_end_compares_consumed_lines_with_finished_at() {
 
 #[test]
 fn misplaced_pieces_are_refused() {
-    /// Kinds and flags of the layout.
+    /// Kinds and flags, at their bits of a first word.
     const MESSAGE: u64 = 1 << 32;
     const PIECE: u64 = 0;
     const OUTSIDE_AND_LONG: u64 = 0b11 << 46;

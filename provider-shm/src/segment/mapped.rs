@@ -1,4 +1,4 @@
-//! A segment in shared memory, which another process maps too.
+//! A segment in memory that this process shares with the peer's process.
 
 use std::io;
 use std::mem::offset_of;
@@ -15,10 +15,10 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// The size of a segment's file.
 pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
 
-/// The seals that keep the other process from truncating the memory.
+/// The seals that keep either process from changing the size of the file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The layout of a segment. No reference to it as a whole is ever made.
+/// The layout of a segment. This process never makes a reference to the whole of it.
 #[repr(C, align(64))]
 struct Layout {
     producer: ProducerPart,
@@ -58,12 +58,12 @@ pub(crate) struct Segment {
     generation: ForkGeneration,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is not shared with another `Segment`. It
-// is not `Sync`, so within this process the data area is used by one thread at a time.
+// SAFETY: the mapping belongs to the process, not to a thread, and no other `Segment` uses it. `Segment` is
+// not `Sync`, so within this process one thread at a time uses the data area.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Creates a segment, all zero, and its file.
+    /// Creates a segment that is all zero, and returns it with its file.
     pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
         let file = memfd_create("homespun-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, SEGMENT_BYTES as u64)?;
@@ -83,7 +83,7 @@ impl Segment {
         if !seals.contains(SEALS) {
             return Err(MapError::NotARing);
         }
-        // Read the size after the seals: sealed, it cannot change any more.
+        // Read the size after the seals: the size of a sealed file cannot change after the check.
         let len_bytes = fstat(file).map_err(io::Error::from)?.st_size;
         if usize::try_from(len_bytes) != Ok(SEGMENT_BYTES) {
             return Err(MapError::NotARing);
@@ -95,20 +95,21 @@ impl Segment {
         })
     }
 
-    /// Maps a file of the right size, sealed.
+    /// Maps a sealed file of the right size.
     fn map_sealed(file: &OwnedFd) -> io::Result<Segment> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
         let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let segment = Segment { layout, generation: ForkGeneration::current() };
-        // SAFETY: this is the mapping just made. A forked child, which does not inherit it, never touches it,
-        // see `drop` and `ForkGeneration::is_in_forked_child`.
+        // SAFETY: this is the mapping just made. A forked child does not inherit it and never accesses it:
+        // `drop` and the transport check `ForkGeneration::is_in_forked_child`.
         unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
         Ok(segment)
     }
 
-    /// 0, or one more than the number of lines that the producer has published and will ever publish.
+    /// 0 until the producer announces the end of the ring. Then one more than the number of lines that it has
+    /// published, which no longer grows.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
         // SAFETY: the mapping lives as long as `self`, starts at a page, and has the size of `Layout`, which
@@ -145,11 +146,10 @@ impl Segment {
         unsafe { &(*self.layout.as_ptr()).cold.cold }
     }
 
-    /// The line at a position since the ring was created.
+    /// The line at a position, which counts lines since the ring was created.
     #[inline]
     pub(crate) fn line(&self, position: u64) -> &Line {
-        // SAFETY: as in `finished_at`. The place is an index within the array, and a line consists of
-        // atomics.
+        // SAFETY: as in `finished_at`. `line_index` is within the array, and a line consists of atomics.
         unsafe {
             let lines = (&raw const (*self.layout.as_ptr()).lines).cast::<Line>();
             &*lines.add(line_index(position))
@@ -161,8 +161,8 @@ impl Segment {
     pub(crate) fn prefetch_line_for_write(&self, position: u64) {
         let line = self.line(position);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint to the processor, which changes no memory and no register; processors that do not
-        // know it ignore it.
+        // SAFETY: the instruction is a hint to the processor and changes no memory and no register.
+        // Processors that do not support it ignore it.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
         }
@@ -170,31 +170,31 @@ impl Segment {
         let _ = line;
     }
 
-    /// Copies to the data area, from a position on, in bytes since the ring was created.
+    /// Copies `from` to the data area, starting at a position, which counts bytes since the ring was created.
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         assert!(from.len() <= DATA_BYTES, "more than the data area holds");
         let place = data_index(position);
         let (start, rest) = from.split_at(from.len().min(DATA_BYTES - place));
-        // SAFETY: both parts are within the data area: the first ends at its end at the latest, and the
-        // second fits because `from` is no longer than the area. This process has no reference to the area,
-        // so `from` does not overlap with it. The counters keep a correct peer from reading what is being
-        // written; a faulty one reads bytes, for which all bit patterns are valid.
+        // SAFETY: both parts are within the data area: `start` ends at the end of the area or before, and
+        // `rest` fits because `from` is no longer than the area. This process has no reference to the area,
+        // so `from` does not overlap with it. A correct peer does not read bytes before this side publishes
+        // them. A faulty peer may read them, but they are plain bytes, for which all bit patterns are valid.
         unsafe {
             ptr::copy_nonoverlapping(start.as_ptr(), self.data_ptr().add(place), start.len());
             ptr::copy_nonoverlapping(rest.as_ptr(), self.data_ptr(), rest.len());
         }
     }
 
-    /// Copies from the data area, as [`write`](Self::write) copies to it.
+    /// Copies from the data area to `into`, starting at a position, as in [`write`](Self::write).
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");
         let place = data_index(position);
         let (start, rest) = into.split_at_mut(into.len().min(DATA_BYTES - place));
         // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it.
-        // Only a faulty peer writes there meanwhile; then the copy holds arbitrary bytes, which are valid,
-        // and nothing reads the area a second time.
+        // Only a faulty peer writes to these bytes during the copy. Then `into` holds arbitrary bytes, which
+        // are valid, and no caller reads the area a second time.
         unsafe {
             ptr::copy_nonoverlapping(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
             ptr::copy_nonoverlapping(self.data_ptr(), rest.as_mut_ptr(), rest.len());
@@ -203,17 +203,18 @@ impl Segment {
 
     #[inline]
     fn data_ptr(&self) -> *mut u8 {
-        // SAFETY: the place is within the mapping, and no reference is made.
+        // SAFETY: the data area is within the mapping, and the expression makes no reference.
         unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
     }
 
-    /// Overwrites any part of the segment, as a faulty process may. Bytes beyond its end are dropped.
+    /// Overwrites any part of the segment, as a faulty process may. Drops bytes beyond the end of the
+    /// segment.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
         let offset = offset % SEGMENT_BYTES;
         let bytes = &bytes[..bytes.len().min(SEGMENT_BYTES - offset)];
-        // SAFETY: the range is within the mapping, which holds only atomics and bytes, and no plain reference
-        // to it exists.
+        // SAFETY: the range is within the mapping, which holds only atomics and bytes. References exist only
+        // to the atomics.
         unsafe {
             ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -230,8 +231,7 @@ impl Drop for Segment {
         if self.generation.is_in_forked_child() {
             return;
         }
-        // SAFETY: this is the mapping that `map_sealed` has made, all of it, and no reference outlives
-        // `self`.
+        // SAFETY: this is the whole mapping that `map_sealed` has made, and no reference outlives `self`.
         let unmapped = unsafe { munmap(self.layout.as_ptr().cast(), SEGMENT_BYTES) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,4 +1,4 @@
-//! A segment in loom's memory, shared by two of its threads.
+//! A segment for loom: two of its threads share it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,8 @@ use loom::cell::UnsafeCell;
 use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// A segment that loom checks: no byte of the data area may be written while the other side may read it.
+/// A segment that loom checks: the producer must not write a byte of the data area while the consumer may
+/// read that byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment(Arc<Layout>);
 
@@ -24,7 +25,8 @@ struct Layout {
     data: [UnsafeCell<u8>; DATA_BYTES],
 }
 
-// SAFETY: as for `mapped::Segment`; loom checks that both sides never use a byte of the data area at once.
+// SAFETY: all fields but the data area are atomics. Loom checks that the two sides never use a byte of the
+// data area at the same time.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -70,14 +72,14 @@ impl Segment {
 
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {
-            // SAFETY: loom fails where another thread may use the byte.
+            // SAFETY: loom fails the test if another thread may use this byte at the same time.
             self.0.data[data_index(position)].with_mut(|place| unsafe { *place = byte });
         }
     }
 
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         for (byte, position) in into.iter_mut().zip(position..) {
-            // SAFETY: loom fails where another thread may write the byte.
+            // SAFETY: loom fails the test if another thread may write this byte at the same time.
             self.0.data[data_index(position)].with(|place| *byte = unsafe { *place });
         }
     }

@@ -17,8 +17,8 @@ use crate::listener::Listener;
 use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
-    /// Tries to connect. If the peer's backlog is full, the link waits; a failure is reported by the next
-    /// pass.
+    /// Tries to connect. If the peer's backlog is full, the link waits and a later pass tries again. Any
+    /// other failure is reported by the next pass.
     pub(super) fn try_connect(&mut self, id: LinkId) {
         let Some(&Slot::Waiting(to)) = self.links.get(id) else {
             self.control_ready.push(id);
@@ -28,7 +28,8 @@ impl ShmTransport {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
             match hand_over_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
-                // The kernel limits the descriptors that a user has in flight. Some peer will receive them.
+                // The kernel limits how many descriptors of a user are in flight. A later try succeeds once
+                // peers have received some of them.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
                 Err(error) => Err(ConnectError::Failed(error)),
             }
@@ -79,7 +80,7 @@ impl ShmTransport {
         }
     }
 
-    /// Reads control sockets, and reports links that have failed.
+    /// Reads the control sockets that are ready, and reports links that have failed.
     pub(super) fn serve_control_sockets(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         let mut control_ready = mem::take(&mut self.control_ready);
@@ -92,7 +93,7 @@ impl ShmTransport {
                     Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
                     Ok(Received::Nothing) => 0,
                     Ok(Received::Greeting(handover)) => {
-                        // The next pass reads what may follow it.
+                        // The next pass reads the message that may follow.
                         self.control_ready.push(id);
                         self.complete_handshake(id, *handover, receiver)
                     }
@@ -109,7 +110,7 @@ impl ShmTransport {
         reported
     }
 
-    /// Takes the peer's greeting, and reports the link as up.
+    /// Processes the peer's greeting. Reports the link as up, or ends it if the greeting is unacceptable.
     fn complete_handshake(
         &mut self,
         id: LinkId,
@@ -133,7 +134,8 @@ impl ShmTransport {
         1
     }
 
-    /// Maps the peer's ring, watches its doorbell and process, and answers a peer that has connected.
+    /// Maps the peer's ring, and watches its doorbell and the peer's process. An acceptor also answers with
+    /// its own greeting.
     fn establish(&mut self, id: LinkId, handover: Handover) -> Result<Origin, LinkError> {
         const GONE: LinkError = LinkError::System(Errno::ECONNRESET);
         let Some(Slot::Made(link)) = self.links.get_mut(id) else { return Err(GONE) };
@@ -161,7 +163,8 @@ impl ShmTransport {
         Ok(origin)
     }
 
-    /// The peer has closed its end. The frames that it has left in its ring are read first.
+    /// Handles the peer's hang-up. If the peer has left frames in its ring, this side reads them before the
+    /// link ends.
     fn handle_hang_up(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_some() => {
@@ -172,7 +175,7 @@ impl ShmTransport {
         }
     }
 
-    /// Marks that the peer sends no more: the link ends when its ring is empty.
+    /// Marks that the peer sends nothing more. The link ends when the peer's ring is empty.
     pub(super) fn mark_hung_up(&mut self, id: LinkId) {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
@@ -185,7 +188,8 @@ impl ShmTransport {
     }
 }
 
-/// Hands this side's ring over to the peer. Starts to watch the control socket if this side connected.
+/// Creates this side's ring and hands it over to the peer. A connector also starts to watch the control
+/// socket.
 fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) -> Result<(), LinkError> {
     let is_connected = link.origin.is_connector();
     let mut hand_over = || {
@@ -195,7 +199,7 @@ fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) ->
         }
         let greeting = Greeting { hello, cookie: outgoing.cookie.location() };
         match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
-            // A peer that has already ended may have left frames to read.
+            // The connector has already ended, but may have left frames to read.
             Err(error) if is_disconnect(&error) && !is_connected => link.has_hung_up = true,
             result => result?,
         }
@@ -205,7 +209,7 @@ fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) ->
     hand_over().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
 
-/// This user has too many descriptors in flight between processes.
+/// The error of `sendmsg(2)` if this user has too many descriptors in flight.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);
 
 fn is_disconnect(error: &io::Error) -> bool {

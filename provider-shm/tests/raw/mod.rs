@@ -1,4 +1,4 @@
-//! Peers written by hand, which may send anything to an endpoint.
+//! Peers that the tests program by hand, so that they can send anything to an endpoint.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -33,8 +33,8 @@ pub(crate) struct RawMessage {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// An address without an endpoint: unused in this process, and outside the dynamic range of ports that others
-/// use.
+/// An address without an endpoint. This process has not used its port, and the port is outside the dynamic
+/// range from which other endpoints take theirs.
 pub(crate) fn vacant_address() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn open_socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
 
-/// Listens at the address of an endpoint, with room for `backlog` connections and one more.
+/// Listens at the address of an endpoint. The kernel lets `backlog` connections and one more wait.
 pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
     let socket = open_socket();
     bind(&socket, &socket_name(address)).expect("the address is vacant");
@@ -72,7 +72,7 @@ impl RawSocket {
         RawSocket(socket)
     }
 
-    /// Sends any message. It is lost if the endpoint has already ended the link.
+    /// Sends any message. The message is lost if the endpoint has already ended the link.
     pub(crate) fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -85,7 +85,7 @@ impl RawSocket {
         }
     }
 
-    /// The next message of the endpoint, if there is one; an empty one if it has hung up.
+    /// The next message of the endpoint, if there is one. The message is empty if the endpoint has hung up.
     pub(crate) fn try_receive(&self) -> Option<RawMessage> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -105,7 +105,7 @@ impl RawSocket {
         Some(RawMessage { bytes: bytes[..count].to_vec(), descriptors })
     }
 
-    /// Reads messages; returns whether the endpoint has hung up.
+    /// Reads one message, if there is one, and returns whether the endpoint has hung up.
     pub(crate) fn poll_hang_up(&self) -> bool {
         self.try_receive().is_some_and(|message| message.bytes.is_empty())
     }

@@ -6,7 +6,7 @@ use homespun_engine::wire::Message;
 use super::*;
 use crate::limits::STAGING_MAX_BYTES;
 
-/// A socket that takes the scripted number of bytes at each call, and blocks when the script is over.
+/// A socket that takes the scripted number of bytes at each call, and would block once the script is over.
 #[derive(Default)]
 struct Script {
     steps: RefCell<VecDeque<Result<usize, Errno>>>,
@@ -55,12 +55,12 @@ fn make_payload() -> Vec<u8> {
     (0..LEN_BYTES).map(|at| (at % 251) as u8).collect()
 }
 
-/// The bytes of the hello and one frame with [`payload`].
+/// The bytes of the hello and one frame with the payload of [`make_payload`].
 fn expected_stream() -> Vec<u8> {
     [HELLO, &encode_header(LEN_BYTES), &make_payload()].concat()
 }
 
-/// A connected half with the hello still staged.
+/// The sending half of a connected link, with the hello still staged.
 fn make_connected(spare: &mut SpareBuffers) -> Outbound {
     let mut outbound = Outbound::new(true);
     outbound.stage_hello(HELLO, spare);
@@ -101,7 +101,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
                 LEN_BYTES
             }
         };
-        // Write the rest in small steps; meanwhile the link takes no other frame.
+        // Write the rest in small steps. Until it is written, the link takes no other frame.
         let mut steps = 0;
         while taken < LEN_BYTES {
             assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));

@@ -1,4 +1,5 @@
-//! Figures, measured row by row: in each round the bare loop, homespun and every other contender take a turn.
+//! Measures figures row by row. In each round of a row the bare loop, homespun and every other contender take
+//! a turn.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,19 +25,20 @@ use crate::size;
 /// The name of the bare loop among the contenders.
 const FLOOR_NAME: &str = "bare loop";
 
-/// How many times a program is started before a failure counts.
+/// How often a failing program is started before its failure counts.
 const TRIES: u32 = 3;
 
-/// The operations of the trial run, which finds out how many fit into a round, and the bounds of that number.
-/// A round has more operations than a program keeps in flight.
+/// The number of operations in the trial run, which finds out how many operations fit into a round; and the
+/// bounds of that number. The lower bound exceeds the number that a program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
 
-/// The smallest number of round trips in a round: threads that share a core may need milliseconds for each.
+/// The smallest number of round trips in a round. It is small, because threads that share a core may need
+/// milliseconds for each round trip.
 const ROUND_TRIPS_MIN: usize = 20;
 
-/// The two sides of a comparison, and its measurement.
+/// The settings of a comparison.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
     pub(super) libfabric: &'a Libfabric,
@@ -46,21 +48,21 @@ pub(super) struct Comparison<'a> {
     pub(super) providers: &'a [String],
     pub(super) sizes: &'a [usize],
     pub(super) rounds: u32,
-    /// How long each contender takes in each round, roughly.
+    /// The approximate time of each contender in each round.
     pub(super) round_ms: u32,
-    /// The cores that the processes run on; a single `None` if the system chooses them.
+    /// The pairs of cores to measure on. A single `None` if the system chooses the cores.
     pub(super) places: &'a [Option<Cores>],
     pub(super) timeout: Duration,
     /// Whether rows are printed as they are measured.
     pub(super) shows_rows: bool,
 }
 
-/// A contender's part in each round of a row.
+/// What a contender does in its turn in each round of a row.
 enum Turn<'a> {
     Bare(BareLoop),
-    /// A provider, and its number of operations in a round.
+    /// Runs a provider with this number of operations.
     Provider(&'a Provider, usize),
-    /// The contender has failed in this figure.
+    /// Does nothing, because the contender has failed in this figure.
     Failed,
 }
 
@@ -205,17 +207,17 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// The number of operations that fit into a round, given the time of each in a trial.
+    /// The number of operations that fit into a round. `trial_us` is the time of each transfer in a trial.
     fn iterations_per_round(&self, program: Program, trial_us: f64) -> usize {
         let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
-        // A conversion of a float that is too large gives the largest integer.
+        // The conversion of a float that is too large gives the largest integer.
         let fitting = (f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE)) as usize;
         let min = if program.metric() == Metric::Latency { ROUND_TRIPS_MIN } else { ITERATIONS_MIN };
         fitting.clamp(min, ITERATIONS_MAX)
     }
 
-    /// Runs a pair of processes, and again if they fail. Returns the time of a transfer in microseconds, or
-    /// `None` after a warning.
+    /// Runs a pair of processes, and repeats the run if it fails. Returns the time of a transfer in
+    /// microseconds. If every try fails, prints a warning and returns `None`.
     fn run_with_retries(
         &self,
         pair: impl Fn(u16) -> ProgramPair,
@@ -228,7 +230,7 @@ impl Comparison<'_> {
         let conditions = Conditions { libfabric: self.libfabric, cores, timeout };
         let mut reason = String::new();
         for _ in 0..TRIES {
-            // Another process may take the port before the server does.
+            // A new try gets a new port, since another process may take the port before the server does.
             let port = find_free_port().map_err(Failure::Start)?;
             reason = match pair(port).run(conditions)? {
                 Ok(printed) => match output::parse_transfer_us(&printed, size_bytes) {
@@ -264,7 +266,7 @@ impl Measured {
         self.times.extend(&[time_us]);
     }
 
-    /// The cell to show. `None` if the contender has failed in any round.
+    /// The cell of these measurements. `None` if the contender has failed in any round.
     fn into_cell(self, turn: &Turn<'_>) -> Option<Cell> {
         let has_failed = matches!(turn, Turn::Failed) || self.medians_us.is_empty();
         let spread = self.times.percentiles().map(|percentiles| Spread { over: self.samples, percentiles });

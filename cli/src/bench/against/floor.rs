@@ -1,4 +1,4 @@
-//! The bare loops that contenders are compared with, between the same cores.
+//! The bare loops that contenders are compared with. They run on the same cores.
 
 use super::super::bare::{self, Copies, Copying};
 use super::super::pair::{Pair, Placement};
@@ -21,15 +21,15 @@ pub(super) struct Floor {
     round_ms: u32,
 }
 
-/// The bare loop of one program and size.
+/// The bare loop for one program and size.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BareLoop {
     Step(Step),
     Copies(Copies),
 }
 
-/// Whether a bare loop does as much work as the program. Over TCP a read takes a request and an answer, and a
-/// write an acknowledgement; a bare stream of bytes has neither.
+/// Whether a bare loop exists that does as much work as the program. Over TCP a read takes a request and an
+/// answer, and a write takes an acknowledgement. A bare stream of bytes has none of these.
 pub(super) fn has_floor(domain: Domain, program: Program) -> bool {
     domain == Domain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
 }
@@ -41,7 +41,7 @@ impl Floor {
         Ok(Floor { domain, pair, can_readv, round_ms })
     }
 
-    /// The fastest bare loop that does the program's work; `None` without a floor (see [`has_floor`]).
+    /// The fastest bare loop that does the program's work. `None` if there is none (see [`has_floor`]).
     pub(super) fn fastest_loop(
         &mut self,
         program: Program,

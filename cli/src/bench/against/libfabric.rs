@@ -1,4 +1,4 @@
-//! The installed libfabric that contenders run under.
+//! The installed libfabric with which contenders run.
 
 use std::env;
 use std::ffi::OsStr;
@@ -25,18 +25,19 @@ const CONFLICTING: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
 #[derive(Debug)]
 pub(super) struct Libfabric {
     programs: PathBuf,
-    /// The directory of its library; `None` if the loader finds it.
+    /// The directory of the library. `None` leaves the search to the loader.
     libraries: Option<PathBuf>,
     plugin: PathBuf,
     version: String,
 }
 
 impl Libfabric {
-    /// Finds the installation below `prefix`, or, if there is no prefix, that of the programs on `PATH`.
+    /// Finds the installation below `prefix`. Without a prefix, finds the installation whose programs are on
+    /// `PATH`.
     ///
     /// # Errors
     ///
-    /// [`Failure::NoLibfabric`], which names the missing file; [`Failure::NoPlugin`].
+    /// [`Failure::NoLibfabric`], which names the missing file, or [`Failure::NoPlugin`].
     pub(super) fn find(prefix: Option<&Path>) -> Result<Libfabric, Failure> {
         let (programs, libraries) = match prefix {
             Some(prefix) => {
@@ -59,12 +60,12 @@ impl Libfabric {
         Ok(libfabric)
     }
 
-    /// Its version.
+    /// The version of the library.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 
-    /// The path of its library, or a phrase for the loader's choice.
+    /// The path of the library in words.
     pub(super) fn describe_library_path(&self) -> String {
         match &self.libraries {
             Some(directory) => directory.join(LIBRARY).display().to_string(),
@@ -87,7 +88,7 @@ impl Libfabric {
             return Ok(());
         }
         let mut available = output::parse_provider_names(&self.run_fi_info(&["-l"])?.unwrap_or_default());
-        // homespun takes part anyway, so it is not offered as a choice.
+        // homespun always takes part, so do not list it as a choice.
         available.retain(|name| name != PROVIDER_NAME || name == requested);
         Err(Failure::NoProvider { requested: requested.to_owned(), version: self.version.clone(), available })
     }
@@ -115,7 +116,7 @@ impl Libfabric {
     }
 }
 
-/// Finds the directory of an installation's library.
+/// Finds the directory of the library below the prefix of an installation.
 ///
 /// # Errors
 ///

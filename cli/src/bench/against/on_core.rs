@@ -1,5 +1,5 @@
-//! `homespun bench-program`: pins itself to a core, ties itself to the life of its parent, and executes a
-//! program.
+//! `homespun bench-program`: pins itself to a core, arranges that it is killed when its parent ends, and
+//! executes a program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use crate::cores;
 use crate::failure::Failure;
 
-/// The hidden command.
+/// The name of this hidden command.
 pub(super) const COMMAND: &str = "bench-program";
 
 /// Execute a program that is measured.
@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
 ///
 /// # Errors
 ///
-/// The reason why the program could not be executed; on success this function does not return.
+/// The reason why the program could not be executed. On success this function does not return.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |error| Failure::NotExecuted { command: arguments.program[0].clone(), error };
-    // The death signal stays set across the execution.
+    // The death signal stays set across `execve(2)`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| failed(errno.into()))?;
     // The parent may have ended before the death signal was set.
     if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {

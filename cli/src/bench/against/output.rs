@@ -8,8 +8,9 @@
 /// 4k      100     800k        0.01s    512.00       8.00       0.12
 /// ```
 ///
-/// Both rates have two decimals, so the larger number has more significant digits; 10^6 bytes a second are
-/// one byte a microsecond. `None` if there is no such table.
+/// The rate (10^6 bytes a second, which is bytes a microsecond) and the time are both printed with two
+/// decimals. So the larger of the two has more significant digits, and the result is computed from it. `None`
+/// if there is no such table.
 pub(super) fn parse_transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !is_table_heading(line));
     lines.next()?;
@@ -30,7 +31,7 @@ pub(super) fn parse_provider_names(output: &str) -> Vec<String> {
     names.filter_map(|line| line.strip_suffix(':')).map(str::to_owned).collect()
 }
 
-/// The library's version in the output of `fi_info --version`; the program's own may differ.
+/// The library's version in the output of `fi_info --version`. The version of the program may differ.
 pub(super) fn parse_library_version(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("libfabric: ")).map(str::trim)
 }
@@ -69,7 +70,7 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
         for output in ["", "fi_getinfo: -61 (No data available)", heading_alone, &no_time] {
             assert_eq!(parse_transfer_us(output, 4096), None, "{output:?}");
         }
-        // A rate that is not a number leaves the time in microseconds.
+        // If the rate is not a number, the result is the printed time.
         assert_eq!(parse_transfer_us(&no_number, 4096), Some(0.80));
     }
 

@@ -7,11 +7,11 @@ use super::super::figure::{Drawing, Quantity};
 use super::program_pair::ProgramPair;
 use crate::exchange::measure::Metric;
 
-/// The address of both processes.
+/// The address at which both processes of a program listen.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The largest number of transfers in flight, and of their bytes; large transfers have at least `WINDOW_MIN`
-/// in flight.
+/// The largest number of transfers in flight, and the largest number of their bytes. At least `WINDOW_MIN`
+/// transfers are in flight, even if they have more bytes.
 pub(super) const WINDOW_MAX: usize = 64;
 pub(super) const WINDOW_MAX_BYTES: usize = 64 << 20;
 const WINDOW_MIN: usize = 4;
@@ -31,7 +31,7 @@ pub(super) enum Program {
     RmaRead,
 }
 
-/// A provider, as the command line names it.
+/// A provider, with the names for the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Provider {
     pub(super) name: String,
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// A description for people.
+    /// The program's measurement, in words.
     pub(super) fn description(self) -> &'static str {
         match self {
             Program::Pingpong => "messages back and forth",
@@ -101,7 +101,8 @@ impl Program {
         }
     }
 
-    /// A server and a client of the program at `path`, which meet at the free TCP port `port`.
+    /// A server and a client of the program at `path`. The client connects to the server at the free TCP port
+    /// `port`.
     pub(super) fn server_and_client(
         self,
         path: PathBuf,
@@ -128,7 +129,8 @@ impl Program {
                 Program::RmaRead => option("-o", "read".into()),
                 _ => {}
             }
-            // The programs exchange addresses over TCP, which shows when the server is ready.
+            // With `-E` the programs exchange addresses over TCP, so the listening port shows when the server
+            // is ready.
             both.push(format!("-E={port}").into());
         }
         client.push(LOOPBACK.into());
@@ -137,7 +139,8 @@ impl Program {
         ProgramPair { program: path, server, client, port }
     }
 
-    /// The program's path, given `fi_pingpong` and the directory of fabtests.
+    /// The program's path, if it is installed. `pingpong` is the path of `fi_pingpong`, `fabtests` the
+    /// directory of fabtests.
     pub(super) fn installed_path(self, pingpong: &Path, fabtests: Option<&Path>) -> Option<PathBuf> {
         match self {
             Program::Pingpong => Some(pingpong.to_owned()),

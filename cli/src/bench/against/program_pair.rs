@@ -18,23 +18,23 @@ use super::libfabric::Libfabric;
 use super::on_core;
 use crate::failure::Failure;
 
-/// The interval between checks for a listening server.
+/// The interval between checks whether the server listens.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The time that a process may take to end: a client after its complete output, a server after its client,
-/// and either after SIGTERM.
+/// How long a process may take to end: a client after it has closed its output, a server after its client has
+/// ended, and either after SIGTERM.
 const END_LAG: Duration = Duration::from_secs(2);
 
 /// The interval between checks for the end of a process.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Printed by a client that finds no server at the port.
+/// A client prints this if no server listens at the port.
 const REFUSAL: &str = "Connection refused";
 
 /// The pause before a refused client is started again.
 const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The largest length of a program's error message in a failure.
+/// The length to which a failure shortens the error message of a program.
 const COMPLAINT_MAX_CHARS: usize = 200;
 
 /// A program, and the arguments of its two processes.
@@ -62,7 +62,7 @@ pub(super) struct Conditions<'a> {
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // The socket must not listen: another pair would take it for its server.
+    // The socket must not listen, or another pair would mistake it for its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
@@ -113,12 +113,13 @@ impl ProgramPair {
                             last_line_escaped(&printed)
                         ))
                     }
-                    // The client's result is complete, even if its server has to be terminated.
+                    // Even if the server has to be terminated, the client's result is complete.
                     _ => Ok(output),
                 });
             }
             let printed = client.append_stderr(&output);
-            // Another process may have listened at the port before this server did.
+            // Try again: another process may have listened at the port before this server did, so this server
+            // may not have been ready.
             let may_try_again = printed.contains(REFUSAL) && Instant::now() < deadline;
             if !may_try_again || server.try_wait()?.is_some() {
                 return Ok(Err(format!(
@@ -160,7 +161,7 @@ impl Process {
         self.child.try_wait().map_err(Failure::Start)
     }
 
-    /// The complete output, or `None` if the process has not ended by the deadline.
+    /// The complete output, or `None` if the process has not closed its output by the deadline.
     fn await_output_until(&self, deadline: Instant) -> Option<String> {
         match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(text) => Some(text),
@@ -181,14 +182,14 @@ impl Process {
         }
     }
 
-    /// Its output, followed by its standard error. The process must have ended.
+    /// Appends the standard error of the process to its output. The process must have ended.
     fn append_stderr(&self, output: &str) -> String {
         let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
         format!("{output}\n{complaints}")
     }
 }
 
-/// The last line of a program's output.
+/// The last line of a program's output, with escape sequences made harmless.
 fn last_line_escaped(printed: &str) -> String {
     let mut lines = printed.lines().rev().filter(|line| !line.trim().is_empty());
     // Escape sequences of a program must not reach the terminal.
@@ -199,28 +200,28 @@ fn last_line_escaped(printed: &str) -> String {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.try_wait(), Ok(None)) {
-            // libfabric's shm removes its segment from /dev/shm at SIGTERM. This fails only once it has
-            // ended.
+            // At SIGTERM libfabric's shm provider removes its segment from /dev/shm. The call fails only once
+            // the process has ended.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let _ = self.exit_status_within(END_LAG);
         }
-        // These fail only if the process has ended and was waited for.
+        // Both calls fail only if this process has already waited for the end of the program.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads a pipe until it is closed. A thread does it, because a read cannot be cancelled; the thread ends
+/// Reads a pipe in a thread until the pipe is closed, because a read cannot be cancelled. The thread ends
 /// with the process.
 fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, text) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // Keep the bytes that came before an error.
+            // After an error, keep the bytes that came before it.
             let _ = pipe.read_to_end(&mut bytes);
         }
-        // A receiver that is gone no longer needs the text.
+        // This fails once the receiver is gone. Then nothing needs the text.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     text

@@ -1,5 +1,5 @@
-//! Copies within one process: the lower bound of a message through shared memory, and of access to mapped
-//! memory of another process.
+//! Copies within one process. Their time is a lower bound for a message through shared memory, and for an
+//! access to mapped memory of another process.
 
 use std::hint;
 use std::sync::atomic::{Ordering, fence};
@@ -36,7 +36,8 @@ pub(in crate::bench) enum Copying {
     From,
 }
 
-/// Copies to or from shared memory. A fence follows each copy, so that it completes before the next begins.
+/// Copies to or from shared memory. A fence follows each copy, so that the copy completes before the next one
+/// begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Copies {
     pub(in crate::bench) copying: Copying,
@@ -44,7 +45,7 @@ pub(in crate::bench) struct Copies {
     pub(in crate::bench) run: Run,
 }
 
-/// Makes the copies.
+/// Makes and times the copies.
 pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> {
     let Copies { copying, metric, run } = copies;
     let segment = create_populated_segment(run.size_bytes)?;
@@ -78,7 +79,8 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
     }
 }
 
-/// Shared memory whose pages are allocated: unwritten pages would all be the same zero page.
+/// Creates shared memory and writes to all of it, so that its pages are allocated. Before the first write a
+/// page may be the shared zero page.
 fn create_populated_segment(size_bytes: usize) -> Result<Segment, Failure> {
     let making = |error| Failure::Bare { doing: "making shared memory", error };
     let segment = Segment::create(size_bytes.max(1)).map_err(making)?;

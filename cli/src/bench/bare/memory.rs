@@ -7,48 +7,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::sys::{self, Segment};
 use crate::failure::Failure;
 
-/// A cache line.
+/// The size of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// The distance between numbers that different processes write: processors fetch cache lines in pairs.
+/// The distance between numbers that different processes write. It is two cache lines, because processors
+/// fetch cache lines in pairs.
 const SPACING_BYTES: usize = 2 * LINE_BYTES;
 
 /// The length of the ring in one direction. It fits into the cache of a core.
 pub(super) const RING_BYTES: usize = 256 * 1024;
 
-/// The numbers that one process writes and the other reads.
+/// The numbers that each process writes and the other process reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Number {
-    /// How many messages the sender has offered.
+    /// How many messages the process has offered for copying.
     Offered,
-    /// How many messages, or slots of the ring, the receiver has taken.
+    /// How many messages, or slots of the ring, the process has received.
     Taken,
     /// How many signals the process has sent.
     Signals,
-    /// The address of the message in the sender's memory.
+    /// The address of the offered message in the memory of the process.
     Address,
-    /// The address of [`PROBE`] in the memory of a process.
+    /// The address of [`PROBE`] in the memory of the process.
     Probe,
 }
 
 const NUMBERS: usize = 5;
 
-/// The length of one process's part.
+/// The length of the part of the memory that one process writes.
 const SIDE_BYTES: usize = NUMBERS * SPACING_BYTES + RING_BYTES;
 
 const SEGMENT_BYTES: usize = 2 * SIDE_BYTES;
 
-/// The bytes that a process finds if it can read the memory of the other.
+/// The bytes that a process finds at [`Number::Probe`] if it can read the memory of the other process.
 static PROBE: [u8; 8] = *b"homespun";
 
-/// Which of the two processes this is.
+/// One of the two processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Leader,
     Follower,
 }
 
-/// The shared memory, seen from one of the two processes.
+/// The shared memory, as one of the two processes uses it.
 #[derive(Debug)]
 pub(in crate::bench) struct Memory {
     segment: Segment,
@@ -56,13 +57,13 @@ pub(in crate::bench) struct Memory {
 }
 
 impl Memory {
-    /// Creates it in the leader.
+    /// Creates the shared memory, in the leader.
     pub(in crate::bench) fn create() -> Result<Memory, Failure> {
         let segment = Segment::create(SEGMENT_BYTES).map_err(bare_failure_while("making shared memory"))?;
         Ok(Memory { segment, side: Side::Leader }.publish_probe())
     }
 
-    /// Opens it in the follower.
+    /// Opens the shared memory, in the follower.
     pub(in crate::bench) fn open(path: &Path) -> Result<Memory, Failure> {
         let segment =
             Segment::open(path, SEGMENT_BYTES).map_err(bare_failure_while("opening the shared memory"))?;
@@ -75,12 +76,12 @@ impl Memory {
         self
     }
 
-    /// The path by which another process of this user opens it.
+    /// The path at which another process of this user can open the shared memory.
     pub(in crate::bench) fn proc_fd_path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.segment.descriptor())
     }
 
-    /// Checks that this process can read the memory of process `pid`, the other one.
+    /// Checks that this process can read the memory of the other process, whose process id is `pid`.
     ///
     /// # Errors
     ///
@@ -91,7 +92,8 @@ impl Memory {
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// Zeroes it. Only the leader does, while the follower waits for its next step.
+    /// If this process is the leader, zeroes the shared memory. The follower must be waiting for its next
+    /// step.
     pub(super) fn clear_as_leader(&self) {
         if self.side == Side::Leader {
             self.segment.clear();

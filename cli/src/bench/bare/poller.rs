@@ -1,4 +1,4 @@
-//! Polls for the other process, with a time-out.
+//! Polls for actions of the other process, with a time-out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// How many polls pass between looks at the clock.
+/// The number of polls between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// How many polls pass before each further one yields, where both processes may share a core.
+/// After this many polls each further poll yields, if both processes may share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// The same where each has a core: late enough to have no influence on the measurement.
+/// The same if each process has its own core. The number is so large that yielding does not affect the
+/// measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
-/// Polls until the other process has done its part.
+/// Polls until the other process has acted.
 #[derive(Debug)]
 pub(in crate::bench) struct Poller {
     gone: Arc<AtomicBool>,
@@ -25,8 +26,8 @@ pub(in crate::bench) struct Poller {
 }
 
 impl Poller {
-    /// Waits at most `timeout`, for a process that sets `gone` when it ends. `pinned` says that each process
-    /// has a core.
+    /// A poller that waits at most `timeout`. `gone` becomes true when the other process ends. `pinned` means
+    /// that each process has its own core.
     pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Poller {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
         Poller { gone, timeout, spins_before_yield }
@@ -36,7 +37,8 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// An error of `look`; [`Failure::PeerGone`] and [`Failure::PeerSilent`] if no value comes.
+    /// An error of `look`. [`Failure::PeerGone`] if the other process ends, and [`Failure::PeerSilent`] after
+    /// the time-out.
     #[inline]
     pub(super) fn poll_until_some<T>(
         &self,

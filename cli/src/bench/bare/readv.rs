@@ -11,14 +11,14 @@ use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// Messages that stay in the sender's memory until they are fetched; counters in shared memory say how many
-/// were offered and fetched.
+/// One end of a message exchange. A message stays in the sender's memory until the receiver fetches it.
+/// Counters in shared memory tell how many messages each process has offered and fetched.
 #[derive(Debug)]
 pub(super) struct Readv<'a> {
     memory: &'a Memory,
     poller: &'a Poller,
     other_pid: i32,
-    /// The message, kept alive for the other process, which knows its address.
+    /// The message. It must stay alive, since the other process reads it at its address.
     _source: Vec<u8>,
     buffers: Buffers,
     signals: Signals,
@@ -71,7 +71,7 @@ impl Loop for Readv<'_> {
     }
 
     fn await_peer_done(&mut self) -> Result<(), Failure> {
-        // The message is freed with this end, so wait until the last one has been fetched.
+        // The message is freed with this end, so wait until the receiver has fetched it for the last time.
         let (taken, offered) = (self.memory.other_number(Number::Taken), self.offered);
         self.poller.poll_until_some(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }

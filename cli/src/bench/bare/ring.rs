@@ -1,5 +1,5 @@
-//! A ring in shared memory: one cache line, or a few in a row, carry a message together with its sequence
-//! number.
+//! A ring in shared memory. A slot is one or more consecutive cache lines, and carries payload together with
+//! a sequence number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,19 +11,20 @@ use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// The length of the sequence number before the payload of each slot.
+/// The length of the sequence number, which precedes the payload of each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// The default limit of the payload in one slot.
+/// The largest payload of a slot, unless the step sets a smaller one.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// The receiver returns credits this many times a lap, seldom enough to cost nothing.
+/// The receiver returns credits this many times a lap, so seldom that the cost is negligible.
 const CREDITS_PER_LAP: usize = 4;
 
-/// Messages through a ring in each direction, polled.
+/// One end of a pair of rings, one for each direction. It polls for messages.
 ///
-/// Every slot begins with a sequence number: how many slots have been filled up to this one. The receiver
-/// polls that number, in the cache line that it needs anyway. It returns credits a few times a lap only.
+/// Every slot begins with a sequence number: how many slots the sender has filled, including this one. The
+/// receiver polls that number, which is in the cache line that it needs anyway. The receiver returns credits
+/// only a few times a lap.
 #[derive(Debug)]
 pub(super) struct Ring<'a> {
     memory: &'a Memory,
@@ -39,7 +40,7 @@ pub(super) struct Ring<'a> {
     head: Cursor,
     /// The number of slots that may be filled before the sender reads the receiver's count again.
     limit: u64,
-    /// The next slot to take, and the number of slots taken so far.
+    /// The next slot to read, and the number of slots read so far.
     tail: Cursor,
 }
 
@@ -51,13 +52,13 @@ struct Cursor {
 }
 
 impl<'a> Ring<'a> {
-    /// Messages in slots of the default limit: one slot each if they fit.
+    /// An end that sends a message in one slot if it fits into [`SLOT_MAX_BYTES`].
     pub(super) fn new(memory: &'a Memory, poller: &'a Poller, step: &Step) -> Ring<'a> {
         Ring::new_chunked(memory, poller, step, SLOT_MAX_BYTES)
     }
 
-    /// Messages in slots of at most `chunk_max_bytes`: the receiver copies one slot while the sender fills
-    /// the next.
+    /// An end that sends a message in slots with at most `chunk_max_bytes` of payload, so that the receiver
+    /// copies from one slot while the sender fills the next.
     pub(super) fn new_chunked(
         memory: &'a Memory,
         poller: &'a Poller,
@@ -190,7 +191,7 @@ mod tests {
             let step = make_one_way_step(size_bytes);
             let mut sender = Ring::new(&leading, &poller, &step);
             let mut receiver = Ring::new(&following, &poller, &step);
-            // Send bursts of a quarter of the ring, at least one message.
+            // Send bursts of messages that fill a quarter of the ring, but at least one message.
             let burst = (RING_BYTES / 4 / (size_bytes + LINE_BYTES)).max(1).min(step.run.window as usize);
             for message in 0..3 * RING_BYTES / (size_bytes * burst).max(LINE_BYTES) {
                 let first = message as u8 & 0x7f;

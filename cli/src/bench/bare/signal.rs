@@ -1,4 +1,4 @@
-//! Signals through shared memory, apart from messages.
+//! Signals between the two processes through shared memory, separate from messages.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::memory::{Memory, Number};
 use super::poller::Poller;
 use crate::failure::Failure;
 
-/// How many signals one process has sent and received.
+/// How many signals this process has sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     given: u64,

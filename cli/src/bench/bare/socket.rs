@@ -9,22 +9,22 @@ use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// The smallest write when more messages follow: small messages one way are a stream.
+/// The smallest write while more messages follow. It joins small one-way messages, as a stream of bytes may.
 const WRITE_MIN_BYTES: usize = 64 * 1024;
 
-/// Messages over a socket.
+/// One end of a connection. It polls for messages.
 #[derive(Debug)]
 pub(super) struct Socket<'a> {
     stream: &'a TcpStream,
     poller: &'a Poller,
     size_bytes: usize,
     source: Vec<u8>,
-    /// The receive buffer, filled round and round.
+    /// The receive buffer, filled from the start again once it is full.
     buffer: Vec<u8>,
     at: usize,
 }
 
-/// Prepares a connection: no delay, and no blocking.
+/// Prepares a connection: sets TCP_NODELAY, and makes the socket non-blocking.
 pub(super) fn set_nodelay_and_nonblocking(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
@@ -33,7 +33,7 @@ pub(super) fn set_nodelay_and_nonblocking(stream: &TcpStream) -> io::Result<()> 
 impl<'a> Socket<'a> {
     pub(super) fn new(stream: &'a TcpStream, poller: &'a Poller, step: &Step) -> Socket<'a> {
         let run = &step.run;
-        // A message without a byte cannot be seen in a stream.
+        // A stream does not transfer empty messages, so send at least one byte.
         let size_bytes = run.size_bytes.max(1);
         let source = vec![1; size_bytes.max(WRITE_MIN_BYTES)];
         let window_bytes = size_bytes * measure::receive_depth(step.metric, run) as usize;
@@ -100,7 +100,7 @@ fn clamped_len(len_bytes: usize, count_bytes: u64) -> usize {
     usize::try_from(count_bytes).map_or(len_bytes, |count_bytes| count_bytes.min(len_bytes))
 }
 
-/// The number of bytes that a call has moved; `None` if it would block.
+/// The number of bytes that a call has read or written. `None` if the call would block.
 fn moved_bytes(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
     match result {
         Ok(0) => Err(Failure::PeerGone),

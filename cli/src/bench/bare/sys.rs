@@ -12,14 +12,15 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Prevents a segment from becoming shorter than its mapping, which would be fatal to a reader.
+/// The seals that keep a segment from becoming shorter than its mapping. An access beyond its end would raise
+/// SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Mapped memory without a name that processes share.
+/// Mapped memory that processes share. It has no name in a file system.
 ///
-/// The only references to it are the atomic numbers that [`number`](Self::number) lends; bytes are copied in
-/// and out. A write of another process at the wrong time can therefore make bytes meaningless, and nothing
-/// worse.
+/// The only references to the memory are to the atomic numbers that [`atomic_at`](Self::atomic_at) returns.
+/// All other accesses copy bytes. So if another process writes at the wrong time, bytes become meaningless,
+/// but nothing worse happens.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: OwnedFd,
@@ -36,7 +37,7 @@ impl Segment {
         Segment::map(file, len_bytes)
     }
 
-    /// Opens the segment of another process by the path of its descriptor in `/proc`.
+    /// Opens the segment of another process. `path` is that of its descriptor in `/proc`.
     ///
     /// # Errors
     ///
@@ -53,19 +54,19 @@ impl Segment {
 
     fn map(file: OwnedFd, len_bytes: usize) -> io::Result<Segment> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a place where nothing is mapped. The file is that long and sealed
-        // against becoming shorter, so that all of the mapping stays readable and writable.
+        // SAFETY: the kernel chooses an address where nothing is mapped. The file has this length and is
+        // sealed against becoming shorter, so the whole mapping stays readable and writable.
         let base = unsafe { mmap(ptr::null_mut(), len_bytes, access, MapFlags::SHARED, &file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Segment { file, base, len_bytes })
     }
 
-    /// The descriptor, whose path in `/proc` another process opens.
+    /// The descriptor. Another process opens its path in `/proc`.
     pub(super) fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    /// The 8-byte number at an offset, in bytes.
+    /// The 8-byte number at `offset`, which counts bytes.
     ///
     /// # Panics
     ///
@@ -74,13 +75,13 @@ impl Segment {
     pub(super) fn atomic_at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number is not aligned");
         let place = self.checked_ptr(offset, size_of::<AtomicU64>()).cast();
-        // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number.
-        // The mapping lives as long as `self`, which the reference borrows, and no reference but of this type
-        // is ever made to it.
+        // SAFETY: the number is within the mapping. It is aligned, since `offset` is and the mapping starts
+        // at a page. All bit patterns are valid. The mapping lives as long as `self`, which the reference
+        // borrows, and all references into the mapping are to atomics.
         unsafe { AtomicU64::from_ptr(place) }
     }
 
-    /// Copies bytes to an offset.
+    /// Copies bytes to the segment, starting at `offset`.
     ///
     /// # Panics
     ///
@@ -88,11 +89,12 @@ impl Segment {
     #[inline]
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let place = self.checked_ptr(offset, bytes.len());
-        // SAFETY: the place is within the mapping, which no slice of this process ever covers.
+        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so `bytes`
+        // does not overlap with it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
     }
 
-    /// Copies bytes from an offset.
+    /// Copies bytes from the segment, starting at `offset`.
     ///
     /// # Panics
     ///
@@ -100,18 +102,18 @@ impl Segment {
     #[inline]
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let place = self.checked_ptr(offset, into.len());
-        // SAFETY: the place is within the mapping, which no slice of this process ever covers; bytes may have
-        // any value.
+        // SAFETY: the range is within the mapping. No slice of this process refers to the mapping, so `into`
+        // does not overlap with it. Bytes may have any value.
         unsafe { ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
     }
 
     /// Fills the segment with zeros. The other process must not be writing.
     pub(super) fn clear(&self) {
-        // SAFETY: all of it is mapped for writing.
+        // SAFETY: the whole segment is mapped for writing.
         unsafe { ptr::write_bytes(self.base.as_ptr(), 0, self.len_bytes) }
     }
 
-    /// The address of an offset, checked to have `count_bytes` behind it.
+    /// The address of `offset`. Panics unless the segment has `count_bytes` from there on.
     #[inline]
     fn checked_ptr(&self, offset: usize, count_bytes: usize) -> *mut u8 {
         let fits = offset <= self.len_bytes && count_bytes <= self.len_bytes - offset;
@@ -123,7 +125,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and borrows of it ended with `self`.
+        // SAFETY: the segment was mapped with this length, and no reference outlives `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -133,14 +135,13 @@ impl Drop for Segment {
 ///
 /// # Errors
 ///
-/// Errors of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could
-/// be read.
+/// Errors of the system: `EPERM` and `ENOSYS` if the call is not allowed. `UnexpectedEof` if only a part
+/// could be read.
 pub(super) fn read_process_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the kernel writes to `into` only, which is borrowed exclusively and as long as it is told. The
-    // address of the other process is never used in this one, and an address that means nothing there is an
-    // error.
+    // SAFETY: the kernel writes only to `into`, which is borrowed exclusively and has the length in `local`.
+    // It uses the remote address only in the other process, and returns an error if nothing is mapped there.
     let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(copied) {
         Ok(copied) if copied == into.len() => Ok(()),

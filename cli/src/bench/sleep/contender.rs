@@ -9,7 +9,7 @@ use homespun::params;
 use crate::bench::survey::Domain;
 use crate::run::plugin;
 
-/// Restricts libfabric to these providers, separated by commas: `fi_getinfo(3)`.
+/// Restricts libfabric to the listed providers, separated by commas (`fi_getinfo(3)`).
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// A provider of libfabric, homespun or a rival.
@@ -19,14 +19,16 @@ pub(super) struct Contender {
     pub(super) name: String,
     /// libfabric's name of the provider.
     pub(super) provider: String,
-    /// The name of homespun's contender that this one is compared with; `None` for homespun's own.
+    /// The name of the homespun contender that this contender is compared with. `None` for homespun's own
+    /// contenders.
     pub(super) rival_of: Option<String>,
     /// The environment variables of its processes.
     pub(super) environment: Vec<(String, OsString)>,
 }
 
 impl Contender {
-    /// homespun's plugin in these domains, each followed by its rivals among these providers.
+    /// All contenders: homespun's plugin in each of these domains, each followed by its rivals among these
+    /// providers.
     pub(super) fn all_contenders(
         domains: &[Domain],
         providers: &[String],
@@ -62,7 +64,8 @@ impl Contender {
     }
 
     fn new_rival(provider: &str, of: &Contender) -> Contender {
-        // libfabric then initialises no other provider. The variable lists each layer by itself.
+        // With this variable libfabric initialises no other provider. The variable lists each layer of a
+        // layered provider separately.
         let layers = provider.replace(';', ",");
         Contender {
             name: provider.to_owned(),

@@ -1,4 +1,4 @@
-//! The results of providers polled, asleep and idle, as parts of a Markdown document.
+//! The results of `bench --only sleep`, as parts of a Markdown document.
 
 use super::report::{ContenderReport, IdleReport, LatencyReport, SizeReport, SleepReport};
 use super::table::POLLING;
@@ -8,7 +8,7 @@ use crate::size;
 /// The wait object of a queue with a descriptor.
 const DESCRIPTOR: &str = "FI_WAIT_FD";
 
-/// One table: each homespun contender and its first rival, with the shortest message.
+/// The summary table: each homespun contender and its first rival, for the shortest message.
 pub(in crate::bench) fn render_brief(report: &SleepReport) -> Option<String> {
     let size_bytes = report.contenders.iter().flat_map(ContenderReport::measured_sizes).min()?;
     let heading = ["", "polling p50", "p99", "asleep p50", "p99", "idle, ms a second"];
@@ -47,7 +47,7 @@ pub(in crate::bench) fn render_brief(report: &SleepReport) -> Option<String> {
     ))
 }
 
-/// The whole section.
+/// The section of the document with all results.
 pub(in crate::bench) fn render_section(report: &SleepReport) -> String {
     let cores = match report.cores {
         Some([own, other]) => format!("on cores {own} and {other}"),

@@ -1,4 +1,4 @@
-//! Messages one at a time, and the two ways to wait for one: to poll, and to sleep.
+//! Exchanges messages one at a time, and waits for each by polling or by sleeping.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::peer::Wait;
 
-/// How many reads of an empty queue pass between looks at the clock.
+/// The number of reads of an empty queue between two reads of the clock.
 const LOOKS_PER_CLOCK: u32 = 4096;
 
-/// The delay with which a sleep in a call may end.
+/// How much longer than its time-out a blocking call may sleep before another thread ends it.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(100);
 
 /// An endpoint with the state of its messages.
@@ -29,7 +29,7 @@ pub(super) struct Messages {
     received: Option<(usize, u64)>,
 }
 
-/// The reason why messages stop.
+/// The reason why the exchange of messages fails.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
     /// A call failed.
@@ -38,7 +38,7 @@ pub(super) enum ExchangeError {
     /// No message arrived.
     #[error("no message came for {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// A completion was in the queue, but the process was not woken.
+    /// A completion was in the queue, but the provider did not wake the process.
     #[error("a message arrived, but the process was not woken for {} s", .0.as_secs_f64())]
     MissedWakeUp(Duration),
     /// An unexpected message arrived.
@@ -49,12 +49,12 @@ pub(super) enum ExchangeError {
         /// Its tag.
         tag: u64,
     },
-    /// The system did not let the process sleep.
+    /// `poll(2)` failed.
     #[error("poll(2): {0}")]
     System(io::Error),
 }
 
-/// The time since the queue was found empty.
+/// Measures how long the queue has been empty.
 #[derive(Debug)]
 struct EmptyTimer {
     timeout: Duration,
@@ -132,7 +132,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Sleeps while no message comes. Returns how many times the process was woken, or could not sleep.
+    /// Sleeps for this long, in which no message may arrive. Returns how often the process was woken or could
+    /// not sleep.
     pub(super) fn sleep_counting_wake_ups(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
         let end = Instant::now() + duration;
         let mut wake_ups = 0;
@@ -158,14 +159,16 @@ impl Messages {
         }
     }
 
-    /// Sleeps in a call of the provider. Some providers ignore `timeout`, so another thread ends the call.
+    /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends the
+    /// call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let signal = self.endpoint.wake_handle();
         let (awake, is_awake) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {
-                    // If this fails too, the process sleeps on until the leader gives up and kills it.
+                    // If this fails too, the process sleeps until the controlling process gives up and kills
+                    // it.
                     let _ = signal.send();
                 }
             });
@@ -175,7 +178,7 @@ impl Messages {
         })
     }
 
-    /// Reads completions while another operation cannot proceed.
+    /// Reads a completion, or checks the time-out. Called while an operation cannot proceed.
     fn poll_or_check_timeout(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         match self.endpoint.read()? {
             Some(completion) => self.record_completion(completion),
@@ -184,7 +187,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Sleeps on the descriptor if that is safe.
+    /// Sleeps on the descriptor, if `fi_trywait` permits it.
     fn try_wait_and_sleep(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         if !self.endpoint.try_wait()? {
             return timer.check_timeout();
@@ -198,7 +201,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Sleeps until the descriptor is readable. Returns true if the time ran out.
+    /// Sleeps until the descriptor is readable. Returns true after the time-out.
     fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, ExchangeError> {
         let unsupported = || ExchangeError::System(io::ErrorKind::Unsupported.into());
         let descriptor = self.endpoint.cq_wait_fd().ok_or_else(unsupported)?;

@@ -6,20 +6,20 @@ use crate::bench::percentiles::Counts;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// The next step of a process.
+/// The order for the next step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Make the endpoint at this address the peer: [`Answer::Done`].
+    /// Make the endpoint at this address the peer. The process answers [`Answer::Done`].
     SetPeer(Vec<u8>),
-    /// Answer this many messages, each with one of the same length: [`Answer::Ready`] once a receive is
-    /// posted, then [`Answer::Done`].
+    /// Answer each of this many messages with a message of the same length. The process answers
+    /// [`Answer::Ready`] once a receive is posted, then [`Answer::Done`].
     Follow(RoundTrips),
-    /// Send this many messages and wait for the answer to each: [`Answer::Ongoing`] now and then, then
-    /// [`Answer::Halves`].
+    /// Send this many messages, and wait for the answer to each. The process answers [`Answer::Ongoing`] now
+    /// and then, and finally [`Answer::Halves`].
     Lead(RoundTrips),
-    /// Sleep for this many milliseconds: [`Answer::Slept`].
+    /// Sleep for this many milliseconds. The process answers [`Answer::Slept`].
     Sleep(u64),
-    /// Close the endpoint and end.
+    /// Close the endpoint and end. There is no answer.
     Close,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct RoundTrips {
 /// The answer of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// Its endpoint is open.
+    /// The endpoint of the process is open.
     Open(Opened),
     /// The other process may begin.
     Ready,
@@ -49,16 +49,16 @@ pub(super) enum Answer {
     Slept(Slept),
     /// libfabric cannot be loaded, for this reason.
     NoLibfabric(String),
-    /// The provider does not offer the request; the reason is in its own words.
+    /// The provider does not offer the requested feature, for this reason.
     NotOffered(String),
-    /// Something failed.
+    /// A call or an exchange of messages failed, for this reason.
     Failed(String),
 }
 
 /// An endpoint that is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opened {
-    /// Its address, in the provider's format.
+    /// The endpoint's address, in the provider's format.
     pub(super) address: Vec<u8>,
     /// The provider's full name, such as `tcp;ofi_rxm`.
     pub(super) provider: String,
@@ -69,9 +69,9 @@ pub(super) struct Opened {
 /// The activity of a process while it slept.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slept {
-    /// Milliseconds of processor time in each second, of all its threads.
+    /// Processor time of all threads of the process, in milliseconds a second.
     pub(super) processor_ms_per_s: f64,
-    /// Wake-ups of its main thread in each second, including attempts to sleep that were refused.
+    /// Wake-ups of the main thread a second, including attempts to sleep that were refused.
     pub(super) wake_ups_per_s: f64,
 }
 

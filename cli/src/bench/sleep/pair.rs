@@ -28,13 +28,14 @@ pub(super) enum MeasureError {
 }
 
 impl From<Failure> for MeasureError {
-    /// The failure of one pair does not end the measurement of others.
+    /// Converts to [`MeasureError::Failed`], since the failure of one pair does not end the measurement of
+    /// others.
     fn from(failure: Failure) -> MeasureError {
         MeasureError::Failed(failure.to_string())
     }
 }
 
-/// Two processes, each with an endpoint of one provider and the address of the other.
+/// Two processes, each with an endpoint of the same provider and the address of the other's endpoint.
 #[derive(Debug)]
 pub(super) struct Pair {
     leader: PeerProcess,
@@ -44,7 +45,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Starts both processes, and gives each the address of the other.
+    /// Starts both processes, and gives each the address of the other's endpoint.
     pub(super) fn start(contender: &Contender, wait: Wait, setup: &Setup<'_>) -> Result<Pair, MeasureError> {
         let (own, other) = setup.placement.cores.unzip();
         let mut leader = start_peer(contender, wait, setup, own)?;
@@ -82,7 +83,7 @@ impl Pair {
         Ok(counts)
     }
 
-    /// Lets both sleep at the same time.
+    /// Lets both processes sleep at the same time.
     pub(super) fn sleep_both(&mut self, duration_ms: u64) -> Result<[Slept; 2], MeasureError> {
         send_order(&mut self.leader, &Order::Sleep(duration_ms))?;
         send_order(&mut self.follower, &Order::Sleep(duration_ms))?;
@@ -93,7 +94,7 @@ impl Pair {
         Ok([expect_answer(&mut self.leader, slept)?, expect_answer(&mut self.follower, slept)?])
     }
 
-    /// Lets both close their endpoints, so that the provider cleans up.
+    /// Lets both processes close their endpoints, so that the provider cleans up.
     pub(super) fn close(mut self) {
         for process in [&mut self.leader, &mut self.follower] {
             // This fails if the process has already ended.
@@ -103,7 +104,8 @@ impl Pair {
         self.follower.wait_or_terminate(CLOSE_MAX);
     }
 
-    /// The follower may know why the leader waited in vain.
+    /// Replaces an error of the leader by the follower's reason, since the follower may know why the leader
+    /// waited in vain.
     fn attribute_to_follower(&mut self, error: MeasureError) -> MeasureError {
         match self.follower.try_next_line().map(|line| serde_json::from_str(&line)) {
             Some(Ok(Answer::Failed(reason))) => MeasureError::Failed(reason),
@@ -136,7 +138,7 @@ fn start_peer(
         "--max-bytes",
         &max_bytes,
     ]);
-    // Both are silent while they sleep.
+    // The processes write no line while they sleep, so add that time to the time-out.
     let timeout = setup.placement.timeout + Duration::from_millis(setup.idle_ms);
     let started = PeerProcess::start_with_environment(&contender.environment, &arguments, core, timeout);
     started.map_err(MeasureError::Fatal)

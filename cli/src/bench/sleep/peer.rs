@@ -1,4 +1,4 @@
-//! One of the two processes of a pair: an endpoint of an installed libfabric that carries out orders.
+//! One of the two processes of a pair. It opens an endpoint of an installed libfabric and carries out orders.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub(super) enum Wait {
 }
 
 impl Wait {
-    /// Its name on a command line.
+    /// The name on a command line.
     pub(super) fn cli_name(self) -> &'static str {
         match self {
             Wait::Polled => "polled",
@@ -83,7 +83,7 @@ impl Wait {
     }
 }
 
-/// Carries out orders until one says to close.
+/// Carries out orders until the order to close.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::read_parent_lines_or_exit();
     if let Some(core) = arguments.core {
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     match open_endpoint(libfabric, arguments) {
         Ok((endpoint, opened)) => {
             opened.write_to_stdout(console)?;
-            // The controlling process waits twice this long, so that the reason still reaches it.
+            // The controlling process waits twice this long, so it still receives the reason of a time-out.
             let timeout = Duration::from_secs(arguments.timeout) / 2;
             let messages = Messages::new(endpoint, arguments.wait, timeout);
             match (Peer { messages, next_tag: 0, console }).carry_out_orders(&lines) {
@@ -137,10 +137,10 @@ struct Peer<'a> {
 /// The reason why a process stops early.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
-    /// It cannot exchange messages.
+    /// The process cannot exchange messages.
     #[error("{0}")]
     Exchange(#[from] ExchangeError),
-    /// It cannot reach the controlling process.
+    /// The process cannot reach the controlling process.
     #[error("{0}")]
     Failure(#[from] Failure),
 }
@@ -166,7 +166,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Sends the first message of each round trip.
+    /// Leads round trips: sends a message and waits for the answer.
     fn lead_round_trips(&mut self, trips: &RoundTrips) -> Result<Times, Stop> {
         let mut halves = Times::new();
         let tags = self.allocate_tags(trips);
@@ -203,11 +203,11 @@ impl Peer<'_> {
             }
             self.messages.send(trips.size_bytes, tag)?;
         }
-        // The last answer may need this process's progress to leave.
+        // The provider may need this process's progress to send the last answer.
         Ok(self.messages.flush()?)
     }
 
-    /// Sleeps, and measures the processor time meanwhile.
+    /// Sleeps, and measures the processor time of the sleep.
     fn measure_sleep(&mut self, duration: Duration) -> Result<Slept, ExchangeError> {
         let begin = Instant::now();
         let before = processor_time();

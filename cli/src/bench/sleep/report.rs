@@ -1,7 +1,8 @@
-//! The results of `bench --only sleep`: the document that `--json` prints, the field `sleep` in that of
-//! `--against`, and the source of the tables.
+//! The results of `bench --only sleep`. `--json` prints them as a document, the document of `--against` has
+//! them as its field `sleep`, and the tables are made from them.
 //!
-//! Fields keep their names and meanings; new ones may be added. A field is `null` if it was not measured.
+//! Later versions keep the names and meanings of fields, and may add fields. A field is `null` if it was not
+//! measured.
 
 use serde::Serialize;
 
@@ -18,13 +19,13 @@ pub(in crate::bench) struct SleepReport {
     pub(super) homespun_version: &'static str,
     /// The library: a path, or a name that the loader searches for.
     pub(super) libfabric: String,
-    /// Its version; `null` if no provider could be opened.
+    /// The version of libfabric; `null` if no provider could be opened.
     pub(super) libfabric_version: Option<String>,
-    /// The cores of the two processes; `null` if the system chose.
+    /// The cores of the two processes; `null` if the system chose them.
     pub(super) cores: Option<[usize; 2]>,
     /// The number of turns of each contender.
     pub(super) rounds: u32,
-    /// The time that a pair slept in each round.
+    /// How long a pair slept in each round.
     pub(super) idle_ms: u64,
     /// homespun's plugin in each domain, followed by its rivals.
     pub(super) contenders: Vec<ContenderReport>,
@@ -37,36 +38,36 @@ pub(super) struct ContenderReport {
     pub(super) name: String,
     /// The provider that libfabric opened for this name, with its layers; `null` if it opened none.
     pub(super) provider: Option<String>,
-    /// homespun's contender that this one is compared with; `null` for homespun itself.
+    /// The name of the homespun contender that this contender is compared with; `null` for homespun itself.
     pub(super) rival_of: Option<String>,
     /// Round trips while both processes poll their queue (`FI_WAIT_NONE`).
     pub(super) polled: LatencyReport,
     /// Round trips while both processes sleep on the descriptor of their queue (`FI_WAIT_FD`).
     pub(super) descriptor: LatencyReport,
-    /// The processes while no message came.
+    /// The two processes while they slept and no message came.
     pub(super) idle: IdleReport,
 }
 
-/// Round trips with one way to wait.
+/// Round trips in which both processes wait in one of the ways.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
-    /// The reason why there are no figures; both fields are `null` if there are.
+    /// The reason why there are no figures. If there are figures, both fields are `null`.
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// One entry for each size, in the requested order.
     pub(super) sizes: Vec<SizeReport>,
 }
 
-/// Halves of single round trips of one size.
+/// Halves of the times of single round trips of one size.
 #[derive(Debug, Serialize)]
 pub(super) struct SizeReport {
     pub(super) size_bytes: usize,
     #[serde(flatten)]
     pub(super) percentiles: Percentiles,
-    /// homespun's median divided by this contender's: below 1 homespun takes less time. `null` for homespun
-    /// itself.
+    /// homespun's median divided by this contender's, so homespun is faster if the ratio is below 1. `null`
+    /// for homespun itself.
     pub(super) p50_ratio: Option<f64>,
-    /// The same of the 99th percentiles.
+    /// The same ratio of the 99th percentiles.
     pub(super) p99_ratio: Option<f64>,
 }
 
@@ -77,9 +78,10 @@ pub(super) struct IdleReport {
     pub(super) shortfall: ShortfallFields,
     /// The wait object: `FI_WAIT_FD`, or `FI_WAIT_UNSPEC` in `fi_cq_sread`.
     pub(super) wait_object: &'static str,
-    /// Milliseconds of processor time in each second, of the leader and the follower: medians over rounds.
+    /// Processor time of the leader and of the follower in milliseconds a second: medians over rounds.
     pub(super) processor_ms_per_s: Option<[f64; 2]>,
-    /// Wake-ups of the two in each second, including refused attempts to sleep: medians over rounds.
+    /// Wake-ups of the leader and of the follower a second, including refused attempts to sleep: medians over
+    /// rounds.
     pub(super) wake_ups_per_s: Option<[f64; 2]>,
 }
 
@@ -90,7 +92,7 @@ pub(super) enum Shortfall {
     Failure(String),
 }
 
-/// The same as two fields.
+/// A [`Shortfall`] as two fields. Both are `None` if there are figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ShortfallFields {
     /// The feature that the provider does not offer.
@@ -156,7 +158,7 @@ impl ContenderReport {
 
 impl LatencyReport {
     fn new(attempt: Attempt<Vec<Times>>, rival: Option<&LatencyReport>, sizes: &[usize]) -> LatencyReport {
-        // A contender that failed in the end shows no earlier results.
+        // If a contender failed in a later round, the report omits its earlier results.
         let gathered = if attempt.is_ok() { attempt.gathered } else { Vec::new() };
         let figures = sizes.iter().zip(&gathered).filter_map(|(&size_bytes, times)| {
             let percentiles = times.percentiles()?;

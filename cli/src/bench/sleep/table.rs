@@ -1,4 +1,4 @@
-//! The results of `bench --only sleep`, for people.
+//! The results of `bench --only sleep`, as text for a terminal.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ const LATENCY_HEADING: [&str; 7] = ["provider", "waits by", "size", "p50 us", "r
 const IDLE_HEADING: [&str; 6] =
     ["provider", "sleeps by", "leader ms/s", "follower ms/s", "leader wakes/s", "follower wakes/s"];
 
-/// The name of waiting without a wait object.
+/// The word for waiting without a wait object.
 pub(super) const POLLING: &str = "polling";
 
 impl fmt::Display for SleepTables<'_> {
@@ -90,7 +90,7 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
     render_table(&table)
 }
 
-/// A table with these headings; the first `words` columns are aligned to the left, the others to the right.
+/// A table with these headings. The first `words` columns are aligned to the left, the others to the right.
 fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heading);
@@ -120,7 +120,7 @@ impl ContenderReport {
 }
 
 impl ShortfallFields {
-    /// The word in place of a missing figure; the reason is added to the notes.
+    /// The word that stands in place of a missing figure. Adds the reason to the notes.
     pub(super) fn word_adding_note(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! Binding and enabling: each object, each flag, before and after `fi_enable(3)`, twice, and with required
-//! objects missing.
+//! Probes that bind and enable: with each object and each flag, before and after `fi_enable(3)`, twice, and
+//! without required objects.
 
 use std::ptr;
 
@@ -18,12 +18,13 @@ pub(super) fn add(probes: &mut Probes) {
     add_close_probes(probes);
 }
 
-/// An endpoint with all required objects, before or after `fi_enable`.
+/// An endpoint with its other objects: enabled with the required objects bound, or not enabled with none
+/// bound.
 fn node_when(context: &Context, is_enabled: bool) -> Node {
     if is_enabled { context.open_enabled_node() } else { context.unbound_node() }
 }
 
-/// Each flag for each object, alone and together with the flags that give the direction.
+/// Binds each object with each flag, alone and together with the flags that give the direction.
 fn add_flag_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         for &(bit, name) in FLAGS {
@@ -65,7 +66,7 @@ fn add_flag_probes(probes: &mut Probes) {
     }
 }
 
-/// Objects that cannot be bound, and the same object twice.
+/// Binds objects that cannot be bound, and the same object twice.
 fn add_object_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         type Bind = fn(&Context, Node) -> i32;
@@ -137,7 +138,7 @@ fn add_object_probes(probes: &mut Probes) {
     }
 }
 
-/// The orders of binding and enabling.
+/// Binds and enables in unusual orders.
 fn add_order_probes(probes: &mut Probes) {
     probes.add_endpoint_probe("fi_enable: twice", |context| unsafe {
         describe_result(enable(context.open_enabled_node().ep))
@@ -190,7 +191,7 @@ fn add_order_probes(probes: &mut Probes) {
         let mut argument = 1_u64;
         unsafe { describe_result(crate::setup::control(node.ep, 6, &raw mut argument)) }
     });
-    // Calls on an endpoint that is not enabled yet.
+    // These probes call functions of an endpoint that is not enabled yet.
     probes.add_endpoint_probe("fi_getname: before fi_enable", |context| {
         let node = context.unbound_node();
         let mut name = [0_u8; 64];
@@ -251,7 +252,7 @@ unsafe fn bind_required(context: &Context, node: &Node) {
     }
 }
 
-/// `fi_close` in each order, also of objects that others need.
+/// Calls `fi_close` in each order, even for objects that others need.
 fn add_close_probes(probes: &mut Probes) {
     type Pick = fn(&Context, &Node) -> *mut c_void;
     let parts: [(&str, Pick); 5] = [

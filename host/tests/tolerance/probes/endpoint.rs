@@ -1,4 +1,4 @@
-//! An enabled endpoint: names, options, control commands, cancellation.
+//! Probes of an enabled endpoint: names, options, control commands, cancellation.
 
 use std::ptr;
 
@@ -65,7 +65,7 @@ fn add_name_probes(probes: &mut Probes) {
     });
 }
 
-/// The options of 1.17 by number.
+/// The options of 1.17. Their indices are their numbers.
 const OPTIONS: [&str; 10] = [
     "FI_OPT_MIN_MULTI_RECV",
     "FI_OPT_CM_DATA_SIZE",
@@ -152,7 +152,7 @@ fn add_option_probes(probes: &mut Probes) {
     });
 }
 
-/// The commands of 1.17 by number.
+/// The control commands of 1.17. Their indices are their numbers.
 const COMMANDS: [&str; 20] = [
     "FI_GETFIDFLAG",
     "FI_SETFIDFLAG",

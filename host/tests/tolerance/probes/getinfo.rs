@@ -1,4 +1,4 @@
-//! `fi_getinfo(3)`: each bit and value of hints, each flag, and null pointers.
+//! Probes of `fi_getinfo(3)`: with each bit and value of hints, with each flag, and with null pointers.
 
 use std::ptr;
 
@@ -21,8 +21,8 @@ pub(super) fn add(probes: &mut Probes) {
     add_argument_probes(probes);
 }
 
-/// `fi_getinfo` with hints that differ from this provider's in one attribute. The outcome says whether an
-/// answer has the requested value.
+/// Adds a probe of `fi_getinfo` whose hints differ from [`provider_hints`] in one attribute. The outcome
+/// tells whether an answer has the requested value.
 fn add_hint_probe<T: PartialEq + 'static>(
     probes: &mut Probes,
     name: impl Into<String>,
@@ -47,12 +47,12 @@ type Bits = &'static [(u32, &'static str)];
 type Tx = fn(&mut FiTxAttr) -> &mut u64;
 type Rx = fn(&mut FiRxAttr) -> &mut u64;
 
-/// Each bit of each word.
+/// Adds a probe for each bit of each word of flags in the hints.
 fn add_bit_probes(probes: &mut Probes) {
     let mut info = |field: &str, bits: &[(u32, &str)], word: fn(&mut FiInfo) -> &mut u64| {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
-            // `word` needs a mutable info, so a copy of the answer's head is read.
+            // `word` needs a mutable info, so read the word from a shallow copy of the answer.
             let read = move |info: &FiInfo| {
                 let mut copy = unsafe { ptr::read(info) };
                 *word(&mut copy)
@@ -113,7 +113,8 @@ fn add_bit_probes(probes: &mut Probes) {
     add_hint_probe(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
 }
 
-/// Each number from 0 to the largest, and each value of an enumeration and the one after it.
+/// Adds probes for numbers in the hints: several sizes from 0 to the largest; and each value of each
+/// enumeration, and the value after the last.
 fn add_number_probes(probes: &mut Probes) {
     type Domain = fn(&mut FiDomainAttr) -> &mut u32;
     let enums: [(&str, u32, Domain); 6] = [
@@ -229,7 +230,7 @@ fn add_number_probes(probes: &mut Probes) {
     }
 }
 
-/// The other arguments of the function.
+/// Adds probes of the function's other arguments.
 fn add_argument_probes(probes: &mut Probes) {
     let call = |context: &Context,
                 version: u32,

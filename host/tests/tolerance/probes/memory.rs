@@ -1,4 +1,5 @@
-//! Address vectors and memory registration: each flag, each access, null pointers, zero, too large counts.
+//! Probes of address vectors and memory registration: with each flag, each access, null pointers, zero, and
+//! too large counts.
 
 use std::ptr;
 
@@ -156,7 +157,7 @@ fn add_av_probes(probes: &mut Probes) {
     for &(bit, flag) in FLAGS {
         probes.add_endpoint_probe(format!("fi_av_insert: flags {flag}"), move |context| {
             let (node, name) = with_vector(context);
-            // With FI_SYNC_ERR results are reported in the context.
+            // With FI_SYNC_ERR the provider reports results in the context.
             let mut to = 0;
             unsafe {
                 let insert = (*(*node.av).ops).insert;
@@ -209,10 +210,10 @@ fn make_mr_attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
     }
 }
 
-/// All accesses of a region.
+/// All access flags of a region.
 const ALL: u64 = 0x3f00;
 
-/// `fi_mr_reg`.
+/// Calls `fi_mr_reg`.
 fn probe_mr_reg(
     context: &Context,
     buf: *mut u8,
@@ -371,7 +372,7 @@ fn add_region_probes(probes: &mut Probes) {
     });
 }
 
-/// Regions, and objects bound to them.
+/// Adds probes of regions with bound objects.
 fn add_bound_region_probes(probes: &mut Probes) {
     for &(bit, name) in FLAGS {
         probes.add_endpoint_probe(format!("fi_mr_bind: cntr {name}"), move |context| {
@@ -435,7 +436,7 @@ fn add_bound_region_probes(probes: &mut Probes) {
             describe_result(close(domain))
         }
     });
-    // The events that counters of regions and endpoints count.
+    // These probes show which events the counters of regions and endpoints count.
     for (text, flags, is_atomic) in [
         ("FI_REMOTE_WRITE counts a write", 1_u64 << 13, false),
         ("FI_REMOTE_WRITE counts an atomic", 1 << 13, true),
@@ -494,7 +495,7 @@ fn add_bound_region_probes(probes: &mut Probes) {
     }
 }
 
-/// A write or an atomic operation from the left, up to its completion.
+/// Makes a write or an atomic operation from the left, and waits for its completion.
 fn write_and_wait(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: bool) {
     let buf = leak_zeroed_memory(64);
     let near = context.register_region(&pair.left, buf, 64, 11);

@@ -1,5 +1,5 @@
-//! Opening fabrics, domains, queues, counters, vectors, sets and endpoints: each attribute, and null
-//! pointers.
+//! Probes that open fabrics, domains, queues, counters, vectors, sets and endpoints, with unusual values of
+//! each attribute and with null pointers.
 
 use std::ptr;
 

@@ -1,5 +1,5 @@
-//! Reading completion queues, counters and event queues: without room, with null pointers, with each flag,
-//! with a time-out of 0.
+//! Probes that read completion queues, counters and event queues: without room, with null pointers, with each
+//! flag, and with a time-out of 0.
 
 use std::ptr;
 
@@ -18,7 +18,7 @@ pub(super) fn add(probes: &mut Probes) {
     add_event_probes(probes);
 }
 
-/// The content of the queue when a probe reads it.
+/// The content of the completion queue when a probe reads it.
 #[derive(Clone, Copy)]
 enum Filled {
     Empty,
@@ -47,8 +47,9 @@ fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
                 let sent =
                     send(left, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
                 assert!(sent == 0, "fi_send: {}", describe_result(sent as i64));
-                // The probe has to read the completion at the right, so this loop makes progress there by
-                // reads of 0 entries. That completion may come a little later than the one at the left.
+                // This loop must leave the completion at the right for the probe, so it makes progress there
+                // by reading 0 entries. That completion may come a little later than the completion at the
+                // left.
                 let deadline = Deadline::after(absence_timeout());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
                 while rounds < 40 && !deadline.check_expired() {
@@ -320,7 +321,7 @@ fn add_event_probes(probes: &mut Probes) {
     }
 }
 
-/// `fi_eq_write` into a queue that was opened with these flags.
+/// Calls `fi_eq_write` on a queue that was opened with these flags.
 fn probe_eq_write(context: &Context, open_flags: u64, len_bytes: usize, flags: u64) -> String {
     let fabric = context.open_fabric();
     let mut attr = homespun_host::eq_attr();
@@ -332,7 +333,7 @@ fn probe_eq_write(context: &Context, open_flags: u64, len_bytes: usize, flags: u
     unsafe { describe_result(((*(*eq).ops).write)(eq, 5, entry.as_ptr().cast(), len_bytes, flags) as i64) }
 }
 
-/// `fi_eq_write` into a queue opened with `FI_WRITE`, and a read of the event.
+/// Calls `fi_eq_write` on a queue that was opened with `FI_WRITE`, and reads the event.
 fn probe_eq_write_and_read(context: &Context, event: u32, len_bytes: usize) -> String {
     let fabric = context.open_fabric();
     let mut attr = homespun_host::eq_attr();

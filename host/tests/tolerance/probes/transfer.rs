@@ -1,5 +1,5 @@
-//! Data transfer calls: each with each flag, and with each argument null, zero or too large. An accepted call
-//! is observed until a message sent after it has arrived.
+//! Probes of data transfers: each call with each flag, and with each argument null, zero or too large. If the
+//! provider accepts the call, the probe waits until a message that was sent after it has arrived.
 
 mod call;
 mod changes;
@@ -67,7 +67,7 @@ fn probe_call(
         result: scene.near.wrapping_add(ROOM_BYTES / 2),
         has_result_vector: true,
         compare: scene.near.wrapping_add(ROOM_BYTES / 4),
-        // FI_UINT64 and FI_SUM, and FI_CSWAP_NE where that is needed.
+        // The datatype is FI_UINT64, the operation FI_SUM, or FI_CSWAP_NE for compare-and-swap calls.
         datatype: 7,
         op: if call.is_compare() { 13 } else { 2 },
     };
@@ -94,7 +94,7 @@ fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
     }
 }
 
-/// A call at the left, and an ordinary message after it.
+/// Makes the call at the left, and sends an ordinary message after it.
 fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Arguments) -> String {
     let landing = [leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES)];
     let receives = landing.map(|buf| scene.post_receive(buf));
@@ -109,7 +109,8 @@ fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &
         let has_come = after.is_some_and(|after| find_completion(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || find_completion(&pair.at_left, arguments.context).is_some();
-        // The receive of the message after it may complete before that of the probe.
+        // The receive of the ordinary message may complete before that of the probe's message, so wait for
+        // both.
         let is_received = which.is_one_sided()
             || receives.iter().filter(|context| find_completion(&pair.at_right, **context).is_some()).count()
                 == 2;
@@ -149,7 +150,8 @@ fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &
     let completion = if is_expected {
         describe_completion(&scene.pair.at_left, arguments.context)
     } else {
-        // A call without a completion may report a failure, of an unknown operation.
+        // A call without a completion may still report a failure. Its context does not identify the
+        // operation.
         let failed = scene.pair.at_left.iter().find(|done| done.error != 0);
         failed.map_or("silent".to_owned(), |done| format!("fails with {}", describe_result(-done.error)))
     };
@@ -160,7 +162,8 @@ fn has_probe_byte(buf: *mut u8) -> bool {
     !buf.is_null() && unsafe { *buf } == PROBE
 }
 
-/// A receive at the right, and two ordinary messages: one for it, and one for the next receive.
+/// Posts the receive at the right and another receive after it. Sends two ordinary messages, one for each
+/// receive.
 fn probe_receive(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
     let ep = scene.pair.right.ep;
     let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });

@@ -15,7 +15,7 @@ use socket2::SockRef;
 use crate::TcpProvider;
 use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
 
-/// A connection that has sent its hello, and its link at the endpoint.
+/// Connects a raw peer and exchanges hellos. Returns its connection, and the link at the endpoint.
 fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
@@ -36,14 +36,14 @@ fn encode_frame(len_bytes: usize, tag: u64) -> Vec<u8> {
 
 fn drive_until_down(side: &mut Side, link: LinkId) -> LinkError {
     drive_until("the end of the link", &mut [side], |sides| sides[0].down_error(link).is_some());
-    // The recorder panics if the endpoint reports more.
+    // The recorder panics if the endpoint reports anything after the end.
     for _ in 0..10 {
         side.progress();
     }
     side.down_error(link).unwrap().clone()
 }
 
-/// Writes without reading, so that the write finds the error before a read does.
+/// Writes without reading, so that a write finds the error before a read does.
 fn write_until_it_fails(side: &mut Side, link: LinkId) {
     let begin = Instant::now();
     while side.transport.send_inline(link, &make_message(0, 1), b"").is_ok() {
@@ -78,7 +78,7 @@ fn connect_to_another_family_fails_with_eafnosupport() {
     assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
     assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
 
-    // A link that is closed before the report is not reported.
+    // If the application closes a failed link before the report, nothing is reported.
     let link = side.transport.connect(other_family.into());
     side.transport.close(link, Close::Drain);
     let before = side.recorder.inboxes.len();
@@ -96,7 +96,7 @@ fn drain_delivers_taken_frames_before_closed() {
     {
         count += 1;
     }
-    // The peer has sent a frame, too, which this side has not read.
+    // The peer has also sent a frame, which this side has not read.
     pair.server.transport.send_inline(into, &make_message(100, 1), &make_payload(100, 1)).unwrap();
     pair.server.transport.flush();
     pair.client.transport.close(out, Close::Drain);
@@ -187,7 +187,7 @@ fn reset_by_the_peer_is_econnreset() {
 fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = connect_raw_peer(&mut side);
-    // Few enough frames to arrive at once: a reset destroys frames in flight.
+    // Send so few frames that they all arrive before the reset, which destroys frames in flight.
     for tag in 0..10 {
         raw.write_all(&encode_frame(1_000, tag)).unwrap();
     }
@@ -227,7 +227,7 @@ fn abort_with_unsent_frames_resets_the_peer() {
     pair.client.transport.close(pair.out, Close::Abort);
     assert_eq!(drive_until_down(&mut pair.server, pair.into), LinkError::System(Errno::ECONNRESET));
 
-    // No frame is lost.
+    // Without unsent frames, an abort ends the stream in order.
     let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     pair.client.transport.close(pair.out, Close::Abort);
     assert_eq!(drive_until_down(&mut pair.server, pair.into), LinkError::Closed);
@@ -251,7 +251,8 @@ fn reused_link_id_gets_no_old_events() {
     let address = pair.server.transport.address();
     for round in 0..50 {
         let out = pair.out;
-        // The old link has events, marks and staged frames when it is closed.
+        // When the old link is closed, it still has kernel events, entries in the transport's lists, and
+        // staged frames.
         pair.client.transport.send_inline(out, &make_message(0, round), b"").unwrap();
         pair.server.transport.send_inline(pair.into, &make_message(0, round), b"").unwrap();
         pair.server.transport.flush();

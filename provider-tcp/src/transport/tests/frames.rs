@@ -1,4 +1,4 @@
-//! How frames travel.
+//! Sending and receiving frames.
 
 use std::io::IoSlice;
 
@@ -8,7 +8,7 @@ use crate::TcpProvider;
 use crate::limits::{INLINE_MAX_BYTES, LARGE_FRAME_BYTES, PROBE_BYTES, READ_BUFFER_BYTES, STAGING_MAX_BYTES};
 use crate::testing::{Pair, Placement, Sending, make_message, make_payload};
 
-/// Sockets whose buffers hold little, so that large frames are cut many times.
+/// A provider with small socket buffers, so that large frames are cut many times.
 fn small_buffer_provider() -> TcpProvider {
     TcpProvider::new().with_send_buffer_bytes(4 * 1024).with_receive_buffer_bytes(4 * 1024)
 }
@@ -25,7 +25,8 @@ fn boundary_sizes() -> Vec<usize> {
     sizes
 }
 
-/// Sends one frame of each size and checks that they arrive; returns how often a frame was cut.
+/// Sends one frame of each size and checks that it arrives. Returns how often the transport took only part of
+/// a frame.
 fn send_all_sizes(pair: &mut Pair, sizes: &[usize]) -> usize {
     let (out, into) = (pair.out, pair.into);
     let mut cuts = 0;
@@ -77,7 +78,7 @@ fn payload_is_read_into_the_receivers_space() {
         send_all_sizes(&mut pair, &[LEN_BYTES]);
         let inbox = pair.server.inbox(pair.into).unwrap();
         assert_eq!(inbox.placed_bytes + inbox.chunked_bytes, LEN_BYTES);
-        // Only payload that the first read brought along with the header is copied.
+        // The transport copies only payload that the first read returned together with the header.
         assert!(inbox.placed_bytes + READ_BUFFER_BYTES >= placeable_bytes, "{placement:?}: {inbox:?}");
         assert!(inbox.placed_bytes <= placeable_bytes);
     }
@@ -173,7 +174,7 @@ fn unfinished_frame_blocks_others_on_its_link() {
     let Sent::Partial(mut taken) = sent else { panic!("{sent:?}") };
     assert!(client.send_inline(out, &make_message(0, 2), b"").is_err());
     assert_eq!(client.send(out, &make_message(0, 2), &[]), Sent::Full);
-    // The peer makes room, but this side has not polled the kernel since.
+    // The peer makes room, but this side does not poll the kernel, so it does not learn of it.
     for _ in 0..100 {
         pair.server.progress();
     }
@@ -200,7 +201,7 @@ fn staging_fills_up_when_the_peer_does_not_read() {
     let mut pair = Pair::open_connected(&small_buffer_provider(), "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
     let mut count = 0_u64;
-    // The kernel's buffers and staging fill up; then the link takes no more frames.
+    // Fill the kernel's buffers and staging, until the link takes no more frames.
     while pair
         .client
         .transport
@@ -236,7 +237,7 @@ fn receive_budget_is_shared_by_the_links() {
             assert!(sending.advance(&mut pair.client.transport, link), "room in the kernel's buffer");
         }
     }
-    // Each pass reads one link once, in turn: no link is ahead of another by more than one read.
+    // Each pass reads one link once. The links take turns, so none is ahead of another by more than one read.
     pair.server.recorder.placement = Placement::Nowhere;
     let received = |inbox: &crate::testing::Inbox| inbox.chunked_bytes + inbox.frames.len() * LEN_BYTES;
     pair.server.transport.receive(1, &mut pair.server.recorder);

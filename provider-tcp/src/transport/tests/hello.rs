@@ -18,7 +18,7 @@ fn encode_hello(address: &str) -> [u8; HELLO_BYTES] {
     Hello { address: address.into(), instance: 77 }.to_bytes()
 }
 
-/// Whether the other side has ended this connection. Does not block.
+/// Whether the endpoint has ended this connection. Does not block.
 fn has_ended(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     loop {
@@ -221,7 +221,7 @@ fn stop_accepting_ends_half_open_connections() {
     side.transport.stop_accepting();
     assert!(side.transport.half_open.is_empty());
     let mut rest = Vec::new();
-    // The connection ends in order or with a reset.
+    // Either an orderly end or a reset is fine.
     let _closed_or_reset = raw.read_to_end(&mut rest);
     assert!(rest.is_empty(), "a stranger was answered");
 }
@@ -255,7 +255,7 @@ fn link_accepted_without_hello_never_comes_up() {
     let mut client = Side::open(&provider, "127.0.0.1:0");
     let mut server = Side::open(&provider, "127.0.0.1:0");
     let link = client.transport.connect(server.transport.address());
-    // The client has made no pass since, so its hello was not written.
+    // The client makes no pass before the server accepts, so the client's hello is not yet written.
     drive_until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
     drive_until("a frame to be taken", &mut [&mut client], |sides| {
         sides[0].transport.send_inline(link, &make_message(3, 1), b"abc").is_ok()

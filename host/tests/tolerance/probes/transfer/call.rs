@@ -1,4 +1,4 @@
-//! The calls, and all their arguments.
+//! The calls that transfer data, and all their arguments.
 
 use std::ptr;
 
@@ -11,17 +11,17 @@ use libc::{c_void, iovec};
 /// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From the left to a receive.
+    /// From the left to an ordinary receive at the right; the send is probed.
     Send,
-    /// From the left to the receive that is probed.
+    /// From the left to the right; the receive at the right is probed.
     Receive,
-    /// From the left to memory of the right.
+    /// From the left to memory at the right.
     Write,
-    /// From memory of the right to the left.
+    /// From memory at the right to the left.
     Read,
 }
 
-/// The functions of `struct fi_ops_msg` and the other vtables.
+/// Defines an enumeration of the functions in `struct fi_ops_msg` and the other vtables.
 macro_rules! calls {
     ($($name:ident $text:literal $way:ident,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Call {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arguments {
     pub(super) buf: *mut u8,
-    /// In bytes; for atomics, in elements of 8 bytes.
+    /// The length in bytes; for atomics, in elements of 8 bytes.
     pub(super) len: usize,
     pub(super) desc: *mut c_void,
     pub(super) has_descs: bool,
@@ -128,7 +128,7 @@ pub(super) struct Arguments {
     pub(super) op: u32,
 }
 
-/// A vtable. A null pointer raises the signal that a C program would get.
+/// Dereferences a pointer to a vtable. For a null pointer, raises the signal that a C program would get.
 fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     if table.is_null() {
         unsafe { libc::raise(libc::SIGSEGV) };
@@ -137,7 +137,7 @@ fn deref_vtable<'a, T>(table: *const T) -> &'a T {
 }
 
 pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &Arguments) -> isize {
-    // Vectors are long enough for every count of the probes.
+    // The vectors are long enough for every count that a probe uses.
     let mut descs = [a.desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };
     let split = a.vector_count.clamp(1, 64);

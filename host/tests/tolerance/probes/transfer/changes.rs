@@ -1,5 +1,5 @@
-//! The unusual arguments of calls. No count is far beyond a limit: some providers would overwrite their own
-//! memory, with random outcomes.
+//! The unusual arguments of calls. No count is far beyond a limit, because some providers would overwrite
+//! their own memory, with random outcomes.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! Two endpoints, and memory at each, for the calls that transfer data.
+//! The setup of probes of data transfers: two endpoints, and memory at each.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use super::call::Call;
 use crate::outcome::describe_result;
 use crate::setup::{Context, Pair, Region, leak_op_context as op_context, leak_zeroed_memory};
 
-/// The bytes of a probe's message or access, and of the message after it.
+/// The byte that fills a probe's message or access, and the byte that fills the message after it.
 pub(super) const PROBE: u8 = 0x5a;
 pub(super) const AFTER: u8 = 0xa5;
 
@@ -27,9 +27,10 @@ pub(super) struct Scene {
     pub(super) is_tagged: bool,
 }
 
-/// The allocated length of each, larger than the region, so that a slightly too large length stays inside.
+/// The allocated length of each memory. It exceeds the region, so that a slightly too large length stays
+/// within the memory.
 pub(super) const ROOM_BYTES: usize = 1 << 17;
-/// The registered length.
+/// The registered length of each memory.
 const REGION_BYTES: usize = 4096;
 
 impl Scene {
@@ -59,7 +60,7 @@ impl Scene {
         context
     }
 
-    /// Sends an ordinary message. Returns its context, or `None` if it cannot be sent now.
+    /// Sends an ordinary message. Returns its context, or `None` if the endpoint refuses the send.
     pub(super) fn send(&mut self, fill: u8) -> Option<*mut c_void> {
         let context = op_context();
         let buf = leak_zeroed_memory(LEN_BYTES);
