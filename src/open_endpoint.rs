@@ -1,4 +1,4 @@
-//! An endpoint with all that it needs, opened in one step.
+//! Opening an endpoint with all objects that it needs, in one step.
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::{BindFlags, CounterEvents};
@@ -13,12 +13,12 @@ use crate::hints::Hints;
 use crate::info::{EndpointType, Info};
 use crate::wait::WaitObject;
 
-/// An enabled endpoint and its objects: the result of [`EndpointBuilder::open`].
+/// An enabled endpoint and its objects, as [`EndpointBuilder::open`] returns them.
 #[derive(Debug, Clone)]
 pub struct OpenEndpoint {
     /// The endpoint, enabled.
     pub endpoint: Endpoint,
-    /// The queue of its sends and receives.
+    /// The queue for its sends and receives.
     pub cq: CompletionQueue,
     /// The vector that holds its peers.
     pub av: AddressVector,
@@ -26,13 +26,13 @@ pub struct OpenEndpoint {
     pub domain: Domain,
 }
 
-/// Opens an endpoint without connections, binds what it needs, and enables it. The steps are those
-/// of [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and [`Endpoint::enable`],
-/// for applications that need other choices.
+/// Opens an endpoint without connections, binds the objects that it needs, and enables it. An application
+/// that needs other choices takes the single steps: [`Domain::endpoint`], [`Endpoint::bind_cq`],
+/// [`Endpoint::bind_av`] and [`Endpoint::enable`].
 ///
-/// Objects that are not given are opened with defaults: one completion queue for both directions that can be
-/// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] have
-/// their costs.
+/// Objects that the application does not give are opened with defaults: a completion queue for both
+/// directions, with a wait object ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and
+/// [`AvAttr`] list their costs.
 ///
 /// Two endpoints of one domain that share a queue:
 ///
@@ -60,8 +60,8 @@ pub struct EndpointBuilder {
 }
 
 impl Fabric {
-    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector
-    /// of its own: [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`] in one.
+    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector of
+    /// its own. It combines [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`].
     ///
     /// ```
     /// use homespun::{Caps, Fabric, Hints, OpenEndpoint};
@@ -82,7 +82,7 @@ impl Fabric {
 }
 
 impl Domain {
-    /// Prepares to open an endpoint with all that it needs.
+    /// Returns a builder that opens an endpoint with all objects that it needs.
     pub fn endpoint_builder(&self, info: &Info) -> EndpointBuilder {
         EndpointBuilder {
             domain: self.clone(),
@@ -103,26 +103,26 @@ impl EndpointBuilder {
         self
     }
 
-    /// Opens the queue with these attributes, and ignores them where a queue is given. `CqAttr::default()` has
-    /// no wait object; for a queue that can be waited for, set [`CqAttr::wait`].
+    /// Opens the queue with these attributes; ignored if a queue is given. `CqAttr::default()` has no
+    /// wait object: to wait for the queue, set [`CqAttr::wait`].
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq_attr = attr;
         self
     }
 
-    /// Finds peers in this vector.
+    /// Looks peers up in this vector.
     pub fn av(mut self, av: &AddressVector) -> EndpointBuilder {
         self.av = Some(av.clone());
         self
     }
 
-    /// Opens the vector with these attributes, and ignores them where a vector is given.
+    /// Opens the vector with these attributes; ignored if a vector is given.
     pub fn av_attr(mut self, attr: AvAttr) -> EndpointBuilder {
         self.av_attr = attr;
         self
     }
 
-    /// Counts these events, besides those of earlier calls.
+    /// Counts these events with this counter. The counters of earlier calls remain.
     pub fn counter(mut self, counter: &Counter, events: CounterEvents) -> EndpointBuilder {
         self.counters.push((counter.clone(), events));
         self
@@ -132,9 +132,9 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which need
-    /// an event queue and a peer first; otherwise as the single steps. Objects that were opened
-    /// are closed again.
+    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which first need
+    /// an event queue and a peer; otherwise the errors of the single steps. After an error the objects
+    /// that were opened are closed again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, cq_attr, av, av_attr, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {
