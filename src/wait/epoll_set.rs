@@ -13,8 +13,7 @@ use crate::doorbell::system_error;
 /// The longest time of one sleep, so that any timeout fits into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-/// An `epoll(7)` descriptor: readable while one of its sources is. Sleepers do not use which one it
-/// is.
+/// An `epoll(7)` descriptor. It is readable while one of its sources is. Sleepers do not ask which one.
 #[derive(Debug)]
 pub(crate) struct EpollSet(OwnedFd);
 
