@@ -114,7 +114,7 @@ use crate::tag::TagMatch;
 /// are multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message
 /// that fits only unaligned. The receive keeps its place among the posted receives until
 ///
-/// - fewer than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
+/// - fewer bytes than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
 /// - a message that it would take does not fit any more. That message goes to the next receive, or waits
 ///   for one; nothing is lost. Only a message that is longer than an empty buffer is truncated, as in any
 ///   receive, and uses the buffer up.
@@ -132,8 +132,8 @@ use crate::tag::TagMatch;
 /// complete has this flag in its completion, with [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast).
 /// If no message is left to have it, a separate entry has this flag alone, and
 /// [`Buffer::Unused`](crate::Buffer::Unused). If the receive is cancelled, or its only sender is gone,
-/// the error entry releases the buffer. Until then it counts as one outstanding receive, and so does each
-/// message that is arriving in it.
+/// the error entry releases the buffer. Until its release the buffer counts as one outstanding receive,
+/// and so does each message that is arriving in it.
 ///
 /// With resource management, the buffer takes no message while the completion queue is full. Messages for
 /// it wait as if no receive were posted, and no later message or receive overtakes them.
