@@ -225,7 +225,7 @@ impl CompletionQueue {
         self.shared.depth_entries
     }
 
-    /// Reads one completion, or answers `None` if the queue is empty: `fi_cq_read(3)` with a count of 1.
+    /// Reads one completion, or returns `None` if the queue is empty: `fi_cq_read(3)` with a count of 1.
     ///
     /// # Errors
     ///

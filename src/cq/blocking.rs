@@ -101,7 +101,7 @@ impl CompletionQueue {
     }
 
     /// Ends all waits of [`sread`](Self::sread) and its variants; if no thread waits, ends the next wait:
-    /// `fi_cq_signal(3)`. A read that is ended so still returns the entries that are there. If the queue
+    /// `fi_cq_signal(3)`. A read that it ends still returns the entries that are there. If the queue
     /// is a member of a wait set, a signal ends a wait for the set in the same way.
     ///
     /// # Errors

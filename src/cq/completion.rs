@@ -130,7 +130,7 @@ pub struct CompletionError {
 }
 
 impl Completion {
-    /// Returns the kind of the operation. So a queue for sends and receives can tell them apart without
+    /// Returns the kind of the operation. It tells sends from receives in a queue for both, without
     /// contexts.
     ///
     /// ```

@@ -57,13 +57,13 @@ impl Signals {
 }
 
 impl WaitingReader<'_> {
-    /// Whether a signal is to end the wait.
+    /// Whether a signal ends the wait.
     pub(super) fn has_signal(&self) -> bool {
         let state = self.signals.0.lock();
         state.is_pending || state.raised != self.raised_before
     }
 
-    /// Takes the signal that is to end the wait, if there is one.
+    /// Takes the signal that ends the wait, if there is one.
     pub(super) fn take_signal(&self) -> bool {
         let mut state = self.signals.0.lock();
         std::mem::take(&mut state.is_pending) || state.raised != self.raised_before

@@ -92,12 +92,12 @@ impl SharedReceiveContext {
     ///
     /// # Safety
     ///
-    /// Nothing else may read or write a segment until the application has read the operation's
-    /// completion, or has dropped the last handle of the context and the last endpoint bound to it. Only
-    /// the latter counts for a receive whose success is not reported, and for one whose completion the
-    /// application has not read from the queue of an endpoint that was closed. Every segment must be
-    /// initialised memory. For a multi-receive buffer the conditions of
-    /// [`Endpoint::post_receive`](crate::Endpoint::post_receive) hold.
+    /// Every segment must be initialised memory that nothing else reads or writes until the application has
+    /// read the operation's completion, or until the context has ended: its last handle and the last
+    /// endpoint bound to it were dropped. A receive whose success is not reported uses its memory until the
+    /// context has ended. So does a receive whose completion was not read before the endpoint that reported
+    /// it was closed. A multi-receive buffer must satisfy the conditions of
+    /// [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         // SAFETY: the caller promises what `receive_raw` requires. The receiver is dropped with the last
         // handle and the last endpoint.

@@ -91,7 +91,7 @@ impl Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
-    /// Attaches the member that waits by this waiter to its set, if it has one.
+    /// Attaches the object of this waiter to its wait set, if it is a member of one.
     pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
