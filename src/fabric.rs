@@ -193,8 +193,8 @@ impl fmt::Debug for Fabric {
 /// flags are ignored.
 ///
 /// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded,
-/// with two exceptions. Traffic class and prefix size may not be granted, since that costs an application
-/// nothing. Some fields only describe a provider: the numbers of objects that a
+/// with two exceptions. Traffic class and prefix size need not be granted, since an application loses
+/// nothing without them. Other fields only describe a provider: the numbers of objects that a
 /// [domain](crate::info::DomainAttr) has room for, the size of its keys, and
 /// [`FabricAttr::prov_version`]. The application reads those from the result. [`FabricAttr::api_version`]
 /// is returned as the hints have it.

@@ -63,8 +63,8 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// Whether the thread may be awake, or not asleep on the queue's descriptor. `begin_broadcasting`
-    /// must then notify it.
+    /// Set unless the thread certainly sleeps on the queue's descriptor. While it is set,
+    /// `begin_broadcasting` must notify the thread.
     needs_notification: AtomicBool,
 }
 
@@ -245,8 +245,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         // SAFETY: the thread has ended, and an application must not wait for the condition of a queue
-        // that it closes. If the mutex is still locked, `pthread_mutex_destroy` fails and changes
-        // nothing.
+        // that it closes. A mutex that is still locked stays as it is.
         unsafe {
             libc::pthread_cond_destroy(self.cond.get());
             libc::pthread_mutex_destroy(self.mutex.get());
