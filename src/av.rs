@@ -27,8 +27,8 @@ const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 pub struct FabricAddress(pub u64);
 
 impl FabricAddress {
-    /// No address. As the source of a receive: any source (`FI_ADDR_UNSPEC`). As the source in a
-    /// completion: not in the address vector (`FI_ADDR_NOTAVAIL`).
+    /// No address. A receive with this source accepts messages of any peer (`FI_ADDR_UNSPEC`). A
+    /// completion with this source has no known source (`FI_ADDR_NOTAVAIL`).
     pub const UNSPECIFIED: FabricAddress = FabricAddress(u64::MAX);
 }
 
@@ -123,8 +123,8 @@ struct VectorShared {
     av_type: AvType,
     format: AddressFormat,
     table: RwLock<Table>,
-    /// Grows with every change of `table`, after the change and while the table is still locked: a
-    /// thread that reads a version finds at least the changes up to it.
+    /// Incremented by every change of `table`, after the change and before the table is unlocked. So a
+    /// thread that reads a version and then looks up sees at least the changes that the version counts.
     version: AtomicU64,
     /// The number of bound endpoints.
     bound: AtomicUsize,
@@ -243,7 +243,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] if none has the vector's format, otherwise as [`insert`](Self::insert).
+    /// [`Misuse::Unmet`] if no address that was found has the vector's format, otherwise as
+    /// [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }

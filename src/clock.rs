@@ -11,10 +11,10 @@ use homespun_engine::moment::Moment;
 /// A clock that stands still until it is advanced: for tests and simulations, over a provider
 /// inside the process.
 ///
-/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) read it for their own
-/// waits: for a peer that may be gone without notice, and, when an endpoint closes, for peers that
-/// have not yet read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An
-/// endpoint that closes advances the clock by the time that it sleeps. Timeouts of calls, such as
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) use it for two timeouts:
+/// until a silent peer counts as gone, and, when an endpoint closes, until it gives up on peers that have
+/// not yet read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An endpoint that
+/// sleeps while it closes advances the clock by that time. Timeouts of calls, such as
 /// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.
@@ -44,8 +44,9 @@ impl SimulatedClock {
         SimulatedClock::with_sleep_pace(|slept| slept)
     }
 
-    /// Creates a clock that an endpoint advances by `pace` of the time that it slept. A `pace` that
-    /// returns more shortens waits for events that cannot happen.
+    /// Creates a clock that an endpoint advances by `pace(slept)` after it has slept for `slept`. If
+    /// `pace` returns a longer time than it is given, the endpoint gives up sooner on events that cannot
+    /// happen.
     pub fn with_sleep_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }

@@ -30,8 +30,8 @@ pub enum ConnectionEvent {
         /// At the requester, the acceptor's data.
         data: Box<[u8]>,
     },
-    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed, or is gone;
-    /// or the peer knows of this side's shutdown. All earlier arrivals have been reported, and
+    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed or is gone, or the
+    /// peer has learnt that this side has shut it down. All earlier arrivals have been reported, and
     /// outstanding operations have failed. Messages that have arrived can still be received.
     Shutdown {
         /// The endpoint.
@@ -137,9 +137,9 @@ impl ConnectionRequest {
         self.shared.id
     }
 
-    /// Drops the reference to the passive endpoint, since the requester is gone. Call it with the
-    /// passive endpoint locked and referenced elsewhere: then neither this drop nor that of the
-    /// request locks it.
+    /// Drops the reference to the passive endpoint, since the requester is gone. The caller has the
+    /// passive endpoint locked, and holds another reference to it. So neither this drop nor a later drop
+    /// of the request locks the passive endpoint.
     pub(crate) fn drop_listener(&self) {
         drop(self.shared.take_listener());
     }

@@ -42,7 +42,7 @@ use crate::works::work::CounterChange;
 pub struct CounterAttr {
     /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// The wait set of the counter, with [`WaitObject::Set`]; ignored with other wait objects, and not
     /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
@@ -71,13 +71,14 @@ impl CounterWaitError {
 
 /// Counts operations that have succeeded or failed: `fi_cntr(3)`.
 ///
-/// It has two values: successful operations increment the value, failed ones the error value. It
-/// counts them whether or not their completions are reported, and does not wait for room in a
-/// completion queue. It counts events of the endpoints and memory regions that it is bound to
-/// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter),
-/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), of any number of them.
+/// A counter has two values: each successful operation increments the value, each failed one the error
+/// value. It counts an operation even if no completion is reported for it, or the completion queue has no
+/// room. It can be bound to any number of endpoints
+/// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter)) and memory regions
+/// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), and counts the events of all of
+/// them.
 ///
-/// Reads and waits drive those endpoints, like a read of a [completion
+/// Reads and waits drive the bound endpoints, like a read of a [completion
 /// queue](crate::CompletionQueue).
 ///
 /// A handle may be cloned and used from any thread. A counter takes about 200 bytes; [`WaitObject`]
@@ -120,10 +121,10 @@ pub(crate) struct CounterShared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
-    /// The number of changes of a value by the application.
+    /// How often the application has changed a value.
     changes: AtomicU64,
-    /// The state last reported to an application that sleeps on the wait object itself. Reads by
-    /// other threads do not change it.
+    /// The state that [`try_wait`](Counter::try_wait) has reported last. Reads by other threads do not
+    /// change it.
     reported: Reported,
     /// The number of users: bound endpoints and regions, enabled or not, poll sets, and dependent
     /// works.
@@ -156,14 +157,16 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Returns the number of successful operations, plus what was added: `fi_cntr_read`.
+    /// Returns the number of successful operations, plus the numbers that the application has added:
+    /// `fi_cntr_read`.
     pub fn read(&self) -> u64 {
         self.progress();
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of failed operations, plus what was added: `fi_cntr_readerr`. The
-    /// completion queue of its endpoint also reports each failure, if its direction has a queue.
+    /// Returns the number of failed operations, plus the numbers that the application has added:
+    /// `fi_cntr_readerr`. If the endpoint has a completion queue for that direction, the queue reports
+    /// each failure, too.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
@@ -181,14 +184,14 @@ impl Counter {
         self.shared.value_changed();
     }
 
-    /// Sets the value, and wakes sleepers: `fi_cntr_set`. Operations counted at the same time may
-    /// be lost.
+    /// Sets the value, and wakes sleepers: `fi_cntr_set`. An operation that ends at the same time may
+    /// remain uncounted.
     pub fn set(&self, value: u64) {
         self.shared.apply_change(CounterChange::Set(value));
     }
 
-    /// Sets the error value, which ends waits: `fi_cntr_seterr`. Operations counted at the same
-    /// time may be lost.
+    /// Sets the error value, which ends waits: `fi_cntr_seterr`. An operation that fails at the same time
+    /// may remain uncounted.
     pub fn set_error(&self, value: u64) {
         self.shared.mark_reached_due();
         self.shared.errors.store(value, Ordering::SeqCst);
@@ -238,9 +241,9 @@ impl Counter {
     /// `true` if the application may sleep: any later change wakes it. Call it before each sleep.
     /// Only one thread at a time may sleep this way.
     ///
-    /// Returns `false` if a value has changed since the last call that returned `false`, even if
-    /// another thread has read it meanwhile; always if an endpoint's transport must be polled, and
-    /// for [`WaitObject::Yield`]. In a wait set, the result is that of the [whole
+    /// Returns `false` if a value has changed since the last call that returned `false`, even if another
+    /// thread has read it meanwhile. Always returns `false` if an endpoint's transport must be polled,
+    /// and for [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
     /// set](WaitSet::try_wait).
     ///
     /// # Errors
@@ -298,7 +301,8 @@ impl Counter {
     /// Whether an endpoint, a region or a work depends on the counter, so that it cannot be
     /// [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
-        // A work that is being posted may go on waiting for the counter, so ask while none is.
+        // A work that is being posted may be about to release the counter, so check again while none is
+        // being posted.
         self.shared.has_users() && self.shared.while_nothing_fires(CounterShared::has_users)
     }
 
@@ -384,7 +388,7 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Runs the due works of the endpoints that it drives, and its own.
+    /// Runs the due works of the counter and of the endpoints that it drives.
     fn run_all_due_work(&self) {
         self.driven_endpoints.fire_due_works();
         self.fire_due_works();
@@ -445,7 +449,7 @@ impl Awaited for Goal<'_> {
     }
 }
 
-/// The condition that a counter differs from the state reported to the application.
+/// The condition that a counter has changed since its last report to the application.
 struct Change<'a>(&'a CounterShared);
 
 impl Awaited for Change<'_> {

@@ -38,7 +38,8 @@ pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 
-/// The number of reads in a row that may find an entry before a read drives progress all the same.
+/// After this many reads in a row that found an entry, the next read drives progress even if it finds
+/// one.
 const IDLE_READS_MAX: u32 = 15;
 
 /// The attributes of a completion queue: `struct fi_cq_attr`.
@@ -56,7 +57,7 @@ pub struct CqAttr {
     pub format: Option<CqFormat>,
     /// The wait object: [`WaitObject`] lists the kinds.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// The wait set of the queue, with [`WaitObject::Set`]; ignored with other wait objects, and not
     /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
@@ -95,7 +96,7 @@ impl ReadError {
 ///
 /// Reads drive the endpoints that are bound to the queue. With manual progress, endpoints receive
 /// messages and send queued ones only inside such calls. With [automatic
-/// progress](crate::info::Progress::Auto) they do so without them.
+/// progress](crate::info::Progress::Auto) they do so without calls, too.
 ///
 /// The queue is bounded. The domain's [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt)
 /// decides what happens when it is full:
@@ -224,7 +225,7 @@ impl CompletionQueue {
         self.shared.depth_entries
     }
 
-    /// Reads one completion, or answers `None` if the queue is empty: `fi_cq_read(3)` with a count of 1.
+    /// Reads one completion, or returns `None` if the queue is empty: `fi_cq_read(3)` with a count of 1.
     ///
     /// # Errors
     ///
@@ -314,7 +315,7 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// Continues a read that has read `count` entries, from the ring.
+    /// Continues a read that has already read `count` entries: reads the rest from the ring.
     fn read_rest_from_ring(
         &self,
         max: usize,
@@ -428,8 +429,8 @@ impl CqShared {
         self.waiter.as_ref()
     }
 
-    /// Wakes sleepers before a read: endpoints report to the reader from now on, so sleepers must
-    /// arm them again.
+    /// Wakes sleepers before a read: from now on endpoints report to the reader, so sleepers must arm the
+    /// endpoints again.
     #[inline]
     fn wake_sleepers(&self) {
         if let Some(waiter) = self.waiter() {
@@ -437,8 +438,9 @@ impl CqShared {
         }
     }
 
-    /// Has this endpoint wake sleepers, before any queue drives it. Not for an endpoint that a
-    /// progress thread drives: that thread wakes sleepers for new entries.
+    /// Has this endpoint wake sleepers on the queue. Call it before
+    /// [`drive_endpoint`](Self::drive_endpoint), and not for an endpoint that a progress thread drives:
+    /// that thread wakes sleepers for new entries.
     ///
     /// # Errors
     ///
@@ -470,7 +472,8 @@ impl CqShared {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the number of unread entries, whose address identifies the queue for a [`Reader`].
+    /// Returns the number of unread entries. The address of this number identifies the queue to a
+    /// [`Reader`].
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
         &self.unread

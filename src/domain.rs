@@ -34,8 +34,8 @@ use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
 use crate::works::queue::WorkQueue;
 
-/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address
-/// vectors: `fi_domain(3)`.
+/// A transport (`"shm"`, `"tcp"`), and the objects that are opened for it: endpoints, completion queues,
+/// address vectors. See `fi_domain(3)`.
 ///
 /// A handle may be cloned and used from any thread. Objects that were opened from a domain keep it alive;
 /// completion queues and address vectors serve endpoints of their own domain only.
@@ -60,7 +60,7 @@ pub struct Domain {
 /// The support for an atomic operation: `struct fi_atomic_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicAttr {
-    /// How many elements one call covers at most.
+    /// The largest number of elements in one call.
     pub count: usize,
     /// The size of an element in bytes.
     pub size_bytes: usize,
@@ -76,7 +76,7 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// Its thread runs only while an endpoint has automatic progress.
+    /// Its thread runs only while an endpoint with automatic progress exists.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -88,7 +88,7 @@ pub(crate) struct DomainShared {
     works: Arc<WorkQueue>,
     /// Whether a work has ever waited for a counter. It changes under the lock of `pumps`.
     has_had_works: AtomicBool,
-    /// The pumps of its endpoints, and perhaps of some that are gone.
+    /// The pumps of the domain's endpoints. Some of the endpoints may be gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
 }
 
@@ -143,9 +143,10 @@ impl Domain {
         self.shared.resource_mgmt
     }
 
-    /// Opens a completion queue: `fi_cq_open(3)`. If the attributes leave its size open, it is that of
-    /// [`CQ_SIZE`](crate::params::CQ_SIZE). Whether it can be overrun depends on the
-    /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info that the domain was opened with.
+    /// Opens a completion queue: `fi_cq_open(3)`. A size of 0 in the attributes stands for
+    /// [`CQ_SIZE`](crate::params::CQ_SIZE). Whether the queue can be overrun depends on
+    /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info with which the domain was
+    /// opened.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Domain {
         Counter::open(attr, self.shared.id)
     }
 
-    /// Opens a poll set, by which completion queues and counters of the domain are driven together:
+    /// Opens a poll set, which drives several completion queues and counters of the domain together:
     /// `fi_poll_open` of `fi_poll(3)`.
     pub fn open_poll_set(&self) -> PollSet {
         PollSet::new(self.shared.id)
@@ -183,13 +184,13 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for vectors that processes share or that insert asynchronously,
-    /// [`Misuse::Flags`] for flags that are not known.
+    /// [`Misuse::Flags`] for unknown flags.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
     }
 
-    /// Opens a transmit context that endpoints share: `fi_stx_context`. Capabilities, orders and
-    /// sizes that the attributes leave open are all that there are.
+    /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities and orders,
+    /// and sizes of 0, stand for all that the domain supports.
     ///
     /// # Errors
     ///
@@ -198,12 +199,12 @@ impl Domain {
         Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
     }
 
-    /// Returns how an atomic operation is offered on endpoints with
+    /// Returns the support for an atomic operation on endpoints with
     /// [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if it is not offered.
+    /// [`Misuse::NoAtomic`] if the domain does not support it.
     pub fn query_atomic(
         &self,
         datatype: Datatype,
@@ -214,28 +215,29 @@ impl Domain {
         Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
-    /// Opens an endpoint: `fi_endpoint(3)`. An info without a domain's name is for this domain, and one
-    /// without an endpoint type for [`EndpointType::Rdm`].
+    /// Opens an endpoint: `fi_endpoint(3)`. An info that names no domain stands for this domain; one
+    /// without an endpoint type stands for [`EndpointType::Rdm`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for
-    /// this domain: another domain's name, endpoint type or address format, capabilities or sizes
-    /// that it does not have; and for [`EndpointType::Msg`] in a domain [without
+    /// [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for this domain: if
+    /// it has another domain's name, an endpoint type, address format, capability or size that the domain
+    /// does not support. Also for [`EndpointType::Msg`] in a domain [without
     /// locks](crate::Fabric::domain_unsynchronised).
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
         Endpoint::open(self.shared.clone(), self.grant_endpoint_info(info)?, EndpointOrigin::Alone)
     }
 
-    /// Opens an endpoint that is to [accept](Endpoint::accept) a request, with the request's
-    /// [`info`](ConnectionRequest::info), possibly changed: `fi_endpoint(3)` with its `handle`. If the
-    /// endpoint is closed before it accepts the request, another one may accept it.
+    /// Opens an endpoint that is to [accept](Endpoint::accept) a request: `fi_endpoint(3)` with the
+    /// request as its `handle`. The info is the request's [`info`](ConnectionRequest::info); the
+    /// application may change it. If the endpoint is closed before it accepts the request, another
+    /// endpoint may be opened for the request.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of
-    /// another type than [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected, or
-    /// an endpoint is or was open for it.
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info has another type than
+    /// [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected or accepted, or another
+    /// endpoint is open for it.
     pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
         let granted = self.grant_msg_endpoint_info(info)?;
         if request.listener_info().info.domain.name.as_deref() != Some(self.name()) {
@@ -245,15 +247,15 @@ impl Domain {
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 
-    /// Opens an endpoint at the address of a passive endpoint that does not listen, with its
-    /// transport: `fi_endpoint(3)` with a passive endpoint as its `handle`. The passive endpoint is
-    /// of no use any more.
+    /// Opens an endpoint that takes over the address and the transport of a passive endpoint that does
+    /// not listen: `fi_endpoint(3)` with a passive endpoint as its `handle`. The passive endpoint cannot
+    /// be used any more.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of
-    /// another type than [`EndpointType::Msg`], or the passive endpoint for another domain or
-    /// address format; [`Misuse::State`] if it listens, or another endpoint has taken over; and as
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info has another type than
+    /// [`EndpointType::Msg`], or the passive endpoint has another domain or address format;
+    /// [`Misuse::State`] if the passive endpoint listens, or another endpoint has taken it over; and as
     /// [`PassiveEndpoint::name`].
     pub fn endpoint_from_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
         let granted = self.grant_msg_endpoint_info(info)?;
@@ -262,21 +264,21 @@ impl Domain {
     }
 
     /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
-    /// Attributes that are unspecified get the values that an endpoint would get. Without capabilities
-    /// the context has all that concern messages but
+    /// Unspecified attributes get the values that an endpoint would get. If the attributes name no
+    /// capabilities, the context has all capabilities for messages except
     /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
     /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) does not answer.
+    /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
     pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
         let asked = hints_with_params(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
         let granted = grant_rx_attr(&asked.rx)?;
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
-    /// The attributes granted to a connected endpoint that is opened with an info.
+    /// Returns the attributes granted to a connected endpoint that is opened with an info.
     fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
@@ -284,14 +286,15 @@ impl Domain {
         self.grant_endpoint_info(info)
     }
 
-    /// The attributes granted to an endpoint that is opened with an info.
+    /// Returns the attributes granted to an endpoint that is opened with an info.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
         match info.ep.ep_type {
             None | Some(EndpointType::Rdm) => {}
-            // Reads of their event queue drive them, and that queue belongs to no domain.
+            // Reads of an event queue drive endpoints for connections, and an event queue belongs to no
+            // domain.
             Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
                 return Err(Misuse::Invalid(Argument::UnlockedConnections).into());
             }
@@ -304,7 +307,7 @@ impl Domain {
         }
         let wanted = hints_with_params(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
-        // Queues and progress follow the domain's attributes, not the info's.
+        // Completion queues and progress follow the attributes of the domain, not of the info.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
@@ -321,7 +324,7 @@ impl DomainShared {
         Ok(pump)
     }
 
-    /// Makes the pump of a passive endpoint one of an endpoint of the domain.
+    /// Makes the pump of a passive endpoint the pump of an endpoint of the domain.
     pub(crate) fn adopt_passive_pump(
         &self,
         pump: &Arc<dyn EndpointPump>,
@@ -360,7 +363,7 @@ impl DomainShared {
         self.has_had_works.store(true, Ordering::Release);
     }
 
-    /// Memory that peers may map, if the provider has such memory.
+    /// Allocates memory that peers may map; `None` if the provider has no such memory.
     pub(crate) fn allocate_shareable(
         &self,
         len_bytes: usize,
@@ -374,7 +377,7 @@ impl DomainShared {
         &self.regions
     }
 
-    /// The counters that drive all endpoints that can be targets, or have works.
+    /// Returns the counters that drive all endpoints that can be targets, or have works.
     pub(crate) fn domain_counters(&self) -> &Arc<DomainCounters> {
         &self.domain_counters
     }
@@ -389,8 +392,8 @@ impl DomainShared {
         pumps.iter().for_each(|pump| pump.wait_for_running_pass());
     }
 
-    /// Returns the progress thread that drives an endpoint, if there is one. An endpoint with connections
-    /// also has one if control progress is automatic.
+    /// Returns the progress thread that drives an endpoint, if there is one. If only control progress is
+    /// automatic, the thread drives endpoints for connections alone.
     pub(crate) fn progress_thread(&self, is_connecting: bool) -> Option<&ProgressThread> {
         let is_auto =
             self.data_progress == Progress::Auto || is_connecting && self.control_progress == Progress::Auto;
@@ -405,7 +408,7 @@ impl DomainShared {
         self.format
     }
 
-    /// The largest message that endpoints send before their peer asks for it.
+    /// Returns the size of the largest message that endpoints send before their peer asks for it.
     pub(crate) fn eager_max_bytes(&self) -> usize {
         self.params.eager_bytes
     }
@@ -425,7 +428,8 @@ impl WorkDomain for DomainShared {
             self.start_works();
         }
         counter.enlist_in_domain(&self.domain_counters)?;
-        // A thread that waits for the end of a work carries out the works that other threads have left.
+        // Register the queue with the counter: a thread that waits on the counter for the end of a work
+        // then also runs the due works that other threads have left.
         counter.shared().register_queue(&self.works);
         Ok(())
     }

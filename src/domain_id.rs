@@ -1,8 +1,8 @@
-//! The identity of a domain, which its objects carry.
+//! The identity of a domain, which the objects of the domain carry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Distinguishes the objects of one domain from those of another.
+/// Tells the objects of one domain from those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DomainId(u64);
 

@@ -14,20 +14,20 @@ use homespun_engine::error::Error;
 use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
-/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread may be
-/// asleep.
+/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread
+/// may be asleep on it.
 ///
-/// It is armed or readable, never both and never neither. A thread that has armed it and sleeps on it wakes
-/// when it is rung. If several sleep, all of them wake, provided that it is not armed anew before they have.
-/// It begins readable, so that a sleep on it that was not preceded by arming it ends at once.
+/// A doorbell is either armed or readable. A thread that arms it and then sleeps on it wakes when it is
+/// rung. If several threads sleep, all of them wake, unless one arms the doorbell anew before the others
+/// have woken. A new doorbell is readable, so a thread that sleeps on it without arming it wakes at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: EventFd,
     is_armed: AtomicBool,
-    /// Held while one of the two states becomes the other.
+    /// Held while the doorbell changes from one state to the other.
     change: Mutex<()>,
-    /// The process that made it. The descriptor of a forked child is its parent's, whose sleepers have
-    /// nothing to wake for.
+    /// The process that created the doorbell. A forked child shares the descriptor with its parent, so
+    /// the child must not ring: it would wake the parent's sleepers for nothing.
     process: u32,
 }
 
@@ -44,15 +44,15 @@ impl Doorbell {
         })
     }
 
-    /// To be called before looking for what there is to do, and that before sleeping: what is done after the
-    /// look rings.
+    /// Arms the doorbell. A thread that is about to sleep calls this, then checks whether it has work,
+    /// and only then sleeps. Work that arrives after the check rings the doorbell.
     pub(crate) fn arm(&self) {
         let _changing = self.change.lock();
         if !self.is_armed() {
             self.event.clear();
             self.is_armed.store(true, Ordering::SeqCst);
         }
-        // SYNC POINT sleep. What the look finds is not always changed under a lock that the look takes: see
+        // SYNC POINT sleep. The check reads some state without the lock under which others change it: see
         // `fence_and_ring`.
         fence(Ordering::SeqCst);
     }
@@ -71,7 +71,7 @@ impl Doorbell {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that no lock keeps in order with a sleeper's last look.
+    /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
     #[cold]
     pub(crate) fn fence_and_ring(&self) {
         // SYNC POINT sleep.
@@ -87,13 +87,13 @@ impl Doorbell {
         }
     }
 
-    /// Sleeps until it is readable, or a doorbell that is nested in it.
+    /// Sleeps until this doorbell, or a doorbell nested in it, is readable.
     #[cfg(all(test, loom))]
     pub(crate) fn wait(&self) {
         self.event.wait();
     }
 
-    /// Models nesting the epoll set of another doorbell in this one's.
+    /// Models that the epoll set of another doorbell is nested in this one's.
     #[cfg(all(test, loom))]
     pub(crate) fn nest(&self, inner: &Doorbell) {
         self.event.nest(&inner.event);

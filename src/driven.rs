@@ -9,10 +9,11 @@ use parking_lot::RwLock;
 use crate::cq::Reader;
 use crate::drive::Drive;
 
-/// A list of endpoints. Most queues and counters have one, which is found without a lock in every poll.
+/// A list of endpoints. Most queues and counters have one, which each poll finds without a lock.
 #[derive(Default)]
 pub(crate) struct Driven {
-    /// The first endpoint that there ever was. It stays here for good; once it is closed it does nothing.
+    /// The first endpoint that was added. It is never removed; once it is closed, driving it does
+    /// nothing.
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
@@ -32,7 +33,7 @@ impl Driven {
         }
     }
 
-    /// Drives this endpoint no longer; but the first one for as long as it is not closed.
+    /// Stops driving this endpoint. The first endpoint that was added is driven until it is closed.
     pub(crate) fn remove(&self, endpoint: &Arc<dyn Drive>) {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
@@ -43,19 +44,19 @@ impl Driven {
         self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
-    /// Locks the list, for a test that no thread asks for it.
+    /// Locks the list, for a test that checks that no thread locks it.
     #[cfg(test)]
     pub(crate) fn lock_for_test(&self) -> impl Sized + '_ {
         self.others.write()
     }
 
-    /// Makes progress at all of them, on behalf of a reader of the queue.
+    /// Makes progress at all endpoints, for a reader of the queue.
     #[inline(always)]
     pub(crate) fn progress(&self, reader: &mut Reader<'_>) {
         self.for_each(|endpoint| endpoint.progress(reader));
     }
 
-    /// Makes progress at all of them, with all completions going to the rings of their queues.
+    /// Makes progress at all endpoints. All completions go to the rings of their queues.
     pub(crate) fn progress_without_reader(&self) {
         self.for_each(|endpoint| endpoint.progress_without_reader());
     }
@@ -72,22 +73,22 @@ impl Driven {
         }
     }
 
-    /// Carries out the works that are due. To be called with nothing locked that a sleeper takes.
+    /// Runs the due works. The caller must not hold a lock that a sleeper takes.
     pub(crate) fn fire_due_works(&self) {
         self.for_each(|endpoint| endpoint.fire_due_works());
     }
 
-    /// Arms all of them, for a thread that is about to sleep.
+    /// Arms all endpoints, for a thread that is about to sleep.
     pub(crate) fn arm(&self) -> Armed {
         let first = self.first.get().map_or(NOTHING_TO_DO, |first| first.arm());
         self.others.read().iter().map(|endpoint| endpoint.arm()).fold(first, earlier_of)
     }
 }
 
-/// The answer of an endpoint to which nothing can happen.
+/// The result of arming an endpoint to which nothing can happen.
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
-/// When to look again at the first of two endpoints.
+/// Combines the results of arming two endpoints: the thread must check again at the earlier time.
 fn earlier_of(one: Armed, other: Armed) -> Armed {
     match (one, other) {
         (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {

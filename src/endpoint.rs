@@ -39,34 +39,37 @@ use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
-/// An endpoint is opened from an [`Info`], bound to completion queues and an address vector,
-/// enabled, and then posts operations, whose completions its queues report. Operations make progress in
-/// reads of those queues ([`CompletionQueue`](crate::CompletionQueue)), or also in a thread of the domain
-/// ([`Progress`](crate::info::Progress)).
+/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it.
+/// It then posts operations, and its queues report their completions. Operations make progress when the
+/// application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with automatic
+/// [`Progress`](crate::info::Progress) also in a thread of the domain.
 ///
-/// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead
-/// of an address vector, asks for a [connection](Self::connect) or [accepts](Self::accept) one, and
-/// communicates with the other end alone: calls ignore the addresses that they are given. Sends and
-/// accesses to memory need the connection ([`Misuse::NotConnected`]); receives can be posted once the
-/// endpoint is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
+/// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue
+/// instead of an address vector. It asks for a [connection](Self::connect) or [accepts](Self::accept)
+/// one, and communicates with the other end of that connection alone: calls ignore the addresses that
+/// they are given. Sends and accesses to memory need the connection ([`Misuse::NotConnected`]); receives
+/// can be posted once the endpoint is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an
+/// example.
 ///
-/// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is
-/// closed: what it has accepted for sending still goes out, within
-/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are still posted end unheard.
+/// A handle may be cloned and used from any thread. Dropping the last one closes the endpoint. Messages
+/// that the endpoint has accepted for sending still go out, within
+/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS). Receives that are still posted end without a
+/// completion.
 ///
-/// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue
-/// is full, which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a
-/// capability that the endpoint lacks, or an endpoint that is not enabled. Nothing has changed then, and an
-/// owned buffer which was handed over comes back with the error, in a [`Rejected`].
+/// Calls that post an operation have the names of their C counterparts, and fail alike: with [`Again`]
+/// when a queue is full, until the application reads completions; with [`Misuse`] for an unknown address,
+/// a message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled.
+/// A call that fails changes nothing, and hands an owned buffer back with the error, in a [`Rejected`].
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
-/// those that change the meaning of another argument: `FI_TRIGGER` and `FI_XPU_TRIGGER`, for which the
-/// context would say when to begin ([`trigger`](Self::trigger) takes the counter as an argument),
-/// and, where there is a destination, `FI_MULTICAST`, for which that would be a group.
+/// flags that change the meaning of another argument. These are `FI_TRIGGER` and `FI_XPU_TRIGGER`, with
+/// which the context would describe the trigger ([`trigger`](Self::trigger) takes the counter as an
+/// argument), and, for calls with a destination, `FI_MULTICAST`, with which the destination would be a
+/// group.
 ///
-/// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers
-/// that its connections share, and some 150 bytes for each outstanding operation and each peer. See
-/// `fi_endpoint(3)`.
+/// An endpoint costs a socket and a connection for each peer that it talks to, about 130 KiB for the two
+/// buffers that its connections share, and some 150 bytes for each outstanding operation and each peer.
+/// See `fi_endpoint(3)`.
 ///
 /// [`Again`]: homespun_engine::error::Again
 /// [`Rejected`]: homespun_engine::rejected::Rejected
@@ -116,18 +119,19 @@ struct EndpointShared {
     domain: Arc<domain::DomainShared>,
     min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
-    /// Exists from the moment the endpoint's address was asked for, or it was enabled.
+    /// Set once the endpoint is enabled, or its address was asked for.
     pump: OnceLock<Arc<dyn EndpointPump>>,
     /// The part of the set-up that each operation reads.
     service: Service,
-    /// Exists once an endpoint for connections is enabled.
+    /// Set once an endpoint for connections is enabled.
     reporter: OnceLock<Arc<Reporter>>,
-    /// The other end of the connection, once it was asked for or accepted.
+    /// The other end of the connection, once the endpoint has asked for one or accepted one.
     peer: Mutex<Option<Address>>,
 }
 
 impl Endpoint {
-    /// Opens an endpoint. A request must be [taken](crate::ConnectionRequest::mark_taken) for it.
+    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::mark_taken) the
+    /// request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
         info: Info,
@@ -155,15 +159,15 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The attributes with which the endpoint was opened.
+    /// Returns the attributes with which the endpoint was opened.
     #[inline]
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
 
-    /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also
-    /// where the endpoint is bound to every interface. An endpoint that was opened to accept a
-    /// request has the address that was asked.
+    /// Returns the address at which peers reach the endpoint: `fi_getname`. The application can give it
+    /// to peers even if the endpoint is bound to every interface. An endpoint that was opened to accept a
+    /// request has the address of the passive endpoint.
     ///
     /// # Errors
     ///
@@ -180,9 +184,9 @@ impl Endpoint {
         Ok(self.shared.open_pump(setup.name)?.address())
     }
 
-    /// Another handle of the same endpoint, with default flags of its own, which are those of this
-    /// one at first: `fi_ep_alias`. In all else the two are one. The endpoint is closed when the
-    /// last handle of all is dropped.
+    /// Returns another handle of the same endpoint, with its own default flags: `fi_ep_alias`. They begin
+    /// as a copy of this handle's flags. The handles share everything else. Dropping the last handle
+    /// closes the endpoint.
     pub fn alias(&self) -> Endpoint {
         let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
         let DefaultFlags { transmit, receive } = &*self.default_flags;
@@ -190,28 +194,28 @@ impl Endpoint {
         Endpoint { shared: self.shared.clone(), default_flags }
     }
 
-    /// The flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
+    /// Returns the flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
     #[inline]
     pub fn tx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.default_flags.transmit.load(Ordering::Relaxed))
     }
 
-    /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
+    /// Returns the flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
     #[inline]
     pub fn rx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.default_flags.receive.load(Ordering::Relaxed))
     }
 
     /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`).
-    /// With [`OpFlags::TRIGGER`] all operations are to be posted by [`trigger`](Self::trigger);
-    /// other calls that look at the default flags refuse.
+    /// With [`OpFlags::TRIGGER`], operations without flags of their own must be posted by
+    /// [`trigger`](Self::trigger); other calls that use the default flags fail.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that sends and accesses do not have, or, such as a fence or
-    /// remote data, only one by one: for all that [`getinfo`](crate::getinfo()) does not take for
-    /// [`TxAttr::op_flags`](crate::info::TxAttr::op_flags); [`Misuse::NoCapability`] for
-    /// `COMMIT_COMPLETE` without `RMA_PMEM`.
+    /// [`Misuse::Flags`] for every flag that [`getinfo`](crate::getinfo()) does not accept in
+    /// [`TxAttr::op_flags`](crate::info::TxAttr::op_flags): flags that sends and accesses do not have,
+    /// and flags such as fences or remote data, which only a single operation can have.
+    /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
@@ -223,14 +227,14 @@ impl Endpoint {
     }
 
     /// Changes the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`).
-    /// [`OpFlags::MULTI_RECV`] is for untagged ones alone; tagged receives do not look at it.
+    /// [`OpFlags::MULTI_RECV`] concerns only untagged receives; tagged receives ignore it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one:
-    /// for all that [`getinfo`](crate::getinfo()) does not take for
-    /// [`RxAttr::op_flags`](crate::info::RxAttr::op_flags); [`Misuse::NoCapability`] for
-    /// `MULTI_RECV` without the capability.
+    /// [`Misuse::Flags`] for every flag that [`getinfo`](crate::getinfo()) does not accept in
+    /// [`RxAttr::op_flags`](crate::info::RxAttr::op_flags): flags that receives do not have, and flags
+    /// such as a peek, which only a single receive can have. [`Misuse::NoCapability`] for `MULTI_RECV`
+    /// without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -241,7 +245,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether the endpoint may have these default flags as far as triggers are concerned.
+    /// Checks that `TRIGGER` is a default flag only of endpoints with that capability.
     fn check_trigger_flag(&self, flags: OpFlags) -> Result<(), Error> {
         match flags.contains(OpFlags::TRIGGER) && !self.shared.info.caps.contains(Caps::TRIGGER) {
             true => Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into()),
@@ -249,26 +253,27 @@ impl Endpoint {
         }
     }
 
-    /// With less room than this a multi-receive buffer takes no more messages and is released: the
-    /// endpoint option `FI_OPT_MIN_MULTI_RECV`, `fi_endpoint(3)`. By default
+    /// Returns the room in bytes below which a multi-receive buffer takes no more messages and is
+    /// released: the endpoint option `FI_OPT_MIN_MULTI_RECV` of `fi_endpoint(3)`. By default
     /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted
-    /// from now on. Any number will do: with 0 a buffer is released only when a message does not
-    /// fit, and a buffer that is shorter than this takes a single message.
+    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted from now
+    /// on. Any number is valid. With 0, a buffer is released only when a message does not fit. A buffer
+    /// that is shorter than this number takes a single message.
     pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels an operation with this context that can still be taken back, a receive before a
-    /// send: `fi_cancel`. It ends with an error completion, ECANCELED.
+    /// Cancels an outstanding operation with this context, a receive before a send: `fi_cancel`. The
+    /// operation ends with an error completion, ECANCELED.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is none; the operation, if there was one, completes by itself.
+    /// [`Misuse::NotFound`] if no operation with this context is outstanding, or it can no longer be
+    /// cancelled; then it completes by itself.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
@@ -279,7 +284,7 @@ impl Endpoint {
         }
     }
 
-    /// Holds the lock that setting an endpoint up takes.
+    /// Locks the set-up of the endpoint until the result is dropped.
     #[cfg(test)]
     pub(crate) fn lock_setup(&self) -> impl Sized + '_ {
         self.shared.setup.lock()
@@ -291,26 +296,27 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Binds the endpoint, here unless its info or its origin says otherwise.
+    /// Binds the endpoint to an address, and returns its pump. The address is `name`, else the info's,
+    /// else a wildcard; the origin of the endpoint may require another.
     fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
         let info = &self.info;
         let bind = match &self.origin {
-            // The application sees the address that was asked, which only a listener can share.
+            // The application sees the passive endpoint's address, which only a listener can share.
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.config())?;
         if let EndpointOrigin::Request(_) = self.origin {
-            // Only the peer that it connects to learns its address.
+            // Only the peer to which the endpoint connects learns its address.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))
     }
 
-    /// Makes the transport of a passive endpoint its own, if it was opened for that.
+    /// Takes over the pump of a passive endpoint, if the endpoint was opened for that.
     fn take_over_passive(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
             self.domain.adopt_passive_pump(&listener.pump, self.config())?;
@@ -395,7 +401,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The accesses that these capabilities of an endpoint allow to peers.
+/// Returns the accesses that a peer may make with operations of the kind `by`, by these capabilities.
 fn remote_access(caps: Caps, by: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, caps.contains(by | Caps::REMOTE_READ));

@@ -1,4 +1,5 @@
-//! A pump as its endpoint sees it: the calls of the application, and the objects that the pump reports to.
+//! The interface of a pump to its endpoint: the application's calls, and the objects that the pump
+//! reports to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::poster::Poster;
 use crate::shared_receive_context::ReceiveContext;
 use crate::works::queue::WorkQueue;
 
-/// A pump as its endpoint sees it.
+/// A pump, as its endpoint sees it.
 pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Bindings) -> Result<(), Error>;
@@ -32,7 +33,8 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
-    /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
+    /// Sends a small message if that is possible at once. Returns whether it was sent; if not, the caller
+    /// posts it.
     fn try_inject(
         &self,
         to: FabricAddress,
@@ -40,58 +42,59 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error>;
-    /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is
-    /// to be posted.
+    /// Writes a few bytes to a region if that is possible at once. Returns whether they were written; if
+    /// not, the caller posts them.
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
-    /// Receives through a shared context, from the moment that it is enabled.
+    /// Has the endpoint receive through a shared context, once it is enabled.
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
     /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
     fn leave_receiver(&self);
-    /// Carries out the effects that other endpoints of its receive context have left to it. The caller then
-    /// [fires](Drive::fire_due_works) the works that are due by that.
+    /// Carries out the effects that other endpoints of its receive context have left to this endpoint.
+    /// The caller then [runs](Drive::fire_due_works) the works that have become due.
     fn process_mail(&self);
-    /// Carries out the works of its domain that it makes due, from now on.
+    /// Has the pump run due works of the domain from now on, after the changes of counters that it
+    /// causes.
     fn attach_work_queue(&self, works: &Arc<WorkQueue>);
-    /// Ends the endpoint. Waits up to `linger` until its messages were sent.
+    /// Closes the endpoint. Waits up to `linger` until its messages are sent.
     fn close(&self, linger: Duration);
 }
 
-/// A pump as calls see it that make and end connections.
+/// The calls of a pump that begin and end connections.
 pub(crate) trait Connect {
     /// Asks the passive endpoint at `to` for a connection.
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
     /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
-    /// Ends the connection. Cancelled operations were reported when it returns.
+    /// Ends the connection. Cancelled operations are reported when this returns.
     fn shut_down(&self) -> Result<(), Error>;
-    /// Listens, with up to so many requests waiting.
+    /// Listens, with up to this many requests waiting.
     fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
     /// Stops listening: peers can make no more requests.
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
-    /// An endpoint is about to accept a request, so that it waits no longer.
+    /// An endpoint is about to accept this request, so the request does not wait any longer.
     fn begin_accepting(&self, request: RequestId);
-    /// A request was accepted, or its acceptor has failed: ends the requester's wait.
+    /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
     fn settle_request(&self, request: RequestId);
-    /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
+    /// Turns a passive endpoint that does not listen into an active endpoint with the same address.
     fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
 }
 
-/// The connection that an endpoint gets when it is enabled.
+/// The objects that a pump uses from the moment its endpoint is enabled.
 pub(crate) struct Bindings {
     pub(crate) av: AddressVector,
     pub(crate) transmit_cq: Option<Arc<CqShared>>,
     pub(crate) receive_cq: Option<Arc<CqShared>>,
     pub(crate) counters: BoundCounters,
-    /// The domain's counters that drive the endpoint, if they do.
+    /// The domain's counters, if they drive the endpoint.
     pub(crate) domain_counters: Option<Arc<DomainCounters>>,
     /// Takes the events of its connections.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
-    /// Whether a source that has no name makes an error of its completion.
+    /// Whether a completion becomes an error if the address vector does not have its source.
     pub(crate) reports_unknown_sources: bool,
-    /// Whether its receives are those of a context that other endpoints share.
+    /// Whether the endpoint receives through a context that it shares with other endpoints.
     pub(crate) shares_receiver: bool,
     /// Wakes the progress thread, if the endpoint has one.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
@@ -99,7 +102,7 @@ pub(crate) struct Bindings {
     pub(crate) works: Arc<WorkQueue>,
 }
 
-/// Returns a pump as the objects that drive it see it.
+/// Returns a pump by its interface to the objects that drive it.
 pub(crate) fn as_drive(pump: &Arc<dyn EndpointPump>) -> Arc<dyn Drive> {
     pump.clone()
 }

@@ -26,7 +26,7 @@ use crate::drive::Drive;
 use crate::driven::Driven;
 use crate::wait::{WaitObject, WaitSet, Waiter};
 
-/// The size of a queue whose attributes name none, in events.
+/// The number of events in a queue whose attributes give none.
 pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 
 /// The attributes of an event queue: `struct fi_eq_attr`.
@@ -37,16 +37,17 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// The number of events that the application can write, and of errors besides; 0 for
-    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections need no room of these: an endpoint has two in its
-    /// life, and a passive endpoint at most its backlog, since the request of a requester that is gone leaves
-    /// the queue unread. Only entries in the queue take memory.
+    /// The number of unread events that the application may have written, and likewise of errors; 0 for
+    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded
+    /// otherwise: an endpoint has two in its life, and a passive endpoint has at most its backlog of
+    /// requests, since the request of a requester that is gone leaves the queue unread. Only entries in
+    /// the queue take memory.
     pub size_entries: usize,
-    /// The uses that the application makes of the queue.
+    /// The ways in which the application uses the queue.
     pub flags: EqFlags,
     /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// The wait set of the queue, with [`WaitObject::Set`]; ignored with other wait objects, and not
     /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
@@ -59,8 +60,7 @@ bitflags! {
     pub struct EqFlags: u64 {
         /// The application inserts events of its own.
         const WRITE = 1 << 9;
-        /// The application names a processor for interrupts. Homespun has no interrupts, so this is
-        /// ignored.
+        /// The application names a processor for interrupts. Ignored, since homespun has no interrupts.
         const AFFINITY = 1 << 29;
     }
 }
@@ -82,18 +82,18 @@ pub enum Event {
 /// A control operation that failed: `struct fi_eq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventError {
-    /// The object of the operation (`fid`): for an endpoint the context that it was bound with.
+    /// The object of the operation (`fid`); for an endpoint, the number that it was bound with.
     pub object: u64,
     /// The context of the operation that failed.
     pub context: u64,
     /// Details of the operation, such as the index of the address that could not be inserted.
     pub data: u64,
-    /// Why it failed (`err`).
+    /// The error number (`err`).
     pub errno: Errno,
-    /// The same in terms of the provider (`prov_errno`), for [`EventQueue::strerror`].
+    /// The provider's error number (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
-    /// More about the error, as the operation defines it: for a rejected connection, the data that the
-    /// peer's application sent with the rejection.
+    /// Data about the error (`err_data`): for a rejected connection, the data that the peer's application
+    /// sent with the rejection.
     pub err_data: Vec<u8>,
     /// The other end of the connection that failed. Not part of `struct fi_eq_err_entry`.
     pub peer: Option<Address>,
@@ -110,13 +110,13 @@ impl fmt::Display for EventError {
 
 impl std::error::Error for EventError {}
 
-/// Why a read of an event queue fails. An empty queue is no failure: a read of it answers `Ok(None)`.
+/// The error of a read of an event queue. An empty queue is no error: a read returns `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EqReadError {
-    /// An error has to be read first, with [`EventQueue::read_error`].
+    /// The application must first read an error, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
-    /// The oldest event is not the one that [`EventQueue::read_if`] accepts, and stays in the queue.
+    /// The oldest event is not one that [`EventQueue::read_if`] accepts. It stays in the queue.
     #[error("the oldest event is not the one that was asked for")]
     Unwanted,
     /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
@@ -135,16 +135,16 @@ impl EqReadError {
     }
 }
 
-/// Reports connections and control operations, and carries events of the application's own between
-/// its threads.
+/// A queue of events of connections, and of events that the application's threads write to each other.
 ///
-/// A handle: clones refer to the same queue, which any thread may use at any time. Events come out
-/// in the order in which they went in; an error comes before all of them. It is never overrun: a
-/// write that does not fit is refused, and everything else has its room ([`EqAttr::size_entries`]).
+/// A handle: clones refer to the same queue, which any thread may use at any time. Events leave the queue
+/// in the order in which they entered it; an error comes before all events. The queue is never overrun:
+/// it refuses an application's event that does not fit, and has room for all others
+/// ([`EqAttr::size_entries`]).
 ///
-/// Connections are made, and move on, while a thread reads a queue that their endpoint is bound to, be it an
-/// event queue or a completion queue; with automatic progress, by themselves, but for passive endpoints,
-/// which have no thread.
+/// Connections make progress while a thread reads an event queue or a completion queue to which their
+/// endpoint is bound. With automatic progress they do so without a reader; only passive endpoints always
+/// need one, since they have no progress thread.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -166,16 +166,16 @@ pub struct EventQueue {
     shared: Arc<EqShared>,
 }
 
-/// The queue as endpoints see it.
+/// The part of a queue that endpoints share.
 pub(crate) struct EqShared {
     size_entries: usize,
     is_writable: bool,
     queues: Mutex<EventLists>,
-    /// How many objects are bound.
+    /// The number of bound objects.
     bound: AtomicUsize,
-    /// The endpoints that are enabled.
+    /// The enabled endpoints.
     driven: Driven,
-    /// `None` where the application does not wait.
+    /// `None` without a wait object.
     waiter: Option<Waiter>,
 }
 
@@ -183,15 +183,15 @@ pub(crate) struct EqShared {
 struct EventLists {
     events: VecDeque<Entry<Event>>,
     errors: VecDeque<Entry<EventError>>,
-    /// How many of the events, and of the errors, are the application's own.
+    /// The number of events that the application has written; the next field is the same for errors.
     written_events: usize,
     written_errors: usize,
-    /// Accepts to settle by the next thread that holds no lock.
+    /// Accepts that the next thread without locks settles.
     settled: Vec<PendingAccept>,
 }
 
-/// The result of a look at the queues: an event, with the object that ends once it is read; `None` if
-/// there is none.
+/// The result of looking for an event: the event, and the accept to settle once it is read; `None` if
+/// there is no event.
 type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
 
 /// Identifies the endpoint that has reported an entry.
@@ -232,7 +232,7 @@ impl EventQueue {
         Ok(EventQueue { shared })
     }
 
-    /// Inserts an event of the application's own: `fi_eq_write(3)`. Returns the length of its data.
+    /// Inserts an event of the application: `fi_eq_write(3)`. Returns the length of its data.
     ///
     /// # Errors
     ///
@@ -251,7 +251,7 @@ impl EventQueue {
         Ok(data.len())
     }
 
-    /// Inserts an error of the application's own, for [`read_error`](Self::read_error).
+    /// Inserts an error of the application, for [`read_error`](Self::read_error).
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Reads the oldest event, without waiting, or answers `None` if there is none: `fi_eq_read(3)`.
+    /// Reads the oldest event, without waiting: `fi_eq_read(3)`. Returns `None` if there is none.
     ///
     /// # Errors
     ///
@@ -278,18 +278,18 @@ impl EventQueue {
         self.shared.poll(EventLists::take)
     }
 
-    /// As [`read`](Self::read), if the oldest event is wanted. The queue is locked while
-    /// `is_wanted` looks at it.
+    /// Reads the oldest event, as [`read`](Self::read), but only if `is_wanted` accepts it. The queue is
+    /// locked while `is_wanted` runs.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); [`EqReadError::Unwanted`] if the event is not wanted, and so stays
-    /// in the queue.
+    /// As [`read`](Self::read); [`EqReadError::Unwanted`] if `is_wanted` does not accept the event. The
+    /// event then stays in the queue.
     pub fn read_if(&self, is_wanted: impl Fn(&Event) -> bool) -> Result<Option<Event>, EqReadError> {
         self.shared.poll(|queues| queues.take_if(&is_wanted))
     }
 
-    /// Looks at the oldest event, which stays in the queue: `fi_eq_read(3)` with `FI_PEEK`.
+    /// Returns the oldest event, and leaves it in the queue: `fi_eq_read(3)` with `FI_PEEK`.
     ///
     /// # Errors
     ///
@@ -303,9 +303,10 @@ impl EventQueue {
         self.read_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`read_error`](Self::read_error), with the result of `look`, which is called with the error's
-    /// object. An endpoint takes its errors along when it closes, and its close waits while `look` runs.
-    /// The queue is locked meanwhile, so `look` must not use it.
+    /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns its result.
+    /// An endpoint that closes takes its errors out of the queue, which waits until `look` has returned.
+    /// So the error's object exists while `look` runs. The queue is locked meanwhile, so `look` must not
+    /// use it.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
@@ -317,13 +318,13 @@ impl EventQueue {
         Some((entry.what, found))
     }
 
-    /// Looks at the oldest error, which stays in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
+    /// Returns the oldest error, and leaves it in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
     pub fn peek_error(&self) -> Option<EventError> {
         self.peek_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`peek_error`](Self::peek_error), with the result of `look` as in
-    /// [`read_error_with`](Self::read_error_with).
+    /// As [`peek_error`](Self::peek_error), but also calls `look`, as
+    /// [`read_error_with`](Self::read_error_with) does.
     pub fn peek_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let queues = self.shared.queues.lock();
         let error = &queues.errors.front()?.what;
@@ -336,17 +337,17 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// The text of [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own are error numbers
-    /// of the fabric.
+    /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own errors in
+    /// event queues have the fabric's error numbers.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }
 
-    /// Closes the queue: `fi_close`. Its entries are lost when the last clone of the handle is gone.
+    /// Closes the queue: `fi_close`. Its entries are lost with the last clone of the handle.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] while an object is bound to it; the handle is handed back.
+    /// [`Misuse::Busy`], with the handle, while an object is bound to it.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::EventQueue).into(), returned: self });
@@ -360,7 +361,8 @@ impl EventQueue {
 }
 
 impl EqShared {
-    /// Wakes sleepers for this endpoint, before reads drive it; not to be called where a thread moves it on.
+    /// Has this endpoint wake sleepers on the queue. Call it before
+    /// [`drive_endpoint`](Self::drive_endpoint), and not for an endpoint that a progress thread drives.
     ///
     /// # Errors
     ///
@@ -386,17 +388,17 @@ impl EqShared {
         self.driven.remove(endpoint);
     }
 
-    /// How the application waits.
+    /// Returns the waiter, if the queue has a wait object.
     pub(crate) fn waiter(&self) -> Option<&Waiter> {
         self.waiter.as_ref()
     }
 
-    /// Counts an object that is bound from now on.
+    /// Counts an object that is bound.
     pub(crate) fn add_binding(&self) {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an object that is bound no longer, once for each [`add_binding`](Self::add_binding).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }
@@ -418,13 +420,13 @@ impl EqShared {
         self.ring();
     }
 
-    /// Settles an acceptance of which the application needs no event.
+    /// Has a later call settle an accept for which the application gets no event.
     fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
-    /// Forgets a request that a passive endpoint has reported, if it was not read. To be called with the
-    /// endpoint locked.
+    /// Drops a request that a passive endpoint has reported, if the application has not read it. The
+    /// caller has the endpoint locked.
     fn withdraw_request(&self, origin: EventOrigin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
@@ -441,12 +443,12 @@ impl EqShared {
         }
     }
 
-    /// Drops the entries of a closed endpoint. Settles pending accepts as well, since they keep
-    /// passive endpoints that may be closed, and perhaps no thread reads the queue any more.
+    /// Drops the entries of a closed endpoint. Also settles pending accepts: they keep passive endpoints
+    /// that the application may have closed, and perhaps no thread reads the queue any more.
     fn drop_entries_of(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);
-        // Dropped when the lock is gone: requests reject themselves.
+        // Drop the entries after unlocking the queue, since a dropped request rejects itself.
         let (events, others) = queues.events.drain(..).partition(|entry| !is_of_others(entry.origin));
         queues.events = others;
         let (errors, others) = queues.errors.drain(..).partition(|entry| !is_of_others(entry.origin));
@@ -456,7 +458,7 @@ impl EqShared {
         drop::<(VecDeque<_>, VecDeque<_>, Vec<_>)>((events, errors, settled));
     }
 
-    /// Reads without waiting; if there is nothing, once more after the endpoints were driven.
+    /// Reads without waiting. If the queue is empty, drives the endpoints and reads once more.
     fn poll<R>(&self, take: impl Fn(&mut EventLists) -> Taken<R>) -> Result<Option<R>, EqReadError> {
         let look = || {
             let mut queues = self.queues.lock();
@@ -469,7 +471,7 @@ impl EqShared {
             taken = taken_now;
             settled.extend(settled_now);
         }
-        // Settling takes other locks, so it happens without this one.
+        // Settling takes other locks, so do it with the queue unlocked.
         drop(settled);
         Ok(taken?.map(|(read, _)| read))
     }
@@ -483,7 +485,7 @@ impl EqShared {
         if self.is_writable { Ok(()) } else { Err(Misuse::State(ObjectState::EventQueueNotWritable).into()) }
     }
 
-    /// Wakes all sleepers: a reader that only peeks leaves the event to the others.
+    /// Wakes all sleepers, not only one: a reader that only peeks leaves the event to the others.
     fn ring(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring();

@@ -20,7 +20,7 @@ use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::wait::{WaitObject, WaitSet};
 
-/// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
+/// A network of endpoints that can reach each other: the root of the object model, `fi_fabric(3)`.
 ///
 /// ```
 /// use homespun::{Fabric, Hints};
@@ -38,12 +38,13 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// A fabric with homespun's own providers, and with the [`params`](crate::params) of the environment.
+    /// Returns a fabric with homespun's own providers, and with the [`params`](crate::params) of the
+    /// environment.
     pub fn new() -> Fabric {
         Fabric::with_params(Params::from_env())
     }
 
-    /// A fabric with homespun's own providers, whatever the environment says.
+    /// Returns a fabric with homespun's own providers and these parameters. It ignores the environment.
     pub fn with_params(params: Params) -> Fabric {
         find_single_threaded_flag();
         let mut tcp = TcpProvider::new();
@@ -65,16 +66,16 @@ impl Fabric {
         self
     }
 
-    /// Has the endpoints of domains that are opened from now on read this clock, and passive
-    /// endpoints, instead of that of the system.
+    /// Has endpoints read this clock instead of the system's. It applies to passive endpoints, and to
+    /// endpoints of domains, that are opened after this call.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
         self
     }
 
-    /// Returns the offers of this fabric that meet the hints: as [`getinfo`](crate::getinfo()), with the
-    /// providers that were added, and with the parameters of this fabric.
+    /// Returns the offers of this fabric that meet the hints. As [`getinfo`](crate::getinfo()), but with
+    /// the providers and the parameters of this fabric.
     ///
     /// # Errors
     ///
@@ -91,9 +92,9 @@ impl Fabric {
         getinfo_from_providers(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 
-    /// Returns the findings of a domain's provider about this host that its users may want to know, one
-    /// sentence each: for `"shm"`, whether large messages can be copied straight from process to process.
-    /// Empty also for a domain that does not exist.
+    /// Returns facts about this host that users of a domain may want to know, as its provider has found
+    /// them, one sentence each. For `"shm"`, whether large messages can be copied straight from process
+    /// to process. Empty if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -106,13 +107,13 @@ impl Fabric {
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
-    /// ([`Progress`](crate::info::Progress)) it has a thread, as soon as it has an endpoint. Any
-    /// thread may use any of its objects at any time, whatever the info says of threading;
-    /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens one without locks.
+    /// ([`Progress`](crate::info::Progress)) the domain has a thread from its first endpoint on. Any
+    /// thread may use any of its objects at any time, whatever threading level the info has;
+    /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if the info names none, or none that this fabric has.
+    /// [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have.
     pub fn domain(&self, info: &Info) -> Result<Domain, Error> {
         self.open_domain(info, Locking::Taken)
     }
@@ -121,7 +122,7 @@ impl Fabric {
         Ok(Domain::open(self.provider_for(info)?.clone(), info, locking, &self.params, &self.clock))
     }
 
-    /// The provider of the domain that an info names.
+    /// Returns the provider of the domain that an info names.
     fn provider_for(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound(Missing::DomainName))?;
         let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
@@ -133,9 +134,9 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if the info names no domain, or none that this fabric has;
-    /// [`Misuse::Invalid`] if it is not one that [`getinfo`](crate::getinfo()) answers for it, or
-    /// for another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
+    /// [`Misuse::NotFound`] if the info names no domain, or a domain that this fabric does not have;
+    /// [`Misuse::Invalid`] if [`getinfo`](crate::getinfo()) would not return the info for that domain, or
+    /// the info has another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
         PassiveEndpoint::open(self.provider_for(info)?.clone(), info, &self.params, &self.clock)
     }
@@ -144,20 +145,20 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
-    /// a wait set, [`Misuse::Flags`] for flags that are not known; what the system says where a
-    /// wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a
+    /// wait set, [`Misuse::Flags`] for unknown flags; the system's error if a wait object gets no
+    /// descriptor: EMFILE, ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
     }
 
-    /// Opens a wait set, by which queues and counters of any domain can be waited for together:
+    /// Opens a wait set, in which a thread can wait for queues and counters of any domain together:
     /// `fi_wait_open` of `fi_poll(3)`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for
-    /// `PollFd`; what the system says: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for `PollFd`;
+    /// the system's error: EMFILE, ENFILE, ENOMEM.
     pub fn open_wait_set(&self, wait: WaitObject) -> Result<WaitSet, Error> {
         WaitSet::open(wait)
     }
@@ -178,38 +179,42 @@ impl fmt::Debug for Fabric {
 
 /// Returns the ways to communicate on this host, best first: `fi_getinfo(3)`.
 ///
-/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint
-/// that will be opened. A service alone is a port of this host: on every interface as a source, on
-/// the loopback interface as a peer. If no type of endpoint is asked for, everything for
-/// unconnected ones comes first, and then the same for connected ones. The other side's address
-/// comes from the hints. Without a source in hints or arguments it is the address of the interface
-/// that leads to the peer. With neither name nor address, each address format that the host has is
-/// answered once, with the wildcard as the source: an endpoint is reached on every interface.
+/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint to be
+/// opened. A service without a node is a port of this host: on every interface as a source, on the
+/// loopback interface as a peer. The address of the other side comes from the hints. If neither hints nor
+/// arguments have a source, the source is the address of the interface that leads to the peer. Without
+/// any name or address, the result has each address format of the host once, with the wildcard as the
+/// source: peers reach such an endpoint on every interface.
 ///
-/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
-/// are ignored.
+/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then the same
+/// for connected ones.
+///
+/// An empty service counts as no service. The wildcard address as a peer stands for this host. Unknown
+/// flags are ignored.
 ///
 /// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded,
-/// except for wishes that cost an application nothing when they are not granted (traffic class, prefix
-/// size) and for fields that describe a provider: the numbers of objects that a
-/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
-/// An application reads those from the answer. [`FabricAttr::api_version`] is returned as the hints have
-/// it.
+/// with two exceptions. Traffic class and prefix size need not be granted, since an application loses
+/// nothing without them. Other fields only describe a provider: the numbers of objects that a
+/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and
+/// [`FabricAttr::prov_version`]. The application reads those from the result. [`FabricAttr::api_version`]
+/// is returned as the hints have it.
 ///
-/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`],
-/// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
-/// comes with neither.
+/// A capability that adds to another implies that one: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
+/// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
+/// [`Caps::ATOMIC`] if the hints have neither of them.
 ///
-/// If the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is
-/// offered, even for hints with [`Caps::REMOTE_COMM`]. If the domain does not leave this host, the
-/// answer lacks that capability.
+/// If the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered,
+/// even for hints with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks
+/// that capability.
 ///
-/// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
+/// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
+/// in.
 ///
-/// Fields that the hints leave to the user's [`params`](crate::params) are taken from the environment.
+/// If the hints leave a field open for which there is a parameter, the [parameter](crate::params) of the
+/// environment applies.
 ///
-/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`]
-/// prevents that.
+/// The call may block while the system's resolver looks up names; [`InfoFlags::NUMERIC_HOST`] prevents
+/// that.
 ///
 /// [`Caps::ATOMIC`]: crate::Caps::ATOMIC
 /// [`Caps::MSG`]: crate::Caps::MSG
@@ -223,9 +228,9 @@ impl fmt::Debug for Fabric {
 ///
 /// # Errors
 ///
-/// - [`Misuse::Unmet`]: the request cannot be met, for the reason that it names; an answer is never empty.
+/// - [`Misuse::Unmet`]: the request cannot be met; the error has the reason. A result is never empty.
 /// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
-/// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
+/// - [`Error::System`]: the system lacks descriptors or memory to find the addresses.
 ///
 /// ```
 /// use homespun::getinfo;

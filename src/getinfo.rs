@@ -16,8 +16,8 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first; if there is an `only`
-/// domain, over its provider alone.
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only` names a domain, only
+/// over the provider of that domain.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only: Option<&str>,
@@ -50,17 +50,17 @@ pub(crate) fn getinfo_from_providers(
     Ok(infos)
 }
 
-/// The attributes of an endpoint that is opened with `info`: an answer of
-/// [`getinfo`](crate::fabric::getinfo), possibly changed by the application. Unspecified fields are
+/// Returns the attributes of an endpoint that is opened with `info`. That is a result of
+/// [`getinfo`](crate::fabric::getinfo), which the application may have changed. Unspecified fields are
 /// filled in.
 ///
 /// # Errors
 ///
-/// [`Misuse::Invalid`] if it asks for more than the provider has.
+/// [`Misuse::Invalid`] if `info` asks for more than the provider has.
 pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // The capabilities of the endpoint decide; its sides may still have those that the application
-    // has taken away there.
+    // Only the capabilities of the endpoint count. Those of its two sides may still include capabilities
+    // that the application has removed from the endpoint.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -90,7 +90,7 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
     Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
-/// Returns an application's hints, completed by the user's parameters where the hints leave a field open.
+/// Returns an application's hints. Fields that they leave open are taken from the user's parameters.
 pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
@@ -106,7 +106,7 @@ pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
     hints
 }
 
-/// The answer to [`InfoFlags::PROV_ATTR_ONLY`].
+/// Returns the result for [`InfoFlags::PROV_ATTR_ONLY`].
 fn provider_attr_info(hints: &Info) -> Info {
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
@@ -124,7 +124,7 @@ struct Offer<'a> {
 }
 
 /// Collects the offers of these providers for these types of endpoints. If no provider can meet the
-/// hints, the error is that of the first type and of the first provider whose domain the hints allow.
+/// hints, the error is the one for the first type, from the first provider whose domain the hints allow.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
     only: Option<&str>,
@@ -166,10 +166,11 @@ fn collect_offers<'a>(
     Ok(offers)
 }
 
-/// The hints without the wish for other hosts, if the provider does not reach them.
+/// Returns the hints; without `FI_REMOTE_COMM` if the provider does not reach other hosts.
 ///
-/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are.
-/// A user who leaves them this one domain knows; the answer still says how far it reaches.
+/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
+/// who restricts them to this domain knows where the peers are, and the result still shows which hosts
+/// the domain reaches.
 fn hints_within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
@@ -180,7 +181,8 @@ fn hints_within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
     hints
 }
 
-/// The offer at each of these addresses whose format the provider has, in the provider's order of formats.
+/// Returns the offer at each of these addresses whose format the provider supports, in the provider's
+/// order of formats.
 fn infos_with_addresses(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {

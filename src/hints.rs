@@ -1,4 +1,4 @@
-//! The wishes of an application for `getinfo`, set one by one.
+//! The request of an application to `getinfo`, built field by field.
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::Error;
@@ -7,12 +7,12 @@ use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 
-/// A request to [`getinfo`](crate::getinfo()): node, service, flags, and the hints in the narrow sense,
-/// which are an [`Info`]. See `fi_getinfo(3)`.
+/// A request to [`getinfo`](crate::getinfo()): node, service and flags, and the hints proper, which are
+/// an [`Info`]. See `fi_getinfo(3)`.
 ///
-/// homespun chooses what the hints leave open. Every answer meets or exceeds the hints, with the
-/// exceptions that [`getinfo`](crate::getinfo()) lists. Each method sets the field of [`Info`] with
-/// its name; [`with`](Self::with) sets any other.
+/// homespun chooses values for fields that the hints leave open. Every result meets or exceeds the hints,
+/// with the exceptions that [`getinfo`](crate::getinfo()) lists. Each method sets the field of [`Info`]
+/// that its documentation names; [`with`](Self::with) sets any other field.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -47,39 +47,40 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Returns hints without wishes.
+    /// Returns hints that ask for nothing.
     pub fn new() -> Hints {
         Hints::default()
     }
 
-    /// The peer's host, or with [`source`](Self::source) this one: a name or a numeric address.
+    /// The peer's host; with [`source`](Self::source), this host. A name or a numeric address.
     pub fn node(mut self, node: impl Into<String>) -> Hints {
         self.node = Some(node.into());
         self
     }
 
-    /// The peer's port or service, or with [`source`](Self::source) the endpoint's: a number, or a name
-    /// that the system knows. As a source, 0 is a port that the system chooses.
+    /// The peer's port or service; with [`source`](Self::source), the endpoint's own. A number, or a name
+    /// that the system knows. As a source, 0 stands for a port that the system chooses.
     #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
     pub fn service(mut self, service: impl ToString) -> Hints {
         self.service = Some(service.to_string());
         self
     }
 
-    /// Node and service name the endpoint's own address ([`InfoFlags::SOURCE`]).
+    /// Has node and service name the endpoint's own address ([`InfoFlags::SOURCE`]).
     pub fn source(mut self) -> Hints {
         self.flags |= InfoFlags::SOURCE;
         self
     }
 
-    /// The node is a numeric address: no name is looked up, which could block ([`InfoFlags::NUMERIC_HOST`]).
+    /// The node is a numeric address, so no lookup of a name can block ([`InfoFlags::NUMERIC_HOST`]).
     pub fn numeric_host(mut self) -> Hints {
         self.flags |= InfoFlags::NUMERIC_HOST;
         self
     }
 
     /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they
-    /// cost nothing. Without this call the endpoint gets all capabilities that cost nothing on request.
+    /// cost nothing. Without this call the endpoint gets all capabilities that are not granted only on
+    /// request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }
@@ -95,17 +96,17 @@ impl Hints {
         self.with(|info| info.ep.ep_type = Some(ep_type))
     }
 
-    /// The format of all addresses, thus IPv4 or IPv6 ([`Info::addr_format`]).
+    /// The format of all addresses: IPv4 or IPv6 ([`Info::addr_format`]).
     pub fn addr_format(self, format: AddressFormat) -> Hints {
         self.with(|info| info.addr_format = Some(format))
     }
 
-    /// The endpoint's own address, in place of node and service ([`Info::src_addr`]).
+    /// The endpoint's own address, instead of node and service ([`Info::src_addr`]).
     pub fn src_addr(self, address: Address) -> Hints {
         self.with(|info| info.src_addr = Some(address))
     }
 
-    /// The peer's address, in place of node and service ([`Info::dest_addr`]).
+    /// The peer's address, instead of node and service ([`Info::dest_addr`]).
     pub fn dest_addr(self, address: Address) -> Hints {
         self.with(|info| info.dest_addr = Some(address))
     }
@@ -116,7 +117,7 @@ impl Hints {
         self.with(|info| info.domain.threading = Some(threading))
     }
 
-    /// How data transfer and control operations make progress
+    /// The kind of progress for data transfer and for control operations
     /// ([`DomainAttr::data_progress`](crate::info::DomainAttr::data_progress),
     /// [`DomainAttr::control_progress`](crate::info::DomainAttr::control_progress)).
     pub fn progress(self, progress: Progress) -> Hints {
@@ -143,7 +144,7 @@ impl Hints {
         self.with(|info| info.domain.mr_mode = mr_mode)
     }
 
-    /// Which operations to one peer are processed in the order of their posting, on both sides
+    /// The operations to one peer that both sides process in the order of their posting
     /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order),
     /// [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).
     pub fn msg_order(self, order: Order) -> Hints {
@@ -163,24 +164,25 @@ impl Hints {
         self.with(|info| info.rx.op_flags = flags)
     }
 
-    /// The size of messages that can be injected, at least
+    /// The smallest acceptable limit of injected messages
     /// ([`TxAttr::inject_size_bytes`](crate::info::TxAttr::inject_size_bytes)).
     pub fn inject_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.tx.inject_size_bytes = size_bytes)
     }
 
-    /// The size of messages, at least
+    /// The smallest acceptable limit of messages
     /// ([`EpAttr::max_msg_size_bytes`](crate::info::EpAttr::max_msg_size_bytes)).
     pub fn max_msg_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.ep.max_msg_size_bytes = size_bytes)
     }
 
-    /// How many sends may be outstanding ([`TxAttr::size_ops`](crate::info::TxAttr::size_ops)).
+    /// The number of sends that may be outstanding ([`TxAttr::size_ops`](crate::info::TxAttr::size_ops)).
     pub fn tx_size_ops(self, size_ops: usize) -> Hints {
         self.with(|info| info.tx.size_ops = size_ops)
     }
 
-    /// How many receives may be outstanding ([`RxAttr::size_ops`](crate::info::RxAttr::size_ops)).
+    /// The number of receives that may be outstanding
+    /// ([`RxAttr::size_ops`](crate::info::RxAttr::size_ops)).
     pub fn rx_size_ops(self, size_ops: usize) -> Hints {
         self.with(|info| info.rx.size_ops = size_ops)
     }

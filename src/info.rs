@@ -1,13 +1,14 @@
-//! Hints of an application and answers of providers: `struct fi_info` of `fi_getinfo(3)` and its attributes.
+//! Hints of an application, and infos of providers: `struct fi_info` of `fi_getinfo(3)` and its
+//! attributes.
 //!
-//! One type serves both ways. [`Info::default`] leaves every field open, which is where hints start;
-//! [`getinfo`](crate::getinfo()) answers with values that are filled in. An application may change an answer
-//! (drop a capability, lower a size, set an address) before it opens something with it.
+//! One type serves for both. [`Info::default`] leaves every field open, and hints start from it;
+//! [`getinfo`](crate::getinfo()) returns infos with all fields filled in. An application may change an
+//! info (drop a capability, lower a size, set an address) before it opens an object with it.
 //!
-//! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure
-//! converts both ways without loss. With the feature `serde` it also converts to a text and back;
-//! a field that is missing there is unspecified, and an unknown one is refused, since a misspelt wish must
-//! not be overlooked. The fields that name open objects have no counterpart: `handle`, `nic`,
+//! Zero, `None` and the empty text mean "unspecified", as in C, so every structure converts to C and back
+//! without loss. With the feature `serde` it also converts to a text and back. A field that the text
+//! lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
+//! overlooked. The C fields that name open objects have no counterpart: `handle`, `nic`,
 //! `fabric_attr->fabric` and `domain_attr->domain`.
 
 use std::fmt;
@@ -17,7 +18,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 
-/// The name of the provider, which hints may ask for (`fabric_attr->prov_name`).
+/// The name of the provider (`fabric_attr->prov_name`). Hints may ask for it.
 pub const PROVIDER_NAME: &str = "homespun";
 
 /// The version of the provider: that of this crate.
@@ -26,11 +27,10 @@ pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the one fabric: every endpoint of homespun can reach every other that its domain can.
+/// The name of the only fabric: within a domain, every endpoint of homespun can reach every other.
 pub const FABRIC_NAME: &str = "homespun";
 
-/// The number of the protocol that endpoints speak. The highest bit says that it is no protocol of
-/// libfabric's own.
+/// The number of the protocol that endpoints speak. The highest bit marks it as none of libfabric's own.
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
@@ -40,12 +40,13 @@ pub const PROTOCOL_VERSION: u32 = homespun_engine::wire::hello::VERSION as u32;
 /// (`FI_TAG_GENERIC` of `fi_endpoint(3)`).
 pub const TAG_GENERIC: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// As a context count of [`EpAttr`], asks for a context that endpoints share (`FI_SHARED_CONTEXT`).
+/// A context count of [`EpAttr`] that asks for a context shared with other endpoints
+/// (`FI_SHARED_CONTEXT`).
 pub const SHARED_CONTEXT: usize = usize::MAX;
 
 /// One way to communicate: an endpoint's kind, its addresses, and the domain and fabric that it belongs to.
 ///
-/// See `fi_getinfo(3)`. [`Hints`](crate::Hints) make one step by step.
+/// See `fi_getinfo(3)`. [`Hints`](crate::Hints) build one field by field.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -69,17 +70,17 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. Empty in hints: all that the provider grants without a request.
+    /// The endpoint's capabilities. If empty in hints, all that the provider grants without a request.
     pub caps: Caps,
-    /// In hints the modes that the application supports, in an answer the modes that it must use.
+    /// In hints, the modes that the application supports; in a result, the modes that it must use.
     pub mode: Mode,
-    /// The format of all addresses. `None` leaves the choice to the provider; `FI_SOCKADDR`, "any socket
-    /// address", means the same here, since homespun has no other addresses.
+    /// The format of all addresses. `None` leaves the choice to the provider. `FI_SOCKADDR`, "any socket
+    /// address", is `None` here, since homespun has no other addresses.
     pub addr_format: Option<AddressFormat>,
-    /// The address that an endpoint opened with this binds to. `None`: every interface, on a port that
-    /// the system chooses.
+    /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
+    /// interface, on a port that the system chooses.
     pub src_addr: Option<Address>,
-    /// The peer that was asked about.
+    /// The address of the peer that the request named.
     pub dest_addr: Option<Address>,
     /// The transmit side of the endpoint.
     pub tx: TxAttr,
@@ -101,31 +102,33 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: that of the endpoint. In
-    /// hints, capabilities of the other side are ignored.
+    /// The part of [`Info::caps`] that concerns transmission. If empty in hints, that of the endpoint. In
+    /// hints, capabilities of the receive side are ignored.
     pub caps: Caps,
-    /// As [`Info::mode`], for transmission alone.
+    /// As [`Info::mode`], for transmission.
     pub mode: Mode,
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// Which operations to one peer take effect in the order of their posting, if the peer's
-    /// [`RxAttr::msg_order`] agrees. Empty in hints: the orders that cost nothing, which every answer
-    /// has. With other orders, an operation that may not overtake a long access waits for its end.
+    /// The operations to one peer that take effect in the order of their posting, if the peer's
+    /// [`RxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
+    /// order in the hints, only these. With any other order, an operation that may not overtake an access
+    /// waits until a long access has ended.
     pub msg_order: Order,
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
-    /// nothing. With it, a completion waits for the end of all earlier operations, reported or not.
+    /// empty. With it, a completion waits until all earlier operations have ended, including those that
+    /// report no completion.
     pub comp_order: Order,
-    /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
+    /// The largest message that can be injected, in bytes. For atomic operations, the largest operand.
     pub inject_size_bytes: usize,
-    /// How many operations may be outstanding. 0 in hints: the value of
-    /// [`TX_SIZE`](crate::params::TX_SIZE), else
+    /// The number of operations that may be outstanding. 0 in hints stands for
+    /// [`TX_SIZE`](crate::params::TX_SIZE) if it is set, else
     /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
-    /// How many segments one operation may gather from.
+    /// The number of segments that one operation may gather from.
     pub iov_limit: usize,
-    /// How many remote segments one RMA operation may name.
+    /// The number of remote segments that one RMA operation may name.
     pub rma_iov_limit: usize,
-    /// The traffic class; 0 is unspecified. Asking for one never fails, and answers say 0: homespun
+    /// The traffic class; 0 is unspecified. A request for one never fails, but results have 0: homespun
     /// treats all traffic alike.
     pub tclass: u32,
 }
@@ -138,31 +141,34 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. Empty in hints: that of the endpoint. In hints,
-    /// capabilities of the other side are ignored.
+    /// The part of [`Info::caps`] that concerns reception. If empty in hints, that of the endpoint. In
+    /// hints, capabilities of the transmit side are ignored.
     pub caps: Caps,
-    /// As [`Info::mode`], for reception alone.
+    /// As [`Info::mode`], for reception.
     pub mode: Mode,
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// Which operations of one peer take effect in the order of their posting, if the peer's
-    /// [`TxAttr::msg_order`] says so. Empty in hints: the orders that cost nothing, which every answer has.
+    /// The operations of one peer that take effect in the order of their posting, if the peer's
+    /// [`TxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
+    /// order in the hints, only these.
     pub msg_order: Order,
-    /// The order of completions of receives: none, since receives complete as their messages arrive. Hints
-    /// that ask for an order are not met.
+    /// The order of completions of receives. It is always empty, since receives complete as their
+    /// messages arrive. Hints that ask for an order cannot be met.
     pub comp_order: Order,
     /// The limit, in bytes, of the memory for messages that arrive before a receive for them is posted.
-    /// Only messages that wait take memory. Beyond the limit senders wait, and no message is lost.
+    /// Only such messages take memory. Beyond the limit their senders wait, and no message is lost.
     ///
-    /// 0 in hints: the value of [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES), else
-    /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES).
-    /// Otherwise a hint, as `fi_endpoint(3)` has it, that is never refused: less than
-    /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) gets that much.
+    /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
+    /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
+    /// `fi_endpoint(3)` the number is a hint, so no number is refused; one below
+    /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) is raised to that
+    /// minimum.
     pub total_buffered_recv_bytes: usize,
-    /// How many receives may be posted. 0 in hints: the value of [`RX_SIZE`](crate::params::RX_SIZE), else
+    /// The number of receives that may be posted. 0 in hints stands for
+    /// [`RX_SIZE`](crate::params::RX_SIZE) if it is set, else
     /// [`RX_DEPTH_DEFAULT_OPS`](crate::limits::RX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
-    /// How many segments one receive may scatter to.
+    /// The number of segments that one receive may scatter to.
     pub iov_limit: usize,
 }
 
@@ -176,39 +182,40 @@ pub struct RxAttr {
 pub struct EpAttr {
     /// The kind of endpoint.
     pub ep_type: Option<EndpointType>,
-    /// The number of the protocol between endpoints: those of one protocol and version understand each other.
-    /// 0 is unspecified.
+    /// The number of the protocol between endpoints; 0 is unspecified. Endpoints with the same protocol
+    /// and version understand each other.
     pub protocol: u32,
     /// The version of the protocol.
     pub protocol_version: u32,
     /// The largest message in bytes.
     pub max_msg_size_bytes: usize,
-    /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0:
-    /// none is needed.
+    /// The room that buffers must leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Results have 0:
+    /// buffers need none.
     pub msg_prefix_size_bytes: usize,
-    /// The size in bytes up to which a read after a write is ordered, if [`TxAttr::msg_order`] or
-    /// [`RxAttr::msg_order`] has that order. Answers say `usize::MAX`, any size, or 0 without the order; in
-    /// hints any number but 0 asks for the order.
+    /// The size in bytes up to which a read after a write keeps its order, if [`TxAttr::msg_order`] or
+    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX`, any size, or 0 without the order.
+    /// In hints, any number but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a write.
     pub max_order_waw_size_bytes: usize,
-    /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
+    /// The bits of a tag that are used, in fields: a field is a run of equal bits, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,
-    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for one that it shares
+    /// The number of transmit contexts of the endpoint; [`SHARED_CONTEXT`] asks for one that it shares
     /// with other endpoints ([`SharedTransmitContext`](crate::SharedTransmitContext)).
     pub tx_ctx_cnt: usize,
-    /// How many receive contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
+    /// The number of receive contexts of the endpoint; [`SHARED_CONTEXT`] asks for a shared one
+    /// ([`SharedReceiveContext`](crate::SharedReceiveContext)).
     pub rx_ctx_cnt: usize,
-    /// The key that peers must hold too; empty is none.
+    /// The key that peers must have, too. Empty stands for no key.
     pub auth_key: Vec<u8>,
 }
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
-/// Answers set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. In hints these are ignored, so an answer may be lower.
+/// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
+/// key. In hints these are ignored, so a result may have lower numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -223,57 +230,57 @@ pub struct DomainAttr {
     /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
     /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any
-    /// other value is returned unchanged, because every control operation completes inside its
-    /// call.
+    /// other value is returned unchanged. It makes a difference only for connections; all other control
+    /// operations complete inside their call.
     pub control_progress: Option<Progress>,
     /// How data transfers make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
-    /// value is returned unchanged. The info that a domain is opened with decides for it and for
-    /// its endpoints.
+    /// value is returned unchanged. The info with which a domain is opened decides for the domain and all
+    /// of its endpoints.
     pub data_progress: Option<Progress>,
     /// Whether completion queues are protected from overruns. As a hint, `None` means
-    /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The info
-    /// that a domain is opened with decides for it, its queues and its endpoints; the infos of those do
-    /// not count.
+    /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The info with
+    /// which a domain is opened decides for its queues and endpoints; the infos of endpoints are ignored.
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
-    /// The application's duties of memory registration; in hints, those that it accepts.
+    /// The duties of memory registration that the application has; in hints, those that it accepts.
     pub mr_mode: MrMode,
     /// The size of a memory key in bytes.
     pub mr_key_size_bytes: usize,
     /// The size of remote completion data in bytes.
     pub cq_data_size_bytes: usize,
-    /// How many completion queues work well.
+    /// The recommended number of completion queues.
     pub cq_cnt: usize,
-    /// How many endpoints the domain may have.
+    /// The recommended number of endpoints.
     pub ep_cnt: usize,
-    /// How many transmit contexts work well.
+    /// The recommended number of transmit contexts.
     pub tx_ctx_cnt: usize,
-    /// How many receive contexts work well.
+    /// The recommended number of receive contexts.
     pub rx_ctx_cnt: usize,
-    /// How many transmit contexts one endpoint may have.
+    /// The number of transmit contexts that one endpoint may have.
     pub max_ep_tx_ctx: usize,
-    /// How many receive contexts one endpoint may have.
+    /// The number of receive contexts that one endpoint may have.
     pub max_ep_rx_ctx: usize,
-    /// How many endpoints may share a transmit context.
+    /// The number of endpoints that may share a transmit context.
     pub max_ep_stx_ctx: usize,
-    /// How many endpoints may share a receive context.
+    /// The number of endpoints that may share a receive context.
     pub max_ep_srx_ctx: usize,
-    /// How many counters work well.
+    /// The recommended number of counters.
     pub cntr_cnt: usize,
-    /// How many segments one memory registration may name.
+    /// The number of segments that one memory registration may name.
     pub mr_iov_limit: usize,
     /// The capabilities of every endpoint of the domain: [`Caps::LOCAL_COMM`] and [`Caps::REMOTE_COMM`].
     pub caps: Caps,
-    /// The domain's demands on its application.
+    /// The modes that the domain demands of its application.
     pub mode: Mode,
-    /// The key that endpoints have by default; empty is none.
+    /// The default key of endpoints. Empty stands for no key.
     pub auth_key: Vec<u8>,
-    /// The most bytes that an error entry carries as `err_data`: those that come with a rejected connection.
+    /// The largest length of an error's `err_data` in bytes: that of the data with which a connection is
+    /// rejected.
     pub max_err_data_bytes: usize,
-    /// How many memory regions work well; answers say 0, since nothing limits them.
+    /// The recommended number of memory regions. Results have 0, since nothing limits the number.
     pub mr_cnt: usize,
-    /// The traffic class that endpoints have by default; 0 is unspecified.
+    /// The default traffic class of endpoints; 0 is unspecified.
     pub tclass: u32,
 }
 
@@ -285,13 +292,14 @@ pub struct DomainAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct FabricAttr {
-    /// The fabric's name: endpoints of one fabric reach each other.
+    /// The fabric's name. Endpoints of one fabric can reach each other.
     pub name: Option<String>,
     /// The provider's name.
     pub prov_name: Option<String>,
     /// The provider's version. Ignored as a hint.
     pub prov_version: Version,
-    /// The version of libfabric's interface that the application asked for; 0.0 when it asked natively.
+    /// The version of libfabric's interface that the application has requested; 0.0 for a Rust
+    /// application.
     pub api_version: Version,
 }
 
@@ -306,7 +314,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Version `major.minor`.
+    /// Returns version `major.minor`.
     pub const fn new(major: u16, minor: u16) -> Self {
         Version { major, minor }
     }
@@ -316,7 +324,7 @@ impl Version {
         Version { major: (raw >> 16) as u16, minor: (raw & 0xffff) as u16 }
     }
 
-    /// The word that C code uses.
+    /// Returns the word that C code uses.
     pub const fn raw(self) -> u32 {
         (self.major as u32) << 16 | self.minor as u32
     }
@@ -328,7 +336,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A part of the crate's version, read at compile time.
+/// Returns a part of the crate's version, at compile time.
 const fn parse_version_number(text: &str) -> u16 {
     match u16::from_str_radix(text, 10) {
         Ok(number) => number,
@@ -336,7 +344,7 @@ const fn parse_version_number(text: &str) -> u16 {
     }
 }
 
-/// Defines an enumeration of the C interface whose value 0 is "unspecified", which is `None` here.
+/// Defines an enumeration of the C interface. Its value 0, "unspecified", is `None` here.
 macro_rules! choices {
     (
         $(#[$attr:meta])* pub enum $name:ident, unknown: $unknown:ident {
@@ -360,8 +368,7 @@ macro_rules! choices {
             ///
             /// # Errors
             ///
-            /// [`Misuse::Unmet`] for a value that homespun does not know, since nothing it offers
-            /// can meet it.
+            /// [`Misuse::Unmet`] for an unknown value, since no offer of homespun can meet it.
             pub fn from_raw(raw: u32) -> Result<Option<Self>, Error> {
                 match raw {
                     0 => Ok(None),
@@ -370,7 +377,7 @@ macro_rules! choices {
                 }
             }
 
-            /// The value that C code uses.
+            /// Returns the value that C code uses.
             pub const fn raw(self) -> u32 {
                 self as u32
             }
@@ -407,7 +414,7 @@ choices! {
 }
 
 choices! {
-    /// How operations make progress: `fi_domain(3)`, "control_progress / data_progress".
+    /// Who drives the progress of operations: `fi_domain(3)`, "control_progress / data_progress".
     ///
     /// ```
     /// use homespun::info::{Info, Progress};
@@ -422,24 +429,24 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// The provider, without the application. A domain has a thread for it, from its first
-        /// enabled endpoint until the last handle of the domain and of its endpoints is gone, and
-        /// two file descriptors. The thread takes no processor time while no event comes; it polls
-        /// endpoints of a transport without a descriptor to sleep on every millisecond.
+        /// The provider drives it, without calls of the application. The domain has a thread for it, with
+        /// two file descriptors, from the first enabled endpoint until the last handle of the domain and
+        /// of its endpoints is gone. The thread takes no processor time until an event comes. If a
+        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
-        /// Reading an empty queue drives progress all the same. An application that polls is faster
-        /// than one that sleeps, and as fast as with manual progress: the thread pauses meanwhile, and
-        /// resumes a millisecond after the last poll, or at once when a reader blocks on a queue.
+        /// Reads of an empty queue also drive progress. An application that polls is faster than one that
+        /// sleeps, and as fast as with manual progress. While it polls, the thread pauses; it resumes a
+        /// millisecond after the last poll, or at once when a reader blocks on a queue.
         ///
-        /// Buffers that an operation owns may be dropped by that thread, or inside any call, while
-        /// the endpoint is locked: the destructor of a [`Bytes`](crate::Bytes) with an owner of its own
-        /// must not use the endpoint.
+        /// The thread may drop a buffer that an operation owns, and so may any call, while the endpoint
+        /// is locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not
+        /// use the endpoint.
         Auto = 1,
-        /// The application's calls, above all its reads of completion queues.
+        /// The application's calls drive it, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations alone: the application's calls, of which it makes only one at a time
-        /// in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
-        /// 2.0). homespun makes no use of the promise.
+        /// For control operations: the application's calls drive it, and the application makes only one
+        /// of them at a time in a domain (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun
+        /// does not rely on that.
         ControlUnified = 3,
     }
 }
@@ -447,13 +454,13 @@ choices! {
 choices! {
     /// Whether completion queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
     pub enum ResourceManagement, unknown: UnknownResourceManagement {
-        /// The application must not have more completions outstanding than a completion queue
-        /// holds. No operation is refused for the queue's sake; a completion without room overruns
-        /// it and is lost, as [`CompletionQueue`](crate::CompletionQueue) describes. The depths of
-        /// endpoints are enforced all the same: an operation beyond them gets EAGAIN. Messages and
-        /// peers are as safe as with [`Enabled`](Self::Enabled).
+        /// The application must not have more completions outstanding than a completion queue holds. A
+        /// full queue does not prevent operations: a completion without room overruns the queue and is
+        /// lost, as [`CompletionQueue`](crate::CompletionQueue) describes. The depths of endpoints still
+        /// hold: an operation beyond them gets EAGAIN. Messages and peers are as safe as with
+        /// [`Enabled`](Self::Enabled).
         Disabled = 1,
-        /// No queue is overrun and no completion is lost: a completion that finds no room in its queue
+        /// No queue is overrun, and no completion is lost: a completion that finds no room in its queue
         /// waits at its endpoint. A call that would exceed the depth of an endpoint gets EAGAIN and has
         /// no effect.
         Enabled = 2,
@@ -463,9 +470,9 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The provider chooses the value for an address.
+        /// The provider chooses the fabric address of an address.
         Map = 1,
-        /// The value for an address is its index.
+        /// The fabric address of an address is its index.
         Table = 2,
     }
 }
@@ -475,39 +482,39 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {
-        /// Before 1.5: virtual addresses, keys of the provider's choice.
+        /// Before version 1.5: peers use virtual addresses, and the provider chooses keys.
         const BASIC = 1 << 0;
-        /// Before 1.5: offsets, keys of the application's choice.
+        /// Before version 1.5: peers use offsets, and the application chooses keys.
         const SCALABLE = 1 << 1;
-        /// Local buffers are registered too.
+        /// The application registers local buffers, too.
         const LOCAL = 1 << 2;
         /// Keys are longer than 64 bits.
         const RAW = 1 << 3;
-        /// A region is addressed by its virtual address, not from 0.
+        /// Peers address a region by its virtual address, not from 0.
         const VIRT_ADDR = 1 << 4;
-        /// Registered memory has pages behind it.
+        /// The pages of registered memory are allocated.
         const ALLOCATED = 1 << 5;
-        /// The provider picks the key.
+        /// The provider chooses the key.
         const PROV_KEY = 1 << 6;
         /// The application reports changes of the address space to the provider.
         const MMU_NOTIFY = 1 << 7;
-        /// Regions with counters are enabled explicitly.
+        /// The application enables regions with counters explicitly.
         const RMA_EVENT = 1 << 8;
-        /// Regions are bound to endpoints.
+        /// The application binds regions to endpoints.
         const ENDPOINT = 1 << 9;
-        /// Device memory is registered.
+        /// The application registers device memory.
         const HMEM = 1 << 10;
-        /// Buffers of collective operations are registered.
+        /// The application registers buffers of collective operations.
         const COLLECTIVE = 1 << 11;
     }
 }
 
-/// Reads an address format as C code writes it (`FI_SOCKADDR_IN`). `None` is "any", which `FI_FORMAT_UNSPEC`,
-/// `FI_SOCKADDR` and `FI_SOCKADDR_IP` say.
+/// Converts an address format of C code (`FI_SOCKADDR_IN`). `FI_FORMAT_UNSPEC`, `FI_SOCKADDR` and
+/// `FI_SOCKADDR_IP` stand for any format, which is `None`.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] for a format that homespun does not have.
+/// [`Misuse::Unmet`] for a format that homespun does not support.
 pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error> {
     match raw {
         raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR | raw::FI_SOCKADDR_IP => Ok(None),
@@ -517,7 +524,7 @@ pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error>
     }
 }
 
-/// An address format as C code writes it; the inverse of [`address_format_from_raw`].
+/// Converts an address format to that of C code; the inverse of [`address_format_from_raw`].
 pub fn address_format_raw(format: Option<AddressFormat>) -> u32 {
     match format {
         None => raw::FI_FORMAT_UNSPEC,
@@ -526,13 +533,13 @@ pub fn address_format_raw(format: Option<AddressFormat>) -> u32 {
     }
 }
 
-/// Address formats as `rdma/fabric.h` numbers them.
+/// The address formats as `rdma/fabric.h` numbers them.
 mod raw {
     pub(super) const FI_FORMAT_UNSPEC: u32 = 0;
     pub(super) const FI_SOCKADDR: u32 = 1;
     pub(super) const FI_SOCKADDR_IN: u32 = 2;
     pub(super) const FI_SOCKADDR_IN6: u32 = 3;
-    /// Since 2.3.
+    /// Since libfabric 2.3.
     pub(super) const FI_SOCKADDR_IP: u32 = 17;
 }
 

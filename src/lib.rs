@@ -90,7 +90,7 @@ pub use self::shared_transmit_context::SharedTransmitContext;
 pub use self::tag::{Tag, TagMatch};
 pub use self::wait::WaitSet;
 
-/// Has the examples of README tested.
+/// Tests the examples of README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

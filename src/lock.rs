@@ -1,10 +1,10 @@
 //! The lock of an endpoint's state, which every post and every poll takes.
 //!
-//! It is held for some hundred nanoseconds, so that a lock which can put waiting threads to
-//! sleep would cost as much as the work: it has to look for them whenever it is released. This one
-//! is released by a store, and waiting threads yield the processor. A process with one thread, such
-//! as most ranks of an MPI job, needs no atomic read-modify-write operations at all, nor do the objects of a
-//! domain whose application serialises its calls.
+//! It is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check for
+//! them at every release, which would cost as much as the work under the lock. This lock is released by a
+//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an
+//! MPI job, needs no atomic read-modify-write operation for it. Nor do the objects of a domain whose
+//! application serialises its calls.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -12,17 +12,17 @@ use std::{hint, thread};
 
 use lock_api::{GuardSend, RawMutex};
 
-/// A value that one thread at a time has access to.
+/// A value to which one thread at a time has access.
 pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
 
-/// Access to it.
+/// Access to the value of a locked [`Lock`].
 pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
-/// How often a thread looks again before it gives way. As long as a cache line takes some times to
-/// go back and forth.
+/// The number of times that a thread checks the lock before it yields: for as long as a cache line takes
+/// to move between processors a few times.
 const SPINS_MAX: u32 = 64;
 
-/// Whether the locks of a domain's objects are taken. Locks are made with it.
+/// Whether the locks of a domain's objects are taken. Each lock is created with this choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
     Taken,
@@ -30,8 +30,8 @@ pub(crate) enum Locking {
     Omitted(Serialised),
 }
 
-/// A promise that the application serialises its threads: no two use the data of a lock made with it at once,
-/// and each sees all changes by the threads before it.
+/// A promise about the application's threads: no two of them use the data of a lock created with it at
+/// once, and each of them sees all changes by the threads before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 
@@ -40,33 +40,33 @@ impl Serialised {
     ///
     /// # Safety
     ///
-    /// No two threads use the data of a lock made with this promise at once, and each sees all changes by the
-    /// threads before it.
+    /// No two threads may use the data of a lock created with this promise at once, and each must see all
+    /// changes by the threads before it.
     pub(crate) const unsafe fn promise() -> Serialised {
         Serialised(())
     }
 }
 
 impl Locking {
-    /// A lock of this kind.
+    /// Creates a lock of this kind.
     pub(crate) fn new_lock<T>(self, value: T) -> Lock<T> {
         Lock::from_raw(RawLock { is_omitted: self != Locking::Taken, ..RawLock::INIT }, value)
     }
 }
 
-/// The bare lock.
+/// The lock without its value.
 #[derive(Debug)]
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
-    /// Whether the application serialises its threads instead.
+    /// Whether the application serialises its threads, so that the lock need not.
     is_omitted: bool,
 }
 
-// SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread
-// can do so in between: either the exchange is atomic, or there is no other thread, or the
-// application has promised (`Serialised`) that none is here. If one is created while the lock is
-// held, it finds `is_locked` true, which was stored before. `lock` returns only after `take`
-// succeeded.
+// SAFETY: `lock` returns only after `try_acquire` has succeeded. That succeeds only if it found
+// `is_locked` false and has set it to true. No other thread can do so in between: the exchange is atomic,
+// or the process has no other thread, or the application has promised (`Serialised`) that no other thread
+// is here. A thread that is created while the lock is held finds `is_locked` true, since that was stored
+// before.
 unsafe impl RawMutex for RawLock {
     const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_omitted: false };
 
@@ -130,19 +130,19 @@ impl RawLock {
     }
 }
 
-/// "There may be other threads", unless the C library has a variable that says more.
+/// The flag if the C library has none: there may be other threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// The C library's flag for a process with a single thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
-/// Asks the C library for the place where it says whether there are other threads. Without this,
-/// locks are always taken.
+/// Asks the C library for its flag for a process with a single thread. Until this is called, locks are
+/// always taken.
 pub(crate) fn find_single_threaded_flag() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
-        // SAFETY: the name is a C string. A library that does not have this variable, which glibc
-        // has since version 2.32, answers null.
+        // SAFETY: the name is a C string. A library without this variable returns null; glibc has it
+        // since version 2.32.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
         if !found.is_null() {
             SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
@@ -153,13 +153,13 @@ pub(crate) fn find_single_threaded_flag() {
 /// Whether this is certainly the only thread of the process.
 #[inline]
 fn is_single_threaded() -> bool {
-    // SAFETY: it points to `UNKNOWN` or to a `char` of the C library, both of which live as long as
-    // the process. The library changes its variable only where that cannot race: before it creates
-    // a second thread, and after the last but one has ended.
+    // SAFETY: the pointer is to `UNKNOWN` or to a `char` of the C library, and both live as long as the
+    // process. The library changes its variable only when no other thread can read it: before it creates
+    // a second thread, and after the last other thread has ended.
     unsafe { &*SINGLE_THREADED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
-/// How often locks are taken, for the test that says where they are not.
+/// Counts attempts to take locks, for the tests that check where no lock is taken.
 #[cfg(test)]
 pub(crate) mod counting {
     use std::cell::Cell;
@@ -172,7 +172,7 @@ pub(crate) mod counting {
         TAKEN.set(TAKEN.get() + 1);
     }
 
-    /// How often this thread has tried to take one.
+    /// Returns how often this thread has tried to take a lock.
     pub(crate) fn attempts_of_thread() -> u64 {
         TAKEN.get()
     }
@@ -191,7 +191,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         let mut count = count.lock();
-                        // Two steps, so that two threads at once would lose counts.
+                        // Increment in two steps, so that two threads at once would lose counts.
                         let seen = *count;
                         hint::black_box(&count);
                         *count = seen + 1;
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn unlocked_domain_counts_no_locks_and_detects_concurrent_use() {
-        // SAFETY: no other thread knows of the lock.
+        // SAFETY: no other thread has the lock.
         let locking = Locking::Omitted(unsafe { Serialised::promise() });
         let lock = locking.new_lock(());
         let before = counting::attempts_of_thread();
@@ -237,7 +237,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "is used by two at once")]
     fn second_use_of_a_held_unlocked_lock_panics() {
-        // SAFETY: no other thread knows of the lock.
+        // SAFETY: no other thread has the lock.
         let lock = Locking::Omitted(unsafe { Serialised::promise() }).new_lock(());
         let _guard = lock.lock();
         drop(lock.lock());

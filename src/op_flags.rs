@@ -1,9 +1,9 @@
-//! The flags of posted operations: which of them each kind of operation keeps, which it cannot ignore, and
-//! what they become on the way to the pump.
+//! The flags of posted operations: those that each kind of operation uses, those that it refuses, and the
+//! options that they become for the pump.
 //!
-//! An operation ignores the flags that have no meaning for it, as other providers do: programs pass them on
-//! from their default flags, from other calls and from newer headers. It refuses only a flag that changes the
-//! meaning of another argument.
+//! An operation ignores flags that have no meaning for it, as other providers do: programs pass such
+//! flags from their defaults, from other calls and from newer headers. It refuses only a flag that
+//! changes the meaning of another argument.
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::OpFlags;
@@ -11,21 +11,22 @@ use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled, Transmi
 
 use crate::post::ReceiveKind;
 
-/// The flags that every transmit operation has.
+/// The flags of all transmit operations.
 const TRANSMIT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::MORE).union(OpFlags::FENCE).union(SEND_LEVELS);
 
-/// The flags that a send has.
+/// The flags of a send.
 const SEND_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT).union(OpFlags::REMOTE_CQ_DATA);
 
-/// The flags that a write has.
+/// The flags of a write.
 const WRITE_FLAGS: OpFlags =
     TRANSMIT_FLAGS.union(OpFlags::INJECT).union(OpFlags::REMOTE_CQ_DATA).union(OpFlags::COMMIT_COMPLETE);
 
-/// The flags that a read has. It injects nothing.
+/// The flags of a read. A read injects nothing.
 const READ_FLAGS: OpFlags = TRANSMIT_FLAGS;
 
-/// The flags that an atomic operation has. `fi_atomic(3)` has no remote data for a completion at the target.
+/// The flags of an atomic operation. By `fi_atomic(3)` it has no remote data for a completion at the
+/// target.
 const ATOMIC_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT);
 
 /// The completion levels of sends.
@@ -34,26 +35,26 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
 
-/// The default flags that transmit operations of an endpoint may have. Only writes look at
-/// `COMMIT_COMPLETE`.
+/// The default flags that transmit operations of an endpoint may have. Only writes use `COMMIT_COMPLETE`.
 pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
-/// The default flags that receives may have. The levels only say when received data must be visible to
-/// devices, and host memory always is.
+/// The default flags that receives may have. The levels only concern when devices see received data; host
+/// memory always has it.
 pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
     .union(OpFlags::MULTI_RECV)
     .union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
 
-/// The flags that make a receive another than an ordinary one.
+/// The flags that make a receive a special one.
 ///
-/// `FI_DISCARD` by itself is for the buffered receives of `fi_msg(3)`, which endpoints here do not have; and
-/// as a capability its bit is `FI_NAMED_RX_CTX`. So it is not among them.
+/// `FI_DISCARD` is not one of them. Without another of these flags it is for the buffered receives of
+/// `fi_msg(3)`, which homespun does not have; and as a capability its bit is `FI_NAMED_RX_CTX`.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`). One that waits for a
-/// counter is posted by [`Endpoint::trigger`](crate::Endpoint::trigger), which names the counter.
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`).
+/// [`Endpoint::trigger`](crate::Endpoint::trigger) posts operations that wait for a counter, and takes
+/// the counter as an argument.
 const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
@@ -65,14 +66,14 @@ const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
 /// The flags that a read or a write refuses.
 const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
 
-/// The flags that an atomic operation refuses. It does not make its result durable.
+/// The flags that an atomic operation refuses. It cannot make its result durable.
 const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that a receive refuses.
 const RECEIVE_REFUSED: OpFlags = TRIGGER;
 
-/// How an operation with these flags is carried out, at an endpoint with these default flags.
-/// A level that they do not name is the default one.
+/// Returns the options of an operation with these flags, at an endpoint with these default flags. If the
+/// flags name no completion level, the default level applies.
 ///
 /// # Errors
 ///
@@ -102,16 +103,16 @@ pub(crate) fn options_from_flags(
     })
 }
 
-/// Whether the success of an operation with these flags is reported, at an endpoint whose completions are
-/// selective or not.
+/// Whether the success of an operation with these flags is reported, at an endpoint with or without
+/// selective completion.
 #[inline(always)]
 pub(crate) fn signalled_by_flags(is_selective: bool, flags: OpFlags) -> Signalled {
     if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
-/// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. The manual page has peeks for
-/// tagged messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim.
-/// It has no multi-receive buffers for tagged messages: there the flag has no meaning.
+/// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. `fi_tagged(3)` has peeks for
+/// tagged messages; homespun has them for untagged messages, too. `FI_DISCARD` is allowed with a peek or
+/// a claim. Multi-receive buffers are for untagged messages, so tagged receives ignore that flag.
 #[cold]
 pub(crate) fn special_receive_kind(
     flags: OpFlags,
@@ -131,18 +132,18 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Whether a receive may be posted with these flags. It looks only at those that it has.
+/// Checks that a receive may be posted with these flags. It ignores flags that receives do not have.
 ///
 /// # Errors
 ///
-/// [`Misuse::Flags`] for a flag that it refuses.
+/// [`Misuse::Flags`] for a flag that a receive refuses.
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     refuse_flags(flags, RECEIVE_REFUSED)
 }
 
-/// Refuses default flags that are not known: an endpoint that drops one would break a promise about all
-/// operations.
+/// Refuses unknown default flags. Ignoring one would break a promise about all operations of the
+/// endpoint.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     refuse_flags(flags, flags - known)
 }
@@ -153,7 +154,7 @@ fn refuse_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
     if refused == 0 { Ok(()) } else { Err(Misuse::Flags(refused).into()) }
 }
 
-/// The strongest level that the flags name.
+/// Returns the strongest level that the flags name.
 pub(crate) fn level_of(flags: OpFlags) -> Level {
     if flags.contains(OpFlags::COMMIT_COMPLETE) {
         Level::Commit

@@ -1,4 +1,4 @@
-//! An endpoint with all that it needs, opened in one step.
+//! Opening an endpoint with all objects that it needs, in one step.
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::{BindFlags, CounterEvents};
@@ -13,12 +13,12 @@ use crate::hints::Hints;
 use crate::info::{EndpointType, Info};
 use crate::wait::WaitObject;
 
-/// An enabled endpoint and its objects: the result of [`EndpointBuilder::open`].
+/// An enabled endpoint and its objects, as [`EndpointBuilder::open`] returns them.
 #[derive(Debug, Clone)]
 pub struct OpenEndpoint {
     /// The endpoint, enabled.
     pub endpoint: Endpoint,
-    /// The queue of its sends and receives.
+    /// The queue for its sends and receives.
     pub cq: CompletionQueue,
     /// The vector that holds its peers.
     pub av: AddressVector,
@@ -26,9 +26,9 @@ pub struct OpenEndpoint {
     pub domain: Domain,
 }
 
-/// Opens an endpoint without connections, binds what it needs, and enables it. The steps are those
-/// of [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and [`Endpoint::enable`],
-/// for applications that need other choices.
+/// Opens an endpoint without connections, binds the objects that it needs, and enables it. An application
+/// that needs other choices takes the single steps: [`Domain::endpoint`], [`Endpoint::bind_cq`],
+/// [`Endpoint::bind_av`] and [`Endpoint::enable`].
 ///
 /// Objects that are not given are opened with defaults: one completion queue for both directions that can be
 /// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] have
@@ -74,8 +74,8 @@ impl<O, A> Part<O, A> {
 }
 
 impl Fabric {
-    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector
-    /// of its own: [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`] in one.
+    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector of
+    /// its own. It combines [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`].
     ///
     /// ```
     /// use homespun::{Caps, Fabric, Hints, OpenEndpoint};
@@ -96,7 +96,7 @@ impl Fabric {
 }
 
 impl Domain {
-    /// Prepares to open an endpoint with all that it needs.
+    /// Returns a builder that opens an endpoint with all objects that it needs.
     pub fn endpoint_builder(&self, info: &Info) -> EndpointBuilder {
         EndpointBuilder {
             domain: self.clone(),
@@ -140,7 +140,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Counts these events, besides those of earlier calls.
+    /// Counts these events with this counter. The counters of earlier calls remain.
     pub fn counter(mut self, counter: &Counter, events: CounterEvents) -> EndpointBuilder {
         self.counters.push((counter.clone(), events));
         self
@@ -150,9 +150,9 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which need
-    /// an event queue and a peer first; otherwise as the single steps. Objects that were opened
-    /// are closed again.
+    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which first need
+    /// an event queue and a peer; otherwise the errors of the single steps. After an error the objects
+    /// that were opened are closed again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, av, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {

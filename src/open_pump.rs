@@ -1,4 +1,5 @@
-//! Providers as domains and passive endpoints see them: each opens pumps over its transport.
+//! The interface of providers to domains and passive endpoints: each provider opens pumps over its
+//! transport.
 
 use std::sync::Arc;
 
@@ -16,11 +17,12 @@ use crate::params::PortRange;
 use crate::pump::Pump;
 use crate::random;
 
-/// A provider, whatever its transport.
+/// A provider of any transport.
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
     fn host_findings(&self) -> Vec<String>;
-    /// Opens an endpoint. A port that the system may choose is one of `ports`, if there is such a range.
+    /// Opens a pump. If the address leaves the port to the system, and there is a range `ports`, the port
+    /// is one of these.
     fn open_pump(
         &self,
         bind: Address,

@@ -1,21 +1,22 @@
-//! The owned tier of posting: memory is handed over, and comes back with the completion, or with a refusal.
+//! Operations on owned memory: the application hands memory over, and gets it back with the completion or
+//! the refusal.
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, ReusableBuffer, Source};
 use homespun_engine::rejected::Rejected;
 
-/// Memory of the owned tier: one buffer, or several.
+/// Memory that an application hands over: one buffer, or several.
 pub(crate) trait Owned: Sized {
-    /// The form in which the engine takes it.
+    /// The engine's form of the memory.
     type Lent;
 
-    /// Hands it to the engine.
+    /// Hands the memory to the engine.
     fn lend(self) -> Result<Self::Lent, Rejected<Self>>;
 
-    /// The memory as it is handed back.
+    /// Returns the memory in the form in which it is handed back.
     fn into_buffer(self) -> Buffer;
 
-    /// Takes back what the engine has handed back.
+    /// Returns the memory that the engine has handed back.
     fn from_buffer(buffer: Buffer) -> Self;
 }
 

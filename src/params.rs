@@ -1,7 +1,7 @@
 //! The parameters that a user may set in the environment: `FI_HOMESPUN_*`.
 //!
-//! This is the only reader of the environment. Under libfabric the plugin asks its host for the
-//! values instead, which also lists them in `fi_info -e`; both come to the same variables.
+//! Only this module reads the environment. In the plugin, libfabric provides the values instead, and
+//! lists the parameters in `fi_info -e`; they come from the same variables.
 
 use std::env;
 use std::ops::RangeInclusive;
@@ -17,29 +17,29 @@ use tracing::warn;
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The most that [`EAGER_BYTES`] may say, in bytes. What is beyond a link's credit waits for its
+/// The largest value of [`EAGER_BYTES`], in bytes. A message beyond a link's credit waits for its
 /// receiver anyway.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
 /// A parameter that a user may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Param {
-    /// The name after `FI_HOMESPUN_`, in lower case, as libfabric's `fi_param_define` wants it.
+    /// The name after `FI_HOMESPUN_`, in lower case, as `fi_param_define` of libfabric takes it.
     pub name: &'static str,
     /// Its purpose, unit and default.
     pub help: &'static str,
-    /// The default: a value, or words. The help ends with it.
+    /// The default: a value, or a description. The help ends with it.
     pub default: &'static str,
 }
 
-/// Defines a parameter; its help is given without the default, which is appended to it.
+/// Defines a parameter. `$help` is without the default, which the macro appends.
 macro_rules! param {
     ($name:literal, $help:literal, default: $default:literal) => {
         Param { name: $name, help: concat!($help, " (default: ", $default, ")"), default: $default }
     };
 }
 
-/// The only domain that is offered.
+/// The only domain that is offered to applications.
 pub const DOMAIN: Param = param!(
     "domain",
     "The only domain that applications are offered: shm or tcp. It is offered also to those that ask for \
@@ -47,14 +47,14 @@ pub const DOMAIN: Param = param!(
     default: "all of them"
 );
 
-/// The interface whose address an endpoint gives as its name.
+/// The interface whose address an endpoint has as its name.
 pub const IFACE: Param = param!(
     "iface",
     "Network interface (eth0) whose address an endpoint gives as its own when it is bound to all of them",
     default: "the first one that is up and not loopback, else loopback"
 );
 
-/// The ports of endpoints.
+/// The range of ports for endpoints whose port is left to the system.
 pub const PORTS: Param = param!(
     "ports",
     "Range of ports (7000-7099) that endpoints get whose port is left to the system; where all of them are taken \
@@ -62,14 +62,15 @@ pub const PORTS: Param = param!(
     default: "any port"
 );
 
-/// The time for which closing an endpoint waits.
+/// The longest time that closing an endpoint waits for its messages to leave.
 pub const CLOSE_LINGER_MS: Param = param!(
     "close_linger_ms",
     "Milliseconds that closing an endpoint waits, at most, for what it has accepted for sending to leave",
     default: "2000"
 );
 
-/// Whether other processes of this user may read this one's memory where the system asks for consent.
+/// Whether other processes of this user may read this process's memory if the system requires its
+/// consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that large \
@@ -77,7 +78,7 @@ pub const SHM_ANY_TRACER: Param = param!(
     default: "0"
 );
 
-/// How long a message may be that is sent without being asked for.
+/// The length up to which a message is sent before its receiver asks for it.
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
     "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read from its sender's \
@@ -85,7 +86,7 @@ pub const EAGER_BYTES: Param = param!(
     default: "262144"
 );
 
-/// How much memory the unexpected messages of an endpoint may take.
+/// The memory that the unexpected messages of an endpoint may take.
 pub const UNEXPECTED_BYTES: Param = param!(
     "unexpected_bytes",
     "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was posted, where the \
@@ -93,7 +94,7 @@ pub const UNEXPECTED_BYTES: Param = param!(
     default: "67108864"
 );
 
-/// How many sends may be outstanding.
+/// The number of sends that may be outstanding.
 pub const TX_SIZE: Param = param!(
     "tx_size",
     "How many sends an endpoint may have outstanding, where the application does not ask for a number of its own \
@@ -101,7 +102,7 @@ pub const TX_SIZE: Param = param!(
     default: "65536"
 );
 
-/// How many receives may be posted.
+/// The number of receives that may be posted.
 pub const RX_SIZE: Param = param!(
     "rx_size",
     "How many receives an endpoint may have posted, where the application does not ask for a number of its own \
@@ -109,7 +110,7 @@ pub const RX_SIZE: Param = param!(
     default: "65536"
 );
 
-/// How large completion queues are.
+/// The number of entries in a completion queue.
 pub const CQ_SIZE: Param = param!(
     "cq_size",
     "How many entries a completion queue has, where the application does not ask for a number of its own (cq_attr.size); \
@@ -117,7 +118,7 @@ pub const CQ_SIZE: Param = param!(
     default: "2048"
 );
 
-/// All of them.
+/// All parameters.
 pub const PARAMS: &[Param] = &[
     DOMAIN,
     IFACE,
@@ -174,12 +175,12 @@ impl Default for Params {
 }
 
 impl Param {
-    /// The environment variable.
+    /// Returns the name of the environment variable.
     pub fn env_variable(&self) -> String {
         format!("FI_HOMESPUN_{}", self.name.to_uppercase())
     }
 
-    /// Its purpose and unit, without the default.
+    /// Returns its purpose and unit, without the default.
     pub fn purpose(&self) -> &'static str {
         self.help.rsplit_once(" (default: ").map_or(self.help, |(purpose, _)| purpose)
     }
@@ -191,9 +192,8 @@ impl Params {
         Params::from_lookup(|param| env::var(param.env_variable()).ok())
     }
 
-    /// Takes the values from `lookup`. A malformed value counts as not set, with a
-    /// warning, since it must not keep an application from starting. A number out of range is
-    /// clamped to the range.
+    /// Takes the values from `lookup`. A malformed value causes a warning and counts as not set, since it
+    /// must not keep an application from starting. A number out of range is clamped to the range.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
         fn parse_or_warn<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
             let parsed = value.trim().parse().ok();
@@ -247,7 +247,7 @@ impl Params {
         }
     }
 
-    /// The value of a parameter as one would set it; where nothing is set, its [`default`](Param::default).
+    /// Returns the value of a parameter as a text; if it is not set, its [`default`](Param::default).
     ///
     /// ```
     /// use homespun::params::{PARAMS, Params};

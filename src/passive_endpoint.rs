@@ -23,17 +23,18 @@ use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 
-/// An endpoint that receives requests for connections: `fi_passive_ep`. It can also reserve an address, until
-/// the application knows on which side of a connection it needs the address.
+/// An endpoint that receives requests for connections: `fi_passive_ep`. It can also reserve an address
+/// before the application knows which side of a connection will use it.
 ///
-/// It belongs to the fabric, is bound to an event queue, and listens. Requests arrive while a
-/// thread reads that queue. A handle may be cloned and used from any thread; when the last one is
-/// dropped the endpoint is closed. Then unread requests are rejected, and so are read ones that the
-/// application does not accept later.
+/// A passive endpoint belongs to the fabric, is bound to an event queue, and listens. Requests arrive
+/// while a thread reads that queue. A handle may be cloned and used from any thread; dropping the last
+/// one closes the endpoint. Unread requests are then rejected. Requests that the application has read are
+/// rejected if it drops them without accepting.
 ///
-/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for each
-/// requester that waits. From the first call of [`name`](Self::name) or [`listen`](Self::listen) on it has
-/// its address, and requesters that ask before it listens wait.
+/// A passive endpoint has a transport of its own, like other endpoints: for `"tcp"`, a socket, and a
+/// connection for each requester that waits. It has its address from the first call of
+/// [`name`](Self::name) or [`listen`](Self::listen) on. A requester that asks before the passive endpoint
+/// listens has to wait.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, Event};
@@ -93,7 +94,7 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Exists from the moment the address was asked for, or it listens.
+    /// Set once the endpoint listens, or its address was asked for.
     listener: OnceLock<Arc<Listener>>,
 }
 
@@ -108,7 +109,7 @@ struct PassiveSetup {
 enum PassiveStage {
     Idle,
     Listening(Arc<Reporter>),
-    /// An endpoint has taken over the address.
+    /// An active endpoint has taken over the address.
     TakenOver,
 }
 
@@ -148,17 +149,17 @@ impl PassiveEndpoint {
         })
     }
 
-    /// The attributes with which it was opened.
+    /// Returns the attributes with which it was opened.
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
 
-    /// Binds the event queue that requests are reported to: `fi_pep_bind`. `object` is what its
-    /// events call the passive endpoint.
+    /// Binds the event queue to which requests are reported: `fi_pep_bind`. Its events name the passive
+    /// endpoint by `object`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once it listens; [`Misuse::Busy`] if it has a queue already.
+    /// [`Misuse::State`] once the endpoint listens; [`Misuse::Busy`] if it has a queue already.
     pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
         if setup.eq.is_some() {
@@ -169,11 +170,11 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// Chooses where to bind, before it has an address: `fi_setname`.
+    /// Sets the address to bind the endpoint to: `fi_setname`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once it listens or its [`name`](Self::name) was asked for;
+    /// [`Misuse::State`] once the endpoint listens or its [`name`](Self::name) was asked for;
     /// [`Misuse::Invalid`] for an address of another format than the info's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
@@ -187,12 +188,12 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// The address that others connect to: `fi_getname`. Fit to be given to them, also where it is
-    /// bound to every interface.
+    /// Returns the address to which peers connect: `fi_getname`. The application can give it to peers
+    /// even if the endpoint is bound to every interface.
     ///
     /// # Errors
     ///
-    /// The first call binds it, and returns the system's error: EADDRINUSE, EADDRNOTAVAIL,
+    /// The first call binds the endpoint, and may return the system's error: EADDRINUSE, EADDRNOTAVAIL,
     /// EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let Some(listener) = self.shared.listener.get() {
@@ -202,8 +203,9 @@ impl PassiveEndpoint {
         Ok(self.shared.open_listener(&setup)?.listener_info.name)
     }
 
-    /// Sets how many requests may wait for an answer (`FI_BACKLOG`), by default
-    /// [`BACKLOG_DEFAULT_REQUESTS`](crate::limits::BACKLOG_DEFAULT_REQUESTS). Those beyond are rejected.
+    /// Sets the number of requests that may wait for an answer (`FI_BACKLOG`), by default
+    /// [`BACKLOG_DEFAULT_REQUESTS`](crate::limits::BACKLOG_DEFAULT_REQUESTS). Further requests are
+    /// rejected.
     ///
     /// # Errors
     ///
@@ -227,16 +229,17 @@ impl PassiveEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if it listens already, or
-    /// an endpoint has taken over the address; and as [`name`](Self::name). [`Error::System`] also
-    /// where the queue cannot be woken, for want of memory.
+    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if the endpoint listens
+    /// already, or an active endpoint has taken over the address; and as [`name`](Self::name). Also
+    /// [`Error::System`] if the system lacks memory to wake the queue's sleepers.
     pub fn listen(&self) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
         let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
         let listener = self.shared.open_listener(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
-        // Steps that may fail, and readers that look into the endpoint, come before any queue drives it.
+        // First take all steps that may fail, and let readers watch the endpoint; only then let the queue
+        // drive it.
         eq.shared().watch_endpoint(&as_drive(&listener.pump))?;
         listener.pump.enable(Bindings {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,
@@ -257,7 +260,7 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// Gives its address and its transport to an endpoint of a domain of this name and format.
+    /// Hands the address and the transport over to an endpoint of a domain with this name and format.
     pub(crate) fn hand_over_listener(
         &self,
         domain: &str,
@@ -308,7 +311,7 @@ impl Drop for PassiveShared {
     fn drop(&mut self) {
         let setup = self.setup.get_mut();
         if let (PassiveStage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
-            // No new requests, no progress, and no events from now on.
+            // From now on there are no new requests, no progress, and no events.
             listener.pump.stop_listening();
             reporter.eq().forget_endpoint(&as_drive(&listener.pump));
             reporter.drop_entries();

@@ -1,4 +1,4 @@
-//! Poll sets: driving several queues and counters at once. `fi_poll(3)`.
+//! Poll sets drive several queues and counters at once: `fi_poll(3)`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::domain_id::DomainId;
 /// Makes progress for several completion queues and counters of a domain, and finds those that are
 /// ready: `fi_poll(3)`.
 ///
-/// Any thread may use it at any time. A member takes some 50 bytes.
+/// Any thread may use a poll set at any time. A member takes some 50 bytes.
 ///
 /// ```
 /// use homespun::{CounterAttr, CqAttr, Fabric, Hints};
@@ -36,10 +36,11 @@ use crate::domain_id::DomainId;
 /// ```
 pub struct PollSet {
     domain: DomainId,
-    /// Replaced as a whole: members are polled with nothing locked, since that may drop buffers of
-    /// the application's that do whatever they like.
+    /// Replaced as a whole when a member is added or removed. Polls run without the lock, since they may
+    /// drop buffers of the application, whose destructors may call anything.
     members: Mutex<Arc<[Arc<Polled>]>>,
-    /// Which member is asked first, so that all have their turn where there is no room for all of them.
+    /// The member that is checked first. It changes, so that every member has its turn even if there is
+    /// no room to report all of them.
     first: AtomicUsize,
 }
 
@@ -47,10 +48,10 @@ pub struct PollSet {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum PollObject<'a> {
-    /// A completion queue, which is ready for as long as it is not empty.
+    /// A completion queue. It is ready while it is not empty.
     Queue(&'a CompletionQueue),
-    /// A counter. The set reports it when it has changed since the set's last report, or since the
-    /// application has changed it.
+    /// A counter. It is ready once its values differ from those at its last report by this set, or the
+    /// application has changed it since.
     Counter(&'a Counter),
 }
 
@@ -69,13 +70,13 @@ impl PollSet {
         PollSet { domain, members: Mutex::new(Arc::default()), first: AtomicUsize::new(0) }
     }
 
-    /// Adds a queue or a counter, which cannot be closed before it is [removed](Self::remove) or
-    /// the set is gone: `fi_poll_add`. The context is what [`poll`](Self::poll) calls it.
+    /// Adds a queue or a counter: `fi_poll_add`. It cannot be closed before it is [removed](Self::remove)
+    /// or the set is dropped. [`poll`](Self::poll) names it by its context.
     ///
     /// # Errors
     ///
-    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for a member of
-    /// the set.
+    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for an object that is
+    /// already in the set.
     pub fn add<'a>(&self, object: impl Into<PollObject<'a>>, context: u64) -> Result<(), Error> {
         let object = object.into();
         if object.domain() != self.domain {
@@ -94,7 +95,7 @@ impl PollSet {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] for an object that is no member of the set.
+    /// [`Misuse::NotFound`] for an object that is not in the set.
     pub fn remove<'a>(&self, object: impl Into<PollObject<'a>>) -> Result<(), Error> {
         let object = object.into();
         let mut members = self.members.lock();
@@ -106,9 +107,9 @@ impl PollSet {
         Ok(())
     }
 
-    /// Makes progress at all members, and writes the contexts of those that are ready, as many as
-    /// there is room for: `fi_poll`. Returns how many were written. Those for which there was no
-    /// room come first next time.
+    /// Makes progress at all members, and writes the contexts of those that are ready, as many as fit:
+    /// `fi_poll`. Returns the number of contexts written. Ready members that did not fit come first in
+    /// the next call.
     pub fn poll(&self, contexts: &mut [u64]) -> usize {
         let mut places = contexts.iter_mut();
         self.poll_each(places.len(), |context| {
@@ -118,7 +119,7 @@ impl PollSet {
         })
     }
 
-    /// As [`poll`](Self::poll), with a function that gets each of at most `max` contexts.
+    /// As [`poll`](Self::poll), but calls `tell` with each of at most `max` contexts.
     pub fn poll_each(&self, max: usize, mut tell: impl FnMut(u64)) -> usize {
         let members = self.members.lock().clone();
         members.iter().for_each(|member| member.object.progress());
@@ -173,7 +174,7 @@ impl<'a> From<&'a Counter> for PollObject<'a> {
 }
 
 impl Object {
-    /// Keeps it open until it is [released](Self::release).
+    /// Keeps the object open until it is [released](Self::release).
     fn new(object: PollObject<'_>) -> Object {
         match object {
             PollObject::Queue(cq) => {
@@ -188,7 +189,7 @@ impl Object {
         }
     }
 
-    /// It may be closed, though another thread may still poll it.
+    /// Allows the object to be closed. Another thread may still poll it.
     fn release(&self) {
         match self {
             Object::Queue(cq) => cq.remove_binding(),
@@ -213,7 +214,7 @@ impl Object {
         }
     }
 
-    /// Whether it has an event to report. A counter reports each change once.
+    /// Whether the object is ready. A counter is ready once for each change.
     fn take_readiness(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),

@@ -1,4 +1,4 @@
-//! The ports that endpoints get whose port is left to the system.
+//! The range of ports for endpoints whose port is left to the system.
 
 use std::fmt;
 use std::io;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use homespun_engine::errno::Errno;
 
-/// A range of ports, both ends included: what [`PORTS`](crate::params::PORTS) says. Written
-/// `7000-7099`, or as one number.
+/// A range of ports, both ends included: the value of [`PORTS`](crate::params::PORTS). As a text,
+/// `7000-7099`, or one number.
 ///
 /// ```
 /// use homespun::params::PortRange;
@@ -25,35 +25,35 @@ pub struct PortRange {
 
 #[expect(clippy::len_without_is_empty, reason = "it never is")]
 impl PortRange {
-    /// The ports from the lowest to the highest, unless there are none or 0 is among them, which
-    /// names no port.
+    /// Returns the ports from the lowest to the highest; `None` if the range is empty, or includes 0,
+    /// which names no port.
     pub fn new(ports: RangeInclusive<u16>) -> Option<PortRange> {
         let (low, high) = ports.into_inner();
         (0 < low && low <= high).then_some(PortRange { low, high })
     }
 
-    /// The number of ports.
+    /// Returns the number of ports.
     pub fn len(&self) -> usize {
         usize::from(self.high - self.low) + 1
     }
 
-    /// Whether the port is one of them.
+    /// Whether the port is in the range.
     pub fn contains(&self, port: u16) -> bool {
         (self.low..=self.high).contains(&port)
     }
 
-    /// Opens an object at the first port that is free, looking at each once, from one on that
-    /// depends on the `seed`: so processes that open many at once seldom try the same ports.
+    /// Opens an object at the first free port. Tries each port once, and starts at one that depends on
+    /// the `seed`, so that processes that open many objects at once seldom try the same ports.
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if none is free; and at once whatever else `open` answers.
+    /// EADDRINUSE if no port is free; any other error of `open`, at once.
     pub(crate) fn open_at_free_port<T>(
         self,
         seed: u64,
         mut open: impl FnMut(u16) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // No more than the ports that there are, so both fit.
+        // The remainder is less than the number of ports, so both the conversion and the sum fit.
         let start = self.low + (seed % self.len() as u64) as u16;
         for port in (start..=self.high).chain(self.low..start) {
             match open(port) {

@@ -1,5 +1,4 @@
-//! Operations as endpoints post them: values that the pump hands to the engine, and that can wait until they
-//! are due.
+//! Operations as endpoints post them. The pump hands them to the engine; those with a trigger wait first.
 
 use std::mem;
 
@@ -15,50 +14,52 @@ use homespun_engine::rejected::Rejected;
 use crate::av::FabricAddress;
 use crate::tag::TagMatch;
 
-/// An operation on a peer.
+/// A transmit operation.
 #[derive(Debug)]
 pub(crate) struct Post {
-    /// The endpoint that the message, or the access, is for.
+    /// The destination of the message, or the target of the access.
     pub(crate) peer: FabricAddress,
     pub(crate) request: TransmitRequest,
-    /// Whether another operation follows at once, so that transmission may wait for it (`FI_MORE`).
+    /// Whether another operation follows at once, so that transmission may wait for that one (`FI_MORE`).
     pub(crate) more: bool,
 }
 
-/// A receive, or a call about a message that has arrived already.
+/// A receive, or a call for a message that has already arrived.
 #[derive(Debug)]
 pub(crate) struct ReceivePost {
-    /// The only source to accept. `None` for any.
+    /// The only source to accept; `None` for any source.
     pub(crate) from: Option<FabricAddress>,
     /// The tags that a tagged receive accepts.
     pub(crate) tagged: Option<TagMatch>,
     pub(crate) kind: ReceiveKind,
-    /// The memory for the message. A peek and a discard leave it alone.
+    /// The memory for the message. A peek and a discard do not use it.
     pub(crate) destination: Destination,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub(crate) context: u64,
     /// Whether its success is reported.
     pub(crate) signalled: Signalled,
 }
 
-/// The kind of messages that a receive takes.
+/// What a receive does with which messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveKind {
-    /// The next message that matches.
+    /// Receives the next message that matches.
     Single,
-    /// One message after another, until less than this is free or a message does not fit.
+    /// Receives one message after another, until fewer than this many bytes are free, or a message does
+    /// not fit.
     Multi { min_free_bytes: usize },
-    /// Nothing: it looks for a message that had been received before the call, and reports at once, signalled
-    /// or not. Then everything moves on as if a queue had been read, so a loop of peeks finds what arrives.
+    /// Looks for a message that arrived before the call. Its result is reported at once, even with
+    /// selective completion. After that the endpoint makes progress as if a queue had been read, so a
+    /// loop of peeks finds new messages.
     Peek(PeekAction),
-    /// The message that a peek with this context has claimed, from any source and with any tag.
+    /// Receives the message that a peek with this context has claimed, from any source and with any tag.
     Claimed,
-    /// Nothing: it throws that message away, which is always reported.
+    /// Discards the message that a peek with this context has claimed. Its completion is always reported.
     Discard,
 }
 
 impl Post {
-    /// An operation without options yet.
+    /// Returns an operation without options.
     #[inline(always)]
     pub(crate) fn new(peer: FabricAddress, op: TransmitOp, context: u64) -> Post {
         let request = TransmitRequest { op, options: TransmitOptions::INJECTED, context };
@@ -67,7 +68,7 @@ impl Post {
 }
 
 impl ReceivePost {
-    /// Returns the capabilities that an endpoint needs to post this.
+    /// Returns the capabilities that an endpoint needs to post this receive.
     #[inline(always)]
     pub(crate) fn required_caps(&self) -> Caps {
         let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
@@ -80,11 +81,11 @@ impl ReceivePost {
         }
     }
 
-    /// Makes it deferred work, which is reported by its number.
+    /// Turns the receive into deferred work, which is reported by its number.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] unless it receives one message.
+    /// [`Misuse::NotSupported`] unless it receives a single message.
     pub(crate) fn defer(&mut self) -> Result<(), Misuse> {
         match self.kind {
             ReceiveKind::Single => self.signalled = Signalled::Deferred,
@@ -98,12 +99,12 @@ impl ReceivePost {
         Ok(())
     }
 
-    /// The flags of its completion.
+    /// Returns the flags of its completion.
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_receive(self.tagged.is_some())
     }
 
-    /// The receive for an engine. It takes the memory out of the post.
+    /// Returns the receive for an engine, and takes the memory out of the post.
     #[inline(always)]
     pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
@@ -111,13 +112,13 @@ impl ReceivePost {
         ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
     }
 
-    /// Takes the application's memory out, to be handed back.
+    /// Takes the application's memory out, to hand it back.
     #[cold]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         mem::take(&mut self.destination).into_buffer()
     }
 
-    /// Puts the memory of a receive back that was refused, and says why it was.
+    /// Puts the memory of a refused receive back, and returns the reason.
     #[cold]
     pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
@@ -126,7 +127,7 @@ impl ReceivePost {
 }
 
 impl ReceiveKind {
-    /// Whether memory is filled.
+    /// Whether the receive writes to its memory.
     pub(crate) fn fills_memory(self) -> bool {
         !matches!(self, ReceiveKind::Peek(_) | ReceiveKind::Discard)
     }

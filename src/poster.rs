@@ -1,4 +1,4 @@
-//! Posting operations to an endpoint, for the endpoint itself and for works that wait for counters.
+//! Posts operations to an endpoint, for the endpoint itself and for works that wait for counters.
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::{Error, OperationError};
@@ -8,27 +8,26 @@ use crate::post::{Post, ReceivePost};
 
 /// Posts operations to an endpoint.
 pub(crate) trait Poster: Send + Sync {
-    /// Posts an operation. Takes its memory out of the post, unless it is refused.
+    /// Posts an operation. Takes its memory out of the post, unless the operation is refused.
     fn post(&self, post: &mut Post) -> Result<(), Error>;
-    /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is
-    /// refused.
+    /// Posts a receive, peek, claim or discard. Takes its memory out of the post, unless it is refused.
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
-    /// Cancels an operation of the application's with this context.
+    /// Cancels an operation of the application with this context.
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
-    /// Reports an operation that waited for a counter and is refused, or cancelled.
+    /// Reports that an operation that waited for a counter was refused or cancelled.
     fn report_refused(&self, refused: RefusedPost);
     /// Wakes the threads that rely on the endpoint to wake them.
     fn wake_sleepers(&self);
 }
 
-/// An operation that waited and was refused, or cancelled.
+/// An operation that waited for a counter, and was refused or cancelled.
 pub(crate) struct RefusedPost {
     pub(crate) context: u64,
     pub(crate) flags: CompletionFlags,
     pub(crate) error: OperationError,
     pub(crate) buffer: Buffer,
-    /// Whether it is deferred work, whose number is its context.
+    /// Whether it is deferred work. Its context then is the number of the work.
     pub(crate) is_work: bool,
 }

@@ -1,18 +1,19 @@
-//! Automatic progress: a thread that moves the endpoints of a domain on while the application does not.
+//! Automatic progress: a thread that drives the endpoints of a domain while the application does not.
 //!
-//! It sleeps on an [`EpollSet`] until a transport has something to do, and takes no processor time before
-//! that. An application that polls is faster than any thread could be, and the two would only be in each
-//! other's way: rings of shared memory that a sleeper has armed cost the peer a system call a message. So the
-//! thread stands down at an endpoint that is polled, and looks now and then whether it still is.
-//! [`Watched`](crate::drive::WatchResult) says what it finds at an endpoint.
+//! The thread sleeps on an [`EpollSet`] until a transport has work, and takes no processor time before
+//! that. An application that polls is faster than the thread, and the two would slow each other down: a
+//! ring of shared memory that a sleeper has armed costs the peer a system call for each message. So the
+//! thread does not drive an endpoint that the application polls, and checks now and then whether it still
+//! does. [`WatchResult`](crate::drive::WatchResult) lists the states in which it finds an endpoint.
 //!
-//! It awaits nothing in particular, so it has no [`Waiter`](crate::wait::Waiter). Each round takes these
-//! steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
+//! The thread waits for no particular condition, so it has no [`Waiter`](crate::wait::Waiter). Each round
+//! has these steps, in this order. An event during one of them is found by a later step, or ends the
+//! sleep:
 //!
-//! 1. arm the doorbell: from now on a thread rings it that leaves an endpoint with something to do, or
-//!    changes what there is to watch;
-//! 2. go through the endpoints: make a pass, and arm the transport if the pass has found nothing;
-//! 3. sleep, unless there was something to do.
+//! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings it, and so does a thread
+//!    that changes the list of endpoints;
+//! 2. visit the endpoints: make a pass over each, and arm its transport if the pass has found no work;
+//! 3. sleep, unless there was work.
 
 use std::mem;
 use std::process;
@@ -30,11 +31,11 @@ use crate::drive::{Drive, WatchResult};
 use crate::signals::without_signals;
 use crate::wait::EpollSet;
 
-/// How soon the thread looks again at what it is not woken for: an endpoint that the application
-/// polls, or one whose transport has to be polled.
+/// The time after which the thread visits an endpoint again that does not wake it: one that the
+/// application polls, or one whose transport must be polled.
 const REVISIT_AFTER_MS: u64 = 1;
 
-/// The progress thread of a domain, which begins with the first endpoint.
+/// The progress thread of a domain. It starts with the first endpoint.
 #[derive(Default)]
 pub(crate) struct ProgressThread {
     running: Mutex<Option<Running>>,
@@ -43,14 +44,14 @@ pub(crate) struct ProgressThread {
 struct Running {
     shared: Arc<ThreadShared>,
     thread: JoinHandle<()>,
-    /// The process that it runs in: a forked child has this structure, and no thread.
+    /// The process in which the thread runs. A forked child has a copy of this structure, but no thread.
     process: u32,
 }
 
 /// State that the progress thread shares with the application's threads.
 struct ThreadShared {
     doorbell: Arc<Doorbell>,
-    /// The thread sleeps on these: the doorbell, and the descriptors of the transports.
+    /// The descriptors that the thread sleeps on: that of the doorbell, and those of the transports.
     sources: EpollSet,
     endpoints: Mutex<Vec<Arc<Endpoint>>>,
     is_ending: AtomicBool,
@@ -61,13 +62,13 @@ struct Endpoint {
     drive: Arc<dyn Drive>,
     /// Whether its transport has a descriptor.
     can_wake: bool,
-    /// Whether its descriptor does not wake the thread for now, since the application polls. Of concern to
-    /// the thread alone.
+    /// Whether the thread ignores its descriptor for now, since the application polls. Only the thread
+    /// uses this.
     is_muted: AtomicBool,
 }
 
 impl ProgressThread {
-    /// Starts the thread if there is none yet, and says what wakes it.
+    /// Starts the thread if it does not run yet. Returns the doorbell that wakes it.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl ProgressThread {
         Ok(running.shared.doorbell.clone())
     }
 
-    /// Has the thread wake for this endpoint, which is to be enabled next.
+    /// Has the thread wake for this endpoint, which the caller enables next.
     ///
     /// # Errors
     ///
@@ -93,23 +94,25 @@ impl ProgressThread {
         self.shared().map_or(Ok(()), |shared| shared.watch_endpoint(drive))
     }
 
-    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that
-    /// [`start`](Self::start) has given, after [`watch_endpoint`](Self::watch_endpoint).
+    /// Has the thread drive this endpoint. Call [`start`](Self::start) and
+    /// [`watch_endpoint`](Self::watch_endpoint) first, and enable the endpoint with the doorbell that
+    /// `start` has returned.
     pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.drive_endpoint(drive);
         }
     }
 
-    /// Lets go of an endpoint, which must be closed next.
+    /// Stops driving an endpoint. The caller must close it next.
     pub(crate) fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.forget_endpoint(drive);
         }
     }
 
-    /// Returns the state that the thread shares, if there is a thread. A forked child gets `None`, since the
-    /// thread is its parent's. The lock is not held on return: the caller may wait for an endpoint.
+    /// Returns the state that the thread shares, if there is a thread. In a forked child it returns
+    /// `None`, since the thread is the parent's. The lock is released on return, so the caller may wait
+    /// for an endpoint.
     fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
         running.as_ref().filter(|running| running.is_own_process()).map(|running| running.shared.clone())
@@ -117,7 +120,7 @@ impl ProgressThread {
 }
 
 impl Drop for ProgressThread {
-    /// Ends the thread, and waits for that.
+    /// Ends the thread, and waits for its end.
     fn drop(&mut self) {
         let Some(running) = self.running.get_mut().take() else { return };
         if !running.is_own_process() {
@@ -125,8 +128,9 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // It may itself have dropped the last handle of the domain, in a buffer that a completion
-        // owned. Then it ends when it gets back from there.
+        // This thread may be the progress thread itself: it may have dropped the last handle of the
+        // domain, inside a buffer that a completion owned. It cannot wait for itself, and ends after its
+        // pass.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }
@@ -155,7 +159,8 @@ impl Running {
         self.process == process::id()
     }
 
-    /// In a forked child: there is no thread to wait for, and its descriptors are those of the parent's.
+    /// Call this in a forked child: it has no thread to wait for, and shares the descriptors with the
+    /// parent.
     fn forget_after_fork(self) {
         mem::forget(self);
     }
@@ -183,8 +188,8 @@ impl ThreadShared {
 
     /// The thread's loop.
     fn run(&self) {
-        // The list is not locked during a pass, which may drop buffers of the application's that do
-        // whatever they like.
+        // Do not lock the list during a pass: a pass may drop buffers of the application, whose
+        // destructors may call anything.
         let mut endpoints = Vec::new();
         loop {
             self.doorbell.arm();
@@ -193,7 +198,7 @@ impl ThreadShared {
             }
             endpoints.extend(self.endpoints.lock().iter().cloned());
             let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.make_pass(&self.sources));
-            // The first that sees no reason to sleep does not keep the others from their pass.
+            // Every endpoint has its pass, even if an earlier one already has a reason not to sleep.
             let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
             if pause != Some(Duration::ZERO) {
                 self.sources.sleep(pause);
@@ -203,8 +208,8 @@ impl ThreadShared {
 }
 
 impl Endpoint {
-    /// Makes progress. Returns after how long the endpoint needs another visit; `None`: only when
-    /// it is woken.
+    /// Makes progress. Returns the time until the next visit that the endpoint needs; `None` if it needs
+    /// one only when its descriptor wakes the thread.
     fn make_pass(&self, sources: &EpollSet) -> Option<Duration> {
         let found = self.drive.progress_for_progress_thread();
         if let WatchResult::Polled | WatchResult::Resting(_) = found {
@@ -213,14 +218,14 @@ impl Endpoint {
         match found {
             WatchResult::Polled => Some(REVISIT_AFTER),
             WatchResult::Resting(Armed::Asleep { look_again_after }) => look_again_after,
-            // No descriptor would announce work.
+            // The transport has no descriptor to announce work.
             WatchResult::Resting(Armed::Ready) if !self.can_wake => Some(REVISIT_AFTER),
             WatchResult::Resting(Armed::Ready) | WatchResult::Moving => Some(Duration::ZERO),
         }
     }
 
-    /// Sets whether the transport's descriptor wakes the thread: without arming it may be readable
-    /// for ever.
+    /// Sets whether the thread ignores the transport's descriptor. While the transport is not armed, the
+    /// descriptor may be readable all the time.
     fn set_muted(&self, sources: &EpollSet, is_muted: bool) {
         if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
             return;

@@ -1,8 +1,7 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
-//! It is generic over the transport, and reached through one virtual call per post and one per
-//! progress, none per frame. Its lock is taken before a completion queue's lock, never the other
-//! way.
+//! It is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
+//! none. A thread that takes both its lock and that of a completion queue takes the pump's lock first.
 
 mod address_cache;
 mod connections;
@@ -48,35 +47,36 @@ use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
 use crate::works::queue::WorkQueue;
 
-/// How many frames a pass receives before it hands completions to the application.
+/// The number of frames that a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// How many polls do not make the progress thread stand down. An application that polls more often
-/// between two visits of the thread needs no thread; an application that sleeps polls once or twice
-/// before.
+/// The number of polls, between two visits of the progress thread, that do not yet stop that thread from
+/// driving the endpoint. An application that polls more often needs no thread. An application that sleeps
+/// polls once or twice before it does.
 const CHANCE_POLLS_MAX: u32 = 4;
 
-/// An endpoint's engine, its transport, and what both are wired to.
+/// An endpoint's engine and transport, and the objects that it reports to.
 pub(crate) struct Pump<T> {
     address: Address,
-    /// `None` once it was closed.
+    /// `None` once the endpoint is closed.
     state: Lock<Option<State<T>>>,
-    /// Held for each pass after that.
+    /// Held by each pass of the closing endpoint, when `state` is `None`.
     closing: Lock<()>,
-    /// The works that it may make due, once it may.
+    /// The work queue of the domain, once this endpoint may make works due.
     works: OnceLock<Arc<WorkQueue>>,
 }
 
 struct State<T> {
-    /// Dropped before the engine, which has lent memory that peers may read until the links have ended.
+    /// Must be dropped before the engine: the engine has lent memory to the transport, which peers may
+    /// read until their links have ended.
     transport: T,
     engine: Engine,
     wired: Option<Wired>,
     timekeeper: Timekeeper,
     receive_context: Option<Arc<ReceiveContext>>,
     duties: Duties,
-    /// How often the application has polled since the progress thread has looked, or since a reader
-    /// blocked.
+    /// The number of polls by the application since the last visit of the progress thread, or since a
+    /// reader blocked.
     polls: u32,
 }
 
@@ -90,13 +90,13 @@ impl<T: Transport> State<T> {
         engine.peek(request, &mut wired.queues())
     }
 
-    /// The application polls without reading a completion queue: makes a pass.
+    /// Counts a poll of the application that reads no completion queue, and makes a pass.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
     }
 
-    /// Makes progress without a reader, as far as it goes. Returns how much was received.
+    /// Makes all progress that is possible now, without a reader. Returns how much was received.
     fn pass_without_reader(&mut self) -> u32 {
         let State { engine, transport, wired: Some(wired), timekeeper, .. } = self else { return 0 };
         let mut queues = WithoutReader(wired.queues());
@@ -110,9 +110,9 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Makes the progress that needs no arrival, such as reporting to a peer the match of a receive
-    /// that was just posted, then arms the transport. Returns whether the transport wakes for what
-    /// happens next.
+    /// Makes the progress that needs no arrival, then arms the transport. An example of such progress is
+    /// a report to a peer that its message has matched a receive that was just posted. Returns whether
+    /// the transport wakes for the next event.
     fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, wired: Some(wired), .. } = self else { return AT_REST };
         let mut queues = wired.queues();
@@ -123,8 +123,8 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns whether it
-    /// may, and after what time it must look again.
+    /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns
+    /// whether the thread may sleep, and after what time it must check again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, wired, timekeeper, .. } = self;
         if engine.awaits_timeout()
@@ -136,8 +136,8 @@ impl<T: Transport> State<T> {
         self.timekeeper.set_alarm(armed, &self.engine)
     }
 
-    /// A call used the endpoint while a thread may sleep on it, so its transport is no longer
-    /// armed. Arms the transport again, or wakes the sleepers.
+    /// A call has used the endpoint while a thread may sleep on it, so the transport is no longer armed.
+    /// Arms the transport again, or wakes the sleepers.
     #[cold]
     fn rearm_or_wake(&mut self) {
         let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
@@ -150,8 +150,8 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// The application has polled while the progress thread may be asleep. Notifies that thread
-    /// once that it may stand down: watching would cost each of the following polls several system
+    /// The application has polled while the progress thread may be asleep. After several polls, tells
+    /// that thread once to ignore this endpoint: otherwise each further poll would cost several system
     /// calls.
     #[cold]
     fn rearm_or_stand_down(&mut self) {
@@ -165,7 +165,7 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The answer of a transport that needs no pass until it is woken.
+/// The result of arming a transport that needs no pass until it wakes its thread.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct Wired {
@@ -209,7 +209,7 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Has the engine receive, in a way of its choice.
+    /// Posts a receive to the engine by `receive`.
     #[inline(always)]
     fn post_receive_with(
         &self,
@@ -227,7 +227,7 @@ impl<T: Transport> Pump<T> {
         received.map_err(|rejected| post.put_back_rejected(rejected))
     }
 
-    /// Has the engine receive, or look for a message, in another way than the ordinary one.
+    /// Posts a receive of a special kind, or a peek, to the engine.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
@@ -245,17 +245,17 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Answers a peek, then makes a pass.
+    /// Makes a peek, then a pass.
     fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let mut endpoint = self.lock_for_purpose(Purpose::Poll);
         let state = endpoint.guard.as_mut().ok_or(NOT_ENABLED)?;
         let answered = state.peek(post, then);
-        // Not before it has answered: see docs/decisions/peek.md.
+        // The pass must come after the peek: see docs/decisions/peek.md.
         state.count_poll_and_pass();
         answered
     }
 
-    /// A pass of the progress thread, unless the application polls.
+    /// Makes a pass for the progress thread, unless the application polls.
     fn pass_for_progress_thread(&self) -> WatchResult {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut().filter(|state| state.wired.is_some()) else {
@@ -478,7 +478,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             drop(pass);
             patience.pause(&clock);
         }
-        // Peers may have accessed regions that are counted.
+        // Peers may have made counted accesses to regions meanwhile.
         self.fire_due_works();
     }
 }
@@ -498,7 +498,7 @@ impl<T: Transport> Drive for Pump<T> {
             }
             engine.transmit(transport, &mut queues);
             transport.flush();
-            // Dropped where they are: `drop` would move them.
+            // They are dropped in place: a call of `drop` would move them.
         }
         state.polls = state.polls.wrapping_add(1);
         if !state.duties.is_empty() {
@@ -554,8 +554,8 @@ impl<T: Transport> Drive for Pump<T> {
     }
 }
 
-/// Waits between checks of a state without notification, such as whether a peer's kernel has
-/// everything: at first hardly, then longer.
+/// Pauses between checks of a state that sends no notification, such as whether a peer's kernel has
+/// received everything. The first pauses only yield, later ones sleep.
 #[derive(Default)]
 struct Backoff {
     pauses: u32,

@@ -1,7 +1,7 @@
-//! The calls that receive into owned memory, for the objects that receives are posted to.
+//! The calls that receive into owned memory, for all objects to which receives are posted.
 
-/// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. The object
-/// brings the documentation of three of them, in which objects differ.
+/// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. The
+/// documentation of three of them depends on the object, so the object passes it.
 macro_rules! receive_calls {
     (
         $object:ty,
@@ -34,9 +34,9 @@ macro_rules! receive_calls {
                 self.receive_owned(buffers, from, None, context, self.rx_op_flags())
             }
 
-            /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg`
-            /// with `FI_MULTI_RECV`, described at [`RecvMsg`](crate::RecvMsg). Endpoints that share a
-            /// context share its buffers.
+            /// Receives messages into `buffer[..buffer.len()]` until little room is left there:
+            /// `fi_recvmsg` with `FI_MULTI_RECV`. [`RecvMsg`](crate::RecvMsg) describes it. Endpoints
+            /// that share a context share its buffers.
             ///
             /// # Errors
             ///

@@ -1,4 +1,5 @@
-//! Receives on their way to where they are posted: an endpoint, or a receive context that endpoints share.
+//! Receives, from the call to the object that they are posted to: an endpoint, or a shared receive
+//! context.
 
 use std::mem::ManuallyDrop;
 
@@ -22,34 +23,36 @@ use crate::tag::TagMatch;
 ///
 /// # Messages that have arrived already
 ///
-/// With some flags nothing is posted. Instead the receive concerns a message that arrived before a receive
+/// With some flags the call posts no receive. Instead it concerns a message that arrived before a receive
 /// for it was posted (`fi_tagged(3)`; untagged messages are treated alike):
 ///
-/// | [`flags`](Self::flags) | what is done |
+/// | [`flags`](Self::flags) | what the call does |
 /// | --- | --- |
 /// | `PEEK` | looks for the earliest message that this receive would take |
-/// | `PEEK \| CLAIM` | and sets it aside: no other receive takes it, nor does a peek find it |
-/// | `PEEK \| DISCARD` | and throws it away |
+/// | `PEEK \| CLAIM` | as `PEEK`, and claims the message: no other receive takes it, and no peek finds it |
+/// | `PEEK \| DISCARD` | as `PEEK`, and discards the message |
 /// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
-/// | `CLAIM \| DISCARD` | throws that message away |
+/// | `CLAIM \| DISCARD` | discards that message |
 ///
-/// A peek completes with length, remote data, tag and source of the message. It brings no data, so
-/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD`
-/// alone has no meaning. A peek answers at once, from what the endpoint had received before the call: if no
-/// such message is among that, it ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage),
-/// ENOMSG. After its answer it makes progress, so a loop of peeks finds what arrives, also if it reads no
-/// queue. Its end, and that of a `DISCARD`, is reported under selective completion too.
+/// A peek completes at once, from the messages that the endpoint had received before the call. Its
+/// completion has the length, remote data, tag and source of the message. If there is no such message, it
+/// ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. After that the call
+/// makes progress, so a loop of peeks finds new messages, even if it reads no queue. A peek receives no
+/// data: with `PEEK`, and with `CLAIM | DISCARD`, [`buffers`](Self::buffers) are ignored and dropped.
+/// `DISCARD` without another of these flags has no meaning. The ends of peeks and of discards are
+/// reported under selective completion, too.
 ///
-/// With `CLAIM` alone or with `DISCARD` neither tag nor source matter: the context names the message, and
-/// whether [`tagged`](Self::tagged) is there says of which kind it is. A claimed message takes up memory, of
-/// what [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) allows, until it was
-/// received or discarded.
+/// With `CLAIM`, with or without `DISCARD`, tag and source are ignored. The context names the message;
+/// [`tagged`](Self::tagged) only says, by being present, that it is a tagged one. A claimed message takes
+/// memory out of [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) until it
+/// is received or discarded.
 ///
-/// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at
-/// untagged messages while the completion queue has no room for those that a multi-receive buffer may take;
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a
-/// context that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a
-/// context that holds none.
+/// These calls have the errors of every receive, and three more.
+/// [`Again::QueueFull`](crate::Again::QueueFull): a peek at untagged messages, while the completion queue
+/// has no room for messages that a multi-receive buffer may take.
+/// [`Misuse::Invalid`](crate::Misuse::Invalid): all three flags at once, or a claim with a context that
+/// already holds a claimed message. [`Misuse::NotFound`](crate::Misuse::NotFound): a context that holds
+/// no claimed message.
 ///
 /// ```
 /// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
@@ -106,37 +109,40 @@ use crate::tag::TagMatch;
 ///
 /// # Many messages in one buffer
 ///
-/// With [`OpFlags::MULTI_RECV`], on an endpoint with the capability of that name, an untagged receive takes
-/// one message after another, packed into its one buffer (`fi_msg(3)`). They begin at addresses that are
-/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message
+/// With [`OpFlags::MULTI_RECV`], an untagged receive takes one message after another, packed into its one
+/// buffer (`fi_msg(3)`). The endpoint needs the capability of that name. Messages begin at addresses that
+/// are multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message
 /// that fits only unaligned. The receive keeps its place among the posted receives until
 ///
-/// - less than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
-/// - a message is for it that does not fit any more. That message goes to the next receive, or
-///   waits for one; nothing is lost. Only a message that is longer than a buffer which has taken
-///   nothing yet is cut short, as by any receive, and uses the buffer up.
+/// - fewer bytes than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
+/// - a message that it would take does not fit any more. That message goes to the next receive, or waits
+///   for one; nothing is lost. Only a message that is longer than an empty buffer is truncated, as in any
+///   receive, and uses the buffer up.
 ///
-/// Each message completes by itself, with the context of the receive. Where it lies is its
-/// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own,
-/// [`Buffer::Received`](crate::Buffer::Received), that shares the memory of the whole without a copy; or with
-/// memory of the caller's its place, [`Buffer::Within`](crate::Buffer::Within). A message that fails, since
-/// its sender dies half-way, is an error of its own, and its room is lost; others are still taken.
+/// Each message has a completion of its own, with the context of the receive. The completion's
+/// [`buffer`](crate::Completion::buffer) is [`Buffer::Received`](crate::Buffer::Received): a [`BytesMut`]
+/// of the message, which shares the memory of the whole buffer without a copy. With the caller's memory
+/// it is [`Buffer::Within`](crate::Buffer::Within), the place of the message. If a message fails because
+/// its sender dies half-way, an error reports it, and its room is lost; the receive still takes other
+/// messages.
 ///
-/// Once nothing arrives in it any more the buffer is released, which is reported exactly once, under
-/// selective completion too, by [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV):
-/// on the completion of the message that is the last to complete, with
-/// [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast); or, if there is none to carry it, in an entry with
-/// that flag alone and [`Buffer::Unused`](crate::Buffer::Unused). A receive that is cancelled, or whose only
-/// sender is gone, is released by the error entry that says so. It counts as one outstanding receive until
-/// then, and so does each message that is arriving in it.
+/// Once no more messages arrive in the buffer, it is released. Its release is reported exactly once,
+/// under selective completion, too, by
+/// [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV). The last message to
+/// complete has this flag in its completion, with [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast).
+/// If no message is left to have it, a separate entry has this flag alone, and
+/// [`Buffer::Unused`](crate::Buffer::Unused). If the receive is cancelled, or its only sender is gone,
+/// the error entry releases the buffer. Until its release the buffer counts as one outstanding receive,
+/// and so does each message that is arriving in it.
 ///
-/// With resource management, while the completion queue is full, the buffer takes no message. Messages for it
-/// wait as if no receive were posted, and no later message or receive overtakes them.
+/// With resource management, the buffer takes no message while the completion queue is full. Messages for
+/// it wait as if no receive were posted, and no later message or receive overtakes them.
 ///
-/// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
+/// Such a receive has the errors of every receive, and three more:
+/// [`Misuse::NoCapability`](crate::Misuse::NoCapability),
 /// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
-/// [`Misuse::Memory`](crate::Misuse::Memory) for none. Tagged receives, and those with the flags above,
-/// ignore this one.
+/// [`Misuse::Memory`](crate::Misuse::Memory) for none. Tagged receives, and those with the flags of the
+/// table above, ignore `MULTI_RECV`.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
@@ -180,44 +186,45 @@ use crate::tag::TagMatch;
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecvMsg<B = Vec<BytesMut>> {
-    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each
-    /// filled up to its length.
+    /// The memory for the message, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces. Each
+    /// piece has room for as many bytes as it is long.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
-    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends, or
-    /// an attempt to connect to it fails. If the sender was lost before the receive is posted, the endpoint
-    /// connects to it again; otherwise only sends and accesses connect, and the receive waits for a sender
-    /// that may yet start.
+    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends,
+    /// or an attempt to connect to it fails. If the endpoint has lost the sender before the receive is
+    /// posted, the receive makes it connect again. Otherwise only sends and accesses connect, and the
+    /// receive waits for a sender that may yet start.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default ones](crate::Endpoint::rx_op_flags). Those that
-    /// have no meaning for receives are ignored.
+    /// Flags, in place of the endpoint's [default flags](crate::Endpoint::rx_op_flags). Receives ignore
+    /// flags that have no meaning for them.
     pub flags: OpFlags,
 }
 
-/// An object that receives are posted to.
+/// An object to which receives are posted.
 pub(crate) trait ReceivePoster {
-    /// With less room than this, in bytes, a multi-receive buffer is released.
+    /// Returns the room in bytes below which a multi-receive buffer is released.
     fn multi_receive_min_bytes(&self) -> usize;
 
-    /// Posts a receive with these flags. The memory stays in the post if it is refused.
+    /// Posts a receive with these flags. If it is refused, the memory stays in the post.
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error>;
 
     /// Posts a receive into the caller's memory.
     ///
     /// # Safety
     ///
-    /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive) says.
+    /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     #[inline(always)]
     unsafe fn receive_raw(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {
-            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for: the engine ends
-            // the operation before its completion can be read, and is dropped when the endpoint is closed.
+            // SAFETY: the caller promises what `Destination::raw_allowing_null` requires. The engine ends
+            // the operation before the application can read its completion, and is dropped when the
+            // endpoint is closed.
             unsafe { Destination::raw_allowing_null(buffers)? }
         } else {
             Destination::default()
@@ -225,7 +232,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive whose memory is owned, or hands the memory back. What is not to be filled is dropped.
+    /// Posts a receive whose memory is owned, or hands the memory back. Memory that the receive would not
+    /// fill is dropped.
     #[inline(always)]
     fn receive_owned<B: Owned<Lent = Destination>>(
         &self,
@@ -271,7 +279,7 @@ pub(crate) trait ReceivePoster {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        // Nothing of it is left to be dropped: a post that is accepted has no memory any more.
+        // Whether the post is accepted or refused, its memory is taken out, so it need not be dropped.
         let mut post =
             ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {
@@ -293,7 +301,7 @@ pub(crate) trait ReceivePoster {
         ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
     }
 
-    /// Makes a receive that waits for a counter.
+    /// Returns a receive that is to wait for a counter.
     fn make_waiting_receive<B>(
         &self,
         receive: RecvMsg<B>,
@@ -319,7 +327,7 @@ pub(crate) trait ReceivePoster {
     }
 }
 
-/// The memory of a receive that was refused.
+/// Takes the memory out of a receive that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut ReceivePost) -> B {
     B::from_buffer(post.take_buffer())

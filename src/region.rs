@@ -28,9 +28,9 @@ use crate::region::persistent::Persistent;
 /// The attributes of a memory region: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
-    /// The allowed uses of the memory; none by default, see [`granting`](Self::granting). Only those of
-    /// peers are enforced; local buffers need no
-    /// registration. Other bits, such as the capabilities that some programs pass, are ignored.
+    /// The allowed uses of the memory; none by default, see [`granting`](Self::granting). Only the rights
+    /// of peers are enforced; local buffers need no registration. Other bits, such as the capabilities
+    /// that some programs pass, are ignored.
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
@@ -38,13 +38,12 @@ pub struct MrAttr {
     /// a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
-    /// supports it, as `"shm"` does. After its first access a peer accesses the region by plain copies,
-    /// without the owner's help and without a system call.
-    /// Accesses with remote data or a fence still go through the owner, and so do
-    /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers:
-    /// a malicious process of the same user can write to mapped memory. The memory takes whole pages,
-    /// as they are touched, one more page, and a descriptor; it is freed when the last peer unmaps it.
-    /// Elsewhere the flag is ignored: see [`MemoryRegion::is_shareable`].
+    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]).
+    /// After its first access a peer accesses the region by plain copies, without the owner's help and
+    /// without a system call. Accesses with remote data or a fence still go through the owner, and so do
+    /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers: a
+    /// malicious process of the same user can write to mapped memory. The memory takes whole pages, as
+    /// they are touched, one more page, and a descriptor. It is freed when the last peer unmaps it.
     pub shareable: bool,
     /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
@@ -70,21 +69,23 @@ impl MrAttr {
 
 /// Memory that peers may read and write without a posted receive: a registered region, `fi_mr(3)`.
 ///
-/// Peers name it by its [`key`](Self::key), and a byte in it by an address: that of its first byte is
-/// [`address`](Self::address). They reach it through any endpoint of its domain that has the capabilities
-/// [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
+/// Peers name the region by its [`key`](Self::key), and a byte in it by an address; the first byte has
+/// the address [`address`](Self::address). They reach it through any endpoint of its domain that has the
+/// capability [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or
+/// [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
-/// A region that [`Domain::register`] makes owns its memory. [`read_at`](Self::read_at) and
-/// [`write_at`](Self::write_at) copy from and to it while peers access it too; it offers no `&[u8]`,
-/// since peers could change the bytes. It costs its length rounded up to 8 bytes. One of
-/// [`Domain::register_raw`] is the caller's memory, and one of [`Domain::register_file`] is a file.
+/// A region of [`Domain::register`] owns its memory: its length, rounded up to 8 bytes.
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from and to it while peers access it,
+/// too. There is no `&[u8]` of it, since peers could change the bytes. A region of
+/// [`Domain::register_raw`] is the caller's memory, and a region of [`Domain::register_file`] is a part
+/// of a file.
 ///
-/// Accesses by peers can be counted: see [`bind_counter`](Self::bind_counter). With
-/// [`MrFlags::RMA_EVENT`], which applications made for [`MrMode::RMA_EVENT`] pass, peers can access the
-/// region only after [`enable`](Self::enable), so that its counters are bound by then.
+/// A counter can count accesses by peers: see [`bind_counter`](Self::bind_counter). Applications made for
+/// [`MrMode::RMA_EVENT`] register with [`MrFlags::RMA_EVENT`]. Then peers can access the region only
+/// after [`enable`](Self::enable), so that its counters are bound before the first access.
 ///
-/// Dropping it closes it: `fi_close`. Accesses that are under way fail at their initiators, and once the
-/// drop returns no access touches the memory.
+/// Dropping the region closes it: `fi_close`. Accesses that are under way fail at their initiators. Once
+/// the drop returns, no access touches the memory.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, InfoFlags, MrAccess};
@@ -124,10 +125,10 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0 or more memory than there is, for an offset, or for
-    /// memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if
-    /// another region of the domain has the key; the system's error for
-    /// [shareable](MrAttr::shareable) memory: ENOMEM, EMFILE.
+    /// [`Misuse::Memory`] for a length of 0 or more memory than there is, for an offset, and with
+    /// [`MrFlags::RMA_PMEM`], since this memory is not persistent; [`Misuse::KeyInUse`] if another region
+    /// of the domain has the key; the system's error for [shareable](MrAttr::shareable) memory: ENOMEM,
+    /// EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Memory(BadMemory::NotPersistent).into());
@@ -140,45 +141,45 @@ impl Domain {
         })
     }
 
-    /// Registers the caller's memory, in up to
-    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow each other as
-    /// if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. A single segment at the
-    /// null address is the address space from its beginning on, where most addresses are unmapped.
+    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. It has up to
+    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which count as one after the
+    /// other; segments may be empty. A single segment at the null address stands for the whole address
+    /// space, in which most addresses are unmapped.
     ///
-    /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers
-    /// may wait until their writes are durable
-    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). For a file that is
-    /// mapped with `MAP_SYNC`, or a device that is memory, the processor's caches are flushed; for others
-    /// `msync(2)` is called, and the endpoint makes no progress meanwhile. This call asks the system once
-    /// how the memory is mapped.
+    /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then
+    /// wait until their writes are durable
+    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). If a file is mapped with
+    /// `MAP_SYNC`, or its device is memory, homespun flushes the processor's caches. Otherwise it calls
+    /// `msync(2)`, and the endpoint makes no progress meanwhile. Registration asks the system once how
+    /// the memory is mapped.
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`],
-    /// and [`Misuse::Memory`] for no segment, for a null address with a length among others, for
-    /// memory that is to be [shareable](MrAttr::shareable), and for persistent memory that is not a
-    /// file's; the system's error when it is asked how persistent memory is mapped.
+    /// As [`register`](Self::register), except for a length of 0. Also [`Misuse::TooManySegments`], and
+    /// [`Misuse::Memory`] without a segment, for a null address with a length among several segments, for
+    /// [shareable](MrAttr::shareable) memory, and for persistent memory that is not a file's; the
+    /// system's error if it cannot tell how persistent memory is mapped.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable, and writable if peers may write,
-    /// from any thread, until the region was dropped. Until then no Rust reference to it exists, other
-    /// than to atomics or cells; bytes that a peer and another thread access at the same time have no
-    /// particular value. Persistent memory stays mapped as it is. For the address space as a region, this
-    /// holds for all memory that peers access, during the access.
+    /// Until the region is dropped, every segment must be initialised memory that any thread may read,
+    /// and may write if peers may write. Until then there must be no Rust reference to it, other than to
+    /// atomics or cells. Bytes that a peer and another thread access at the same time have no particular
+    /// value. The mapping of persistent memory must not change. For the address space as a region, all of
+    /// this must hold for the memory that peers access, during each access.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
-        // SAFETY: the caller promises that its mapping does not change until the region is dropped.
+        // SAFETY: the caller promises that the mapping does not change until the region is dropped.
         let persistent = attr
             .flags
             .contains(MrFlags::RMA_PMEM)
             .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
         self.register_with_key(attr, |attr| {
-            // SAFETY: the caller promises the same until the `MemoryRegion` is dropped, and its
-            // drop closes this region.
+            // SAFETY: the caller promises this until the `MemoryRegion` is dropped, and that drop closes
+            // this region.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
                 Some(persistent) => region.with_persistence(Box::new(persistent.clone())),
@@ -187,13 +188,14 @@ impl Domain {
         })
     }
 
-    /// Registers a part of a file, which is mapped for it: persistent memory, as with
-    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], without a promise by the
-    /// caller. It begins at `offset_bytes` in the file, a multiple of the size of a page. Peers read what
-    /// other processes write to the file, and the other way round.
+    /// Maps a part of a file and registers it. It is persistent memory, as with
+    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], but needs no promise by the
+    /// caller. The part begins at `offset_bytes` in the file, a multiple of the page size. Peers read
+    /// what other processes write to the file, and other processes read what peers write.
     ///
-    /// It takes no memory besides the file's pages, and no descriptor once the file is closed.
-    /// Truncating the file while peers access it ends this process: the system sends it SIGBUS.
+    /// The region takes no memory except the file's pages, and no descriptor once the application has
+    /// closed the file. If the file is truncated while peers access the region, the system kills this
+    /// process with SIGBUS.
     ///
     /// ```
     /// use homespun::flags::{BindFlags, InfoFlags, MrAccess, OpFlags};
@@ -233,9 +235,9 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register); besides [`Misuse::Memory`] for another offset, for more
-    /// than the file has, and for memory that is to be [shareable](MrAttr::shareable); the system's
-    /// error when the file is mapped, such as EACCES for a file that is not open for reading
+    /// As [`register`](Self::register). Also [`Misuse::Memory`] for an offset that is not a multiple of
+    /// the page size, for a range beyond the file's end, and for [shareable](MrAttr::shareable) memory;
+    /// the system's error when the file is mapped, such as EACCES for a file that is not open for reading
     /// and writing.
     pub fn register_file(
         &self,
@@ -303,21 +305,20 @@ impl MemoryRegion {
         self.region.key()
     }
 
-    /// Returns the address by which peers name the first byte: 0, or its [own
-    /// address](Self::as_ptr) in a domain that was opened with [`MrMode::VIRT_ADDR`] or
-    /// [`MrMode::BASIC`].
+    /// Returns the address by which peers name the first byte. It is 0; in a domain that was opened with
+    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`], it is the byte's [own address](Self::as_ptr).
     pub fn address(&self) -> u64 {
         self.region.base_address()
     }
 
-    /// Returns the region's first byte as peers name it in reads, writes and atomic operations: its
-    /// [`address`](Self::address) and [`key`](Self::key).
+    /// Returns the first byte of the region as the target of peers' reads, writes and atomic operations:
+    /// its [`address`](Self::address) and the region's [`key`](Self::key).
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { address: self.address(), key: self.key() }
     }
 
-    /// Where the memory begins in this process: that of the first segment, where it has several.
-    /// Peers may access the same bytes at the same moment. The memory is gone once the region was
+    /// Returns the address of the memory in this process; if it has several segments, that of the first.
+    /// Peers may access the same bytes at the same time. The memory must not be used after the region is
     /// dropped.
     pub fn as_ptr(&self) -> *mut u8 {
         self.region.as_ptr()
@@ -328,13 +329,14 @@ impl MemoryRegion {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory; they may not once a counter counts their accesses.
-    /// Accesses to any other memory need progress of this side.
+    /// Whether peers may map the memory. They may not once a counter counts their accesses. If they may
+    /// not, their accesses need progress of this side.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
     }
 
-    /// Whether writes to it can be made durable: [`MrFlags::RMA_PMEM`], [`Domain::register_file`].
+    /// Whether writes to the region can be made durable: [`MrFlags::RMA_PMEM`],
+    /// [`Domain::register_file`].
     pub fn is_persistent(&self) -> bool {
         self.region.is_persistent()
     }
@@ -344,39 +346,39 @@ impl MemoryRegion {
         self.region.access()
     }
 
-    /// Copies from the region into all of `into`, `offset_bytes` from its start. A write by a peer
-    /// at the same moment may be copied in part.
+    /// Copies bytes from the region, from `offset_bytes` on, until `into` is full. If a peer writes at
+    /// the same time, the copy may have a part of that write.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space; no byte is
-    /// copied.
+    /// [`Misuse::Memory`] if the range reaches beyond the region, or the region is the address space. No
+    /// byte is copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
 
-    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same
-    /// time may get a part of it.
+    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same time
+    /// may get a part of it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the region does not reach so far, is the address space, or is the
-    /// caller's memory that peers may not write, and that need not be writable; no byte is copied.
+    /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or
+    /// if it is the caller's memory and peers may not write to it, since such memory need not be
+    /// writable. No byte is copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
     }
 }
 
 impl MemoryRegion {
-    /// Has a counter count accesses of peers to the region, through endpoints that have [`Caps::RMA_EVENT`]:
-    /// `fi_mr_bind`. One counter may be bound for accesses that change the region
+    /// Has a counter count accesses of peers to the region, through endpoints that have
+    /// [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
     /// ([`CounterEvents::REMOTE_WRITE`]), and one for accesses that read it
-    /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both, and a counter
-    /// that is bound for both counts it once; a compare-and-swap counts as a change even if it compares
-    /// unequal. A refused access is not counted:
-    /// its initiator gets the error.
+    /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both; a counter
+    /// that is bound for both counts it once. A compare-and-swap counts as a change even if it compares
+    /// unequal. A refused access is not counted; its initiator gets the error.
     ///
-    /// Reading the counter and waiting for it drive progress of all these endpoints of the domain.
+    /// Reads of the counter, and waits for it, drive all these endpoints of the domain.
     ///
     /// ```
     /// use homespun::flags::{CounterEvents, MrAccess};
@@ -419,8 +421,7 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // The counter must drive the endpoints before it can count, so that every count wakes its
-        // sleepers.
+        // Have the counter drive the endpoints before it counts, so that every count wakes its sleepers.
         self.domain.domain_counters().add(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {
@@ -432,8 +433,8 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Names an endpoint through which peers access the region, for applications made for
-    /// [`MrMode::ENDPOINT`]: `fi_mr_bind`. Regions belong to their domain here, so the call has no effect.
+    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. It is for applications
+    /// made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their domain.
     ///
     /// # Errors
     ///

@@ -18,23 +18,24 @@ pub(crate) struct AddressPair {
     pub(crate) dest: Option<Address>,
 }
 
-/// Which address a name stands for.
+/// The address for which a name stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AddressRole {
-    /// An address of this host: without a node, every interface.
+    /// An address of this host. Without a node, the wildcard: every interface.
     Source,
-    /// An address to reach: without a node, the loopback interface.
+    /// The address of a peer. Without a node, the loopback address.
     Destination,
 }
 
-/// All ends that the arguments of `getinfo` name, as `fi_getinfo(3)` says for `src_addr` and `dest_addr`:
-/// node and service prevail over the hints' address in the same role, which is then not looked at. An empty
-/// service is no service, and as a source without a node any port.
+/// Returns all pairs of addresses that the arguments of `getinfo` name, by the rules of `fi_getinfo(3)`
+/// for `src_addr` and `dest_addr`. Node and service prevail over the hints' address for the same role,
+/// which is then ignored. An empty service counts as no service; for a source without a node, as any
+/// port.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be
-/// named and was not.
+/// [`Misuse::Unmet`], with the reason, if there is none; [`Misuse::Invalid`] if the flags ask for a
+/// source and neither node nor service is given.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,
@@ -84,18 +85,18 @@ pub(crate) fn resolve_address_pairs(
     }
 }
 
-/// All addresses that a node and a service name, at least one, in the resolver's order.
+/// Returns all addresses that a node and a service name, in the resolver's order. There is at least one.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] for what does not resolve.
+/// [`Misuse::Unmet`] for a name that does not resolve.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
     role: AddressRole,
     numeric: bool,
 ) -> Result<Vec<Address>, Error> {
-    // The resolver would take the low 16 bits of a larger number.
+    // The resolver would truncate a larger number to 16 bits.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
         return Err(Misuse::Unmet(Unmet::Port).into());
     }
@@ -124,12 +125,12 @@ pub(crate) fn resolve(
     Ok(addresses)
 }
 
-/// Whether a service is meant as a number: names have a letter.
+/// Whether a service is a number. A name has at least one letter.
 fn is_number(service: &str) -> bool {
     !service.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// The formats of which the host has addresses, IPv4 first.
+/// Returns the address formats of this host, IPv4 first.
 fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
     let interfaces = if_addrs::get_if_addrs().map_err(|error| SystemRequest::InterfaceList.refused(error))?;
     let has = |wanted: fn(&IpAddr) -> bool| interfaces.iter().any(|interface| wanted(&interface.ip()));
@@ -143,8 +144,8 @@ fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
     Ok(formats)
 }
 
-/// These destinations by addresses that name one host. Connecting to a wildcard reaches this host, whose name
-/// is the loopback address of the format.
+/// Replaces each wildcard by the loopback address of its format: connecting to a wildcard reaches this
+/// host.
 fn replace_wildcards(destinations: &[Address]) -> Vec<Address> {
     let mut reachable = Vec::new();
     for &dest in destinations {
@@ -160,7 +161,7 @@ fn replace_wildcards(destinations: &[Address]) -> Vec<Address> {
     reachable
 }
 
-/// Those of the addresses that endpoints of this host can be bound to.
+/// Returns those of the addresses to which endpoints of this host can be bound.
 fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
@@ -179,12 +180,13 @@ fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<
     Ok(local)
 }
 
-/// Whether an address is one of this host.
+/// Whether this host has the address.
 pub(crate) fn is_local(address: Address) -> bool {
     matches!(probe_local_address(address.with_port(0), None), Ok(Some(_)))
 }
 
-/// Each destination that there is a route to, with the local address at the start of that route.
+/// Returns each destination to which there is a route, with the local address from which the route
+/// starts.
 fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &dest in destinations {
@@ -198,7 +200,7 @@ fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     Ok(ends)
 }
 
-/// Each source with each destination of its format.
+/// Returns each source with each destination of its format.
 fn all_pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &src in sources {
@@ -212,9 +214,9 @@ fn all_pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<Addres
     Ok(ends)
 }
 
-/// Asks the system what an endpoint bound at `bind` has for an address, if it talks to `peer`;
-/// `None` if that is not possible. The port of the result is 0. Connecting a datagram socket
-/// chooses a route and sends nothing.
+/// Asks the system which address an endpoint bound to `bind` has when it talks to `peer`. Returns it with
+/// the port 0; `None` if no such address exists. Connecting a datagram socket chooses a route and sends
+/// nothing.
 fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;
@@ -230,7 +232,7 @@ fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Ad
     }
 }
 
-/// Whether an error says nothing about the address that was tried.
+/// Whether the error is a lack of resources, which says nothing about the address.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }

@@ -30,33 +30,35 @@ use crate::works::domain::WorkDomain;
 
 /// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
 ///
-/// It is opened by [`Domain::shared_receive_context`](crate::Domain::shared_receive_context). Endpoints
-/// whose [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT)
-/// are [bound](crate::Endpoint::bind_shared_receive_context) to it before they are enabled. From then on a
-/// message that reaches any of them takes the earliest receive of the context that matches. Receives are
-/// posted here, also before an endpoint is bound; those endpoints refuse receives of their own.
+/// [`Domain::shared_receive_context`](crate::Domain::shared_receive_context) opens a context. The
+/// application [binds](crate::Endpoint::bind_shared_receive_context) endpoints to it before it enables
+/// them; their [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) must be
+/// [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT). From then on a message that reaches any of them takes
+/// the earliest matching receive of the context. Receives are posted to the context, even before an
+/// endpoint is bound. The endpoints themselves refuse receives.
 ///
-/// - A receive completes in the receive queue, and is counted by the counters, of the endpoint that its
-///   message came to. What concerns no endpoint goes to the one that was enabled first among those that are:
-///   cancelled receives, peeks that find nothing, and claims of messages that are lost. While there is none
-///   such reports wait. An endpoint that is closed leaves those that its queue had no room for to another.
-/// - Messages of one peer to one endpoint keep their order. There is none between endpoints.
-/// - Unconnected endpoints that share a context share an address vector, too. It names the source of a
-///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends
-///   with the last link of its source to any of the endpoints, or when an endpoint fails to connect to
-///   that source and no other has a link to it.
-/// - Where an endpoint's queue is full, its completions wait, and those of others do not.
-/// - An endpoint that is closed takes the messages along that no receive has taken. A receive that one of
-///   them was filling fails, [`OperationError::Cancelled`](crate::OperationError::Cancelled), at another
-///   endpoint.
-/// - The end of a connection ends receives that it was filling, and no others.
+/// - The endpoint that a message reaches reports its receive: the receive completes in this endpoint's
+///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no
+///   message, and claims of lost messages belong to no endpoint. The enabled endpoint that was enabled
+///   first reports them; while there is none, these reports wait. When an endpoint is closed, another one
+///   takes over those of its reports that its queue had no room for.
+/// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
+/// - Unconnected endpoints that share a context also share an address vector. It has the source of a
+///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes must request). Such a receive ends
+///   when the last link of its source to any of the endpoints ends, or when an endpoint fails to connect
+///   to that source and no other endpoint has a link to it.
+/// - If the queue of an endpoint is full, only the completions of that endpoint wait.
+/// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
+///   its messages was filling fails at another endpoint, with
+///   [`OperationError::Cancelled`](crate::OperationError::Cancelled).
+/// - When a connection ends, receives that its messages were filling end, and no others.
 ///
-/// The context has one depth and one budget for unexpected messages, [`RxAttr::size_ops`] and
-/// [`RxAttr::total_buffered_recv_bytes`], whatever the infos of its endpoints say; every link of an endpoint
-/// may take [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES) besides.
+/// The context has one depth, [`RxAttr::size_ops`], and one budget for unexpected messages,
+/// [`RxAttr::total_buffered_recv_bytes`]. The infos of its endpoints do not change these. In addition,
+/// each link of an endpoint may take [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
 ///
-/// A handle may be cloned and used from any thread. When the last one is dropped, and the last endpoint that
-/// is bound, the receives that are still posted end unheard.
+/// A handle may be cloned and used from any thread. When the last handle and the last bound endpoint are
+/// dropped, receives that are still posted end without a completion.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
@@ -103,10 +105,10 @@ pub struct SharedReceiveContext {
     open: Arc<OpenContext>,
 }
 
-/// The part of a context that ends with its last handle and the last endpoint that is bound to it.
+/// The part of a context that ends when its last handle and the last endpoint bound to it are dropped.
 struct OpenContext {
     shared: Arc<ReceiveContext>,
-    /// Its domain, which it keeps open.
+    /// The context's domain. The context keeps it open.
     domain: Arc<dyn WorkDomain>,
 }
 
@@ -118,20 +120,20 @@ impl Drop for OpenContext {
     }
 }
 
-/// The context as endpoints see it.
+/// The part of a context that endpoints share.
 pub(crate) struct ReceiveContext {
     domain: DomainId,
     attr: RxAttr,
     rx_op_flags: AtomicU64,
     min_multi_recv_bytes: AtomicUsize,
     receiver: Arc<SharedReceiver>,
-    /// How many endpoints are bound, enabled or not.
+    /// The number of bound endpoints, enabled or not.
     bound: AtomicUsize,
     members: Members,
 }
 
 impl SharedReceiveContext {
-    /// Opens a context of a domain, which it keeps open.
+    /// Opens a context of a domain. The context keeps the domain open.
     pub(crate) fn open(id: DomainId, domain: Arc<dyn WorkDomain>, attr: RxAttr) -> SharedReceiveContext {
         let shared = Arc::new(ReceiveContext {
             rx_op_flags: AtomicU64::new(attr.op_flags.bits()),
@@ -146,12 +148,12 @@ impl SharedReceiveContext {
         SharedReceiveContext { shared, open }
     }
 
-    /// The attributes of the context, with unspecified ones filled in.
+    /// Returns the attributes of the context, with unspecified ones filled in.
     pub fn attr(&self) -> &RxAttr {
         &self.shared.attr
     }
 
-    /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
+    /// Returns the flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
     pub fn rx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.shared.rx_op_flags.load(Ordering::Relaxed))
     }
@@ -183,12 +185,12 @@ impl SharedReceiveContext {
     }
 
     /// Cancels the oldest receive with this context that no message has matched, or that waits for a
-    /// counter: `fi_cancel`. It ends with an error completion, ECANCELED, in the receive queue of the
-    /// endpoint that was enabled first.
+    /// counter: `fi_cancel`. The receive ends with an error completion, ECANCELED, in the receive queue
+    /// of the endpoint that was enabled first.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is none.
+    /// [`Misuse::NotFound`] if there is no such receive.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.shared.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.attr.caps.contains(Caps::TRIGGER) => {
@@ -198,12 +200,12 @@ impl SharedReceiveContext {
         }
     }
 
-    /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the
-    /// handle is dropped.
+    /// Closes the context: `fi_close`. When the last clone of the handle is dropped, receives that are
+    /// still posted end without a completion.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
+    /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::ReceiveContext).into(), returned: self });
@@ -225,7 +227,7 @@ impl ReceiveContext {
         &self.receiver
     }
 
-    /// Whether endpoints that are opened like this may use the context: theirs is a subset of its attributes.
+    /// Checks that the context has the capabilities for messages that an endpoint of this info has.
     pub(crate) fn check_info(&self, info: &Info) -> Result<(), Misuse> {
         let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
         if self.attr.caps.contains(kinds) {
@@ -235,12 +237,12 @@ impl ReceiveContext {
         }
     }
 
-    /// Counts an endpoint that is bound from now on.
+    /// Counts an endpoint that is bound.
     pub(crate) fn add_binding(&self) {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint that is bound no longer, once for each [`add_binding`](Self::add_binding).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }
@@ -251,7 +253,7 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
-    /// Returns the only source that a receive accepts, if it names one. A claimed message is known by its
+    /// Returns the only source that a receive accepts, if it names one. A claimed message is found by its
     /// context alone.
     fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
@@ -260,7 +262,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Has the shared receiver receive, in a way of its choice.
+    /// Posts a receive to the shared receiver by `receive`.
     fn post_receive_with(
         &self,
         post: &mut ReceivePost,
@@ -275,7 +277,7 @@ impl ReceiveContext {
         receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected(rejected))
     }
 
-    /// Posts a receive, or does what else it asks for. The caller then delivers the mail.
+    /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
     fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, SharedReceiver::post_receive),
@@ -296,15 +298,15 @@ impl ReceiveContext {
         }
     }
 
-    /// Has endpoints do the duties left to them. To be called without an endpoint's lock. The caller
-    /// then carries out the works that are due by that.
+    /// Has endpoints carry out the effects that other endpoints have left to them. The caller has no
+    /// endpoint locked, and then runs the works that have become due.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_mail_for_members() {
             self.members.process_mail(&self.receiver.take_members_with_mail());
         }
     }
 
-    /// As [`deliver_mail`](Self::deliver_mail), with the works that are due by that.
+    /// As [`deliver_mail`](Self::deliver_mail), and runs the works that have become due.
     pub(crate) fn deliver_mail_and_fire(&self) {
         if self.receiver.has_mail_for_members() {
             self.deliver_mail();
@@ -317,7 +319,7 @@ impl ReceiveContext {
     }
 }
 
-/// Which messages a receive accepts, but for their source.
+/// Returns the criteria for messages that a receive accepts, without their source.
 fn criteria_without_source(post: &ReceivePost) -> Criteria {
     let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
     Criteria { source: None, tag, ignore }

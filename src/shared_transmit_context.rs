@@ -12,13 +12,13 @@ use crate::info::TxAttr;
 
 /// A transmit context that endpoints of a domain share: `fi_stx_context` of `fi_endpoint(3)`.
 ///
-/// An endpoint whose info says [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) for its
-/// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is
-/// [bound](crate::Endpoint::bind_shared_transmit_context) to one before it is enabled. The
-/// application posts to its endpoints as usual, and their own queues and counters report the operations.
+/// The application [binds](crate::Endpoint::bind_shared_transmit_context) an endpoint to a context before
+/// it enables the endpoint; the endpoint's [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) must be
+/// [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT). It posts to its endpoints as usual, and their own
+/// queues and counters report the operations.
 ///
 /// Endpoints share no resources here: each keeps its own queue of operations, with the depth and the
-/// default flags of its own info, so a full queue holds up no other endpoint. A context limits the
+/// default flags of its own info. So a full queue does not delay other endpoints. A context limits the
 /// capabilities of its endpoints.
 ///
 /// A handle may be cloned and used from any thread; the context takes some 200 bytes. Bound
@@ -49,7 +49,7 @@ pub struct SharedTransmitContext {
 struct ContextShared {
     domain: DomainId,
     attr: TxAttr,
-    /// How many endpoints are bound to it.
+    /// The number of bound endpoints.
     bound: AtomicUsize,
 }
 
@@ -58,7 +58,7 @@ impl SharedTransmitContext {
         SharedTransmitContext { shared: Arc::new(ContextShared { domain, attr, bound: AtomicUsize::new(0) }) }
     }
 
-    /// The attributes granted to the context.
+    /// Returns the attributes granted to the context.
     pub fn attr(&self) -> &TxAttr {
         &self.shared.attr
     }
@@ -79,12 +79,12 @@ impl SharedTransmitContext {
         self.shared.domain
     }
 
-    /// Counts an endpoint that is bound from now on.
+    /// Counts an endpoint that is bound.
     pub(crate) fn add_binding(&self) {
         self.shared.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint that is bound no longer, once for each [`add_binding`](Self::add_binding).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.shared.bound.fetch_sub(1, Ordering::AcqRel);
     }

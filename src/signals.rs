@@ -1,10 +1,10 @@
-//! Blocks signals, for threads that the application's signals must not interrupt.
+//! Blocks signals in threads of this library, so that the application's handlers do not run there.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Calls a function with all signals blocked. A thread that begins meanwhile never runs the
-/// application's handlers, which may count on the thread that they interrupt.
+/// Calls a function with all signals blocked. A thread that the function starts inherits this. So it
+/// never runs the application's signal handlers, which may rely on the thread in which they run.
 pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.

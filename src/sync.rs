@@ -1,19 +1,20 @@
-//! Atomics, fences and mutexes of the handshake between threads that sleep and threads that wake
-//! them: from the standard library and parking_lot, or from loom.
+//! The atomics, fences and mutexes of the handshake between threads that sleep and threads that wake
+//! them. They come from the standard library and parking_lot, or from loom.
 //!
-//! If accesses of two threads pair, both carry a comment `SYNC POINT` with the same name:
+//! If an access of one thread pairs with an access of another, both have a comment `SYNC POINT` with the
+//! same name:
 //!
 //! - sleep: a thread about to sleep arms the doorbell, fences, and checks for events. The other side makes
 //!   its change, fences, and checks whether the doorbell is armed.
 //! - threshold: a thread changes a counter, then reads its threshold. The other side sets the threshold,
 //!   then reads the counter.
-//! - turn: a thread leaves a note of work to carry out, fences, and tries to get the turn. The thread that
-//!   has the turn gives it back, fences, and checks for notes.
-//! - join: a thread that joins sleepers reads the doorbell under the lock under which they have armed it.
-//!   The other side makes a change, as for sleep.
+//! - turn: a thread leaves a note of work to carry out, fences, and tries to get the turn. The thread
+//!   that has the turn gives it back, fences, and checks for notes.
+//! - join: a thread that joins sleepers locks the mutex under which they have armed the doorbell, and
+//!   reads the doorbell. The other side makes a change, as for sleep.
 //!
-//! At least one side sees the other's change, so that no thread sleeps through it. If the check
-//! takes the lock under which the change was made, that lock replaces the fences.
+//! At least one side sees the other's change, so no thread sleeps through a change. If the check takes
+//! the lock under which the change was made, that lock replaces the fences.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -33,8 +34,8 @@ pub(crate) use self::modelled::{Mutex, ReentrantMutex};
 #[cfg(not(all(test, loom)))]
 pub(crate) type ReentrantMutex = parking_lot::ReentrantMutex<()>;
 
-/// Orders two sequentially consistent accesses for loom, if other threads rely on their order: loom
-/// models them as acquire and release, and needs a fence.
+/// A fence for loom between two sequentially consistent accesses whose order other threads rely on: loom
+/// models such accesses as acquire and release, and so needs the fence.
 #[inline(always)]
 pub(crate) fn fence_for_loom() {
     #[cfg(all(test, loom))]
@@ -66,7 +67,7 @@ mod modelled {
     #[derive(Debug, Default)]
     pub(crate) struct ReentrantMutex {
         lock: loom::sync::Mutex<()>,
-        /// Each thread only compares it with its own id, so it needs no model.
+        /// Each thread only compares it with its own id, so loom need not model it.
         owner: std::sync::Mutex<Option<ThreadId>>,
     }
 

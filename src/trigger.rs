@@ -22,39 +22,42 @@ use crate::shared_receive_context::SharedReceiveContext;
 use crate::works::domain::WorkDomain;
 use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, WorkKind};
 
-/// The condition of an operation that waits: the sum of a counter's two values, successes and failures,
-/// has reached a threshold. An operation whose threshold is reached already is carried out at once. A
-/// counter that is set back afterwards changes nothing.
+/// The condition of an operation that waits for a counter: the sum of the counter's two values, successes
+/// and failures, has reached a threshold. If the threshold is reached already, the operation is carried
+/// out at once. Setting the counter back afterwards changes nothing.
 ///
-/// One call carries out about a thousand works. If more are due, such as those of a long chain of
-/// works, sleeping threads are woken, and the next progress carries on.
+/// One call carries out about a thousand works. If more are due, such as those of a long chain of works,
+/// it wakes sleeping threads, and the next call that makes progress continues.
 ///
-/// Of the operations that wait for one counter, the one with the lower threshold comes first, and of equal
-/// thresholds the one that was posted first, even if the counter passes several thresholds in one step.
+/// Operations that wait for one counter are carried out in the order of their thresholds; with equal
+/// thresholds, in the order of their posting. This holds even if the counter passes several thresholds in
+/// one step.
 ///
-/// Operations that end, accesses by peers, and the application's own changes may reach the threshold.
-/// With manual progress this happens while the application drives an endpoint that the counter is bound
-/// to. A counter that operations wait for, or that counts their [ends](DeferredWork::completion), drives
-/// all endpoints of its domain that have [`Caps::TRIGGER`](crate::Caps::TRIGGER).
+/// A counter reaches the threshold by operations that end, by accesses of peers, or by changes that the
+/// application makes. With manual progress this happens while the application drives an endpoint to which
+/// the counter is bound. A counter for which operations wait, or that counts [their
+/// ends](DeferredWork::completion), drives all endpoints of its domain that have
+/// [`Caps::TRIGGER`](crate::Caps::TRIGGER).
 #[derive(Debug, Clone)]
 pub struct Trigger {
     /// The counter.
     pub counter: Counter,
-    /// The sum that it has to reach. The largest number means the one before it.
+    /// The sum that the counter must reach. The largest number stands for the one before it.
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. Its memory is used no sooner than it is carried
-/// out, except that a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies
-/// it when it is posted.
+/// An operation that can wait for a [`Trigger`]. Its memory is not used before it is carried out, with
+/// one exception: a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its
+/// memory when it is posted.
 ///
-/// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>`, or `&[Segment]` and
-/// `&[SegmentMut]` for the raw tier.
+/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>`, or,
+/// for the caller's memory, `&[Segment]` and `&[SegmentMut]`.
 #[derive(Debug, Clone)]
 pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Sends a message, tagged or not.
     Send(SendMsg<S>),
-    /// Receives a message, behind the receives that are posted when the threshold is reached.
+    /// Receives a message. The receive is posted when the threshold is reached, behind those that are
+    /// posted by then.
     Receive(RecvMsg<D>),
     /// Reads from a region of a peer.
     Read(ReadMsg<D>),
@@ -62,40 +65,39 @@ pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     Write(WriteMsg<S>),
     /// Changes elements of a region of a peer.
     Atomic(AtomicMsg<S>),
-    /// Changes them, and fetches their old values.
+    /// Changes elements of a region of a peer, and fetches their old values.
     FetchAtomic(FetchAtomicMsg<S, D>),
-    /// Compares, changes and fetches them.
+    /// Compares elements of a region of a peer, changes them, and fetches their old values.
     CompareAtomic(CompareAtomicMsg<S, D>),
 }
 
 /// The action of deferred work.
 #[derive(Debug, Clone)]
 pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
-    /// Carries an operation out.
+    /// Carries out an operation.
     Post {
-        /// The endpoint, which must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER).
-        /// Work does not keep it open: what waits when it is closed is dropped.
+        /// The endpoint. It must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does
+        /// not keep it open: when it is closed, its waiting work is dropped.
         endpoint: Endpoint,
-        /// The operation. Its success is counted and reported by the endpoint only if its flags
-        /// have [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is
-        /// dropped and not handed back. A failure is reported to the endpoint's completion queue in
-        /// any case.
+        /// The operation. The endpoint counts and reports its success only if its flags have
+        /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and
+        /// not handed back. The endpoint's completion queue reports a failure in any case.
         operation: Operation<S, D>,
     },
-    /// Receives a message at an endpoint that shares a receive context.
+    /// Receives a message through a shared receive context.
     Receive {
-        /// The context, whose attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not
+        /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not
         /// keep it open.
         receive_context: SharedReceiveContext,
-        /// The receive, which is counted and reported as an [operation](Self::Post) of the endpoint that
-        /// its message comes to.
+        /// The receive. The endpoint that its message reaches counts and reports it, as for an
+        /// [operation](Self::Post).
         receive: RecvMsg<D>,
     },
     /// Adds to a counter.
     Add {
         /// The counter.
         counter: Counter,
-        /// The summand.
+        /// The number to add.
         value: u64,
     },
     /// Sets a counter.
@@ -110,15 +112,15 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// Work that waits until a counter has reached a threshold: `struct fi_deferred_work` of `fi_trigger(3)`.
 #[derive(Debug, Clone)]
 pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
-    /// The number by which the application [cancels](Domain::cancel_work) it.
+    /// The number by which the application [cancels](Domain::cancel_work) the work.
     pub context: u64,
     /// The condition.
     pub trigger: Trigger,
     /// The action.
     pub action: DeferredAction<S, D>,
-    /// A counter that is incremented when the operation has ended: its value, or its error value if
-    /// the operation has failed or was refused. It may be any of the domain. Changes of counters
-    /// have none.
+    /// A counter that counts the end of the operation: in its value if the operation has succeeded, in
+    /// its error value if it has failed or was refused. It may be any counter of the domain. Must be
+    /// `None` for changes of counters.
     pub completion: Option<Counter>,
 }
 
@@ -164,21 +166,22 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Domain {
-    /// Queues work, and carries it out if its threshold is reached: `FI_QUEUE_WORK`. An operation is posted
-    /// with the flags that it and the endpoint have now.
+    /// Queues work, and carries it out at once if its threshold is reached: `FI_QUEUE_WORK`. An operation
+    /// has the flags that it and the endpoint have at the time of this call.
     ///
-    /// An operation that is refused when it is due, say for an address that is no longer in the address
-    /// vector, fails: [`OperationError::Deferred`](crate::OperationError::Deferred).
-    /// While the endpoint's queue is full, work waits, and later work of the same counter waits behind it.
+    /// An operation that is refused when it is due fails with
+    /// [`OperationError::Deferred`](crate::OperationError::Deferred): for example if its address is no
+    /// longer in the address vector. If the endpoint's queue is full, the work waits, and so does later
+    /// work of the same counter.
     ///
     /// # Errors
     ///
     /// With the memory of the operation: the errors of the call that posts it, except those that are
     /// found only when it is due; [`Misuse::NoCapability`] without
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a receive that is more
-    /// than one message, or none (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for
-    /// objects of another domain; [`Misuse::Invalid`] for a change of a counter with a counter of
-    /// completions; the system's error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a receive that does not take
+    /// exactly one message (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for objects of
+    /// another domain; [`Misuse::Invalid`] for a change of a counter that has a counter of completions;
+    /// the system's error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.queue_work_with(work, lend_source, lend_destination)
     }
@@ -191,13 +194,14 @@ impl Domain {
     ///
     /// # Safety
     ///
-    /// The memory of an operation is as the call demands that posts it, such as [`Endpoint::post_send`]:
-    /// until its end was counted or reported, the work was cancelled or flushed, or the endpoint was
-    /// closed. The memory of a receive of a shared context is as
-    /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive) demands.
+    /// The memory of an operation must satisfy the conditions of the call that posts it, such as
+    /// [`Endpoint::post_send`], until the end of the operation was counted or reported, the work was
+    /// cancelled or flushed, or the endpoint was closed. The memory of a receive of a shared context must
+    /// satisfy those of
+    /// [`SharedReceiveContext::post_receive`](crate::SharedReceiveContext::post_receive).
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` ask for: the
-        // queue posts the operation or drops it, and the endpoint keeps to it as for any operation.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.
+        // The queue posts the operation or drops it, and the endpoint treats it as any other operation.
         let queued = unsafe {
             self.queue_work_with(
                 work,
@@ -208,19 +212,18 @@ impl Domain {
         queued.map_err(|rejected| rejected.error)
     }
 
-    /// Cancels waiting work, the oldest with this context, without a report: `FI_CANCEL_WORK`.
-    /// When it returns, the memory of the work is the application's again.
+    /// Cancels the oldest waiting work with this context, without a report: `FI_CANCEL_WORK`. When this
+    /// returns, the application may use the memory of the work again.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if none waits: it was carried out, or is under way.
+    /// [`Misuse::NotFound`] if no such work waits: it was carried out, or is being carried out.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
         self.shared.work_queue().cancel(context)
     }
 
-    /// Takes back all work that waits, or all that waits for one counter, as
-    /// [`cancel_work`](Self::cancel_work) does: `FI_FLUSH_WORK`. Triggered operations of endpoints
-    /// stay.
+    /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)
+    /// does: `FI_FLUSH_WORK`. Triggered operations of endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
         self.shared.work_queue().flush(counter.map(Counter::shared));
     }
@@ -245,7 +248,8 @@ impl Domain {
             DeferredAction::Set { counter, value } => {
                 add(change(&counter, CounterChange::Set(value))?, false)
             }
-            // The handle is dropped once the work was added: if it is the last, the work is forgotten.
+            // The handle of the endpoint is dropped after the work was added. If it is the last one, the
+            // work is dropped with the endpoint.
             DeferredAction::Post { endpoint, operation } => {
                 let flags = operation.flags();
                 let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
@@ -264,7 +268,7 @@ impl Domain {
         }
     }
 
-    /// Has deferred work wait in the queue.
+    /// Adds deferred work to the queue.
     fn add_deferred(
         &self,
         context: u64,
@@ -297,23 +301,23 @@ impl Domain {
         Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })
     }
 
-    /// Has a counter that work depends on drive the endpoints that may have work.
+    /// Has a counter on which work depends drive the endpoints that may have work.
     fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         check_same_domain(counter.shared().domain(), self.shared.id())?;
         self.shared.enlist_work_counter(counter)
     }
 }
 
-/// Triggered operations: `FI_TRIGGER`. They complete as any operation of the endpoint, and
-/// [`cancel`](Self::cancel) takes them back.
+/// Triggered operations: `FI_TRIGGER`. They complete like other operations of the endpoint, and
+/// [`cancel`](Self::cancel) cancels them.
 impl Endpoint {
-    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). An operation that is refused when it is due, other than
-    /// for want of room, completes with an error.
+    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must
+    /// have [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the operation is refused when it is due, it
+    /// completes with an error, unless it only has to wait for room.
     ///
     /// # Errors
     ///
-    /// As [`Domain::queue_work`], but that every kind of receive may be triggered.
+    /// As [`Domain::queue_work`], except that every kind of receive may be triggered.
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
         self.post_at_threshold(trigger, operation, lend_source, lend_destination)
     }
@@ -326,14 +330,14 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As the call that posts the operation when it is not triggered, such as [`post_send`](Self::post_send).
+    /// As the call that posts the operation without a trigger, such as [`post_send`](Self::post_send).
     pub unsafe fn post_triggered(
         &self,
         trigger: &Trigger,
         operation: Operation<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` ask for, as for
-        // any operation.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require, as
+        // for any operation.
         let posted = unsafe {
             self.post_at_threshold(
                 trigger,
@@ -360,12 +364,12 @@ impl Endpoint {
     }
 }
 
-/// Triggered receives: `FI_TRIGGER`. They complete as any receive of the context, and
-/// [`cancel`](Self::cancel) takes them back.
+/// Triggered receives: `FI_TRIGGER`. They complete like other receives of the context, and
+/// [`cancel`](Self::cancel) cancels them.
 impl SharedReceiveContext {
     /// Posts a receive when a counter has reached a threshold. The attributes of the context must have
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). A receive that is refused when it is due, other than for want
-    /// of room, completes with an error.
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). If the receive is refused when it is due, it completes
+    /// with an error, unless it only has to wait for room.
     ///
     /// # Errors
     ///
@@ -391,7 +395,8 @@ impl SharedReceiveContext {
         receive: RecvMsg<&[SegmentMut]>,
     ) -> Result<(), Error> {
         let lend = |segments: &[SegmentMut]| {
-            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for, as for any receive.
+            // SAFETY: the caller promises what `Destination::raw_allowing_null` requires, as for any
+            // receive.
             unsafe { Destination::raw_allowing_null(segments) }.map_err(reject_without_buffer)
         };
         self.receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
@@ -411,7 +416,7 @@ impl SharedReceiveContext {
     }
 }
 
-/// Has a triggered operation wait in the work queue of its domain.
+/// Adds a triggered operation to the work queue of its domain.
 fn add_triggered(
     Trigger { counter, threshold }: &Trigger,
     poster: Result<Arc<dyn Poster>, Error>,
@@ -425,7 +430,7 @@ fn add_triggered(
     Ok(())
 }
 
-/// Makes the action of an operation that may wait, or hands its memory back.
+/// Returns the action of an operation that may wait, or hands its memory back.
 fn post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
@@ -440,7 +445,7 @@ fn check_same_domain(one: DomainId, other: DomainId) -> Result<(), Error> {
     if one == other { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
 }
 
-/// A refusal with no memory to hand back.
+/// Returns a refusal without memory to hand back.
 fn reject_without_buffer(error: impl Into<Error>) -> Rejected<Buffer> {
     Rejected { error: error.into(), returned: Buffer::None }
 }

@@ -9,33 +9,30 @@ use crate::lock::{Locking, Serialised};
 
 impl Fabric {
     /// Opens a domain whose endpoints and completion queues take no locks, for an application that
-    /// serialises its calls ([`Threading::Domain`], with manual progress). This saves an atomic
-    /// exchange for each post and each poll. Otherwise the domain is the same as one of
-    /// [`domain`](Self::domain).
+    /// serialises its calls ([`Threading::Domain`], with manual progress). This saves an atomic exchange
+    /// for each post and each poll. In all else the domain is like one of [`domain`](Self::domain).
     ///
     /// # Errors
     ///
-    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not have
-    /// [`Threading::Domain`], or asks for automatic data progress, for which a thread would run.
+    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not have [`Threading::Domain`],
+    /// or asks for automatic data progress, which would need a thread.
     ///
     /// # Safety
     ///
-    /// No two threads are at the same time inside calls on endpoints, completion queues and
-    /// counters of this domain, for as long as any of these objects lives, whichever handles and
-    /// clones the calls use; and each call *happens before* the next, as if a mutex were held
-    /// during each of them. Dropping the last handle of an endpoint counts as a call
-    /// on it, dropping a memory region of the domain and binding it to a counter as one on each of
-    /// them, formatting a completion queue by `Debug` as one on the queue. So does binding a queue
-    /// or a counter to an endpoint that is enabled already.
+    /// No two threads may be inside calls on endpoints, completion queues and counters of this domain at
+    /// the same time, for as long as any of these objects exists, whichever handles and clones the calls
+    /// use. Each such call must *happen before* the next, as if a mutex were held during each of them.
+    /// These actions count as such calls, too: dropping the last handle of an endpoint, dropping a memory
+    /// region of the domain or binding a counter to it, formatting a completion queue by `Debug`, and
+    /// binding a queue or a counter to an endpoint that is already enabled.
     ///
-    /// Calls that always synchronise are excepted: all calls on the domain itself, on address
-    /// vectors and on event queues; [`Endpoint::info`](crate::Endpoint::info),
-    /// [`name`](crate::Endpoint::name), [`set_name`](crate::Endpoint::set_name), binding objects to
-    /// an endpoint before it is enabled, and enabling it;
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a counter:
-    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
-    /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a
-    /// call panics if it finds another thread inside one.
+    /// Calls that always synchronise are exempt: all calls on the domain itself, on address vectors and
+    /// on event queues; [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
+    /// [`set_name`](crate::Endpoint::set_name), binding objects to an endpoint before it is enabled, and
+    /// enabling it; [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a
+    /// counter: [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
+    /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a call
+    /// panics if it finds another thread inside a call.
     ///
     /// ```
     /// use homespun::Fabric;
@@ -56,10 +53,10 @@ impl Fabric {
         if info.domain.data_progress == Some(Progress::Auto) {
             return Err(Misuse::Invalid(Argument::UnlockedProgress).into());
         }
-        // SAFETY: the caller promises that no two threads are inside the calls that take these
-        // locks. The excepted calls take none, but for enabling an endpoint: it takes a lock of an
-        // endpoint that no queue drives yet, so no other call can hold that lock, and the list in
-        // which the queue then finds the endpoint is synchronised.
+        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. The
+        // exempt calls take none of them, with one exception: enabling an endpoint takes the lock of that
+        // endpoint. No queue drives the endpoint yet, so no other call can hold that lock; and the list
+        // in which the queue later finds the endpoint is synchronised.
         let promise = unsafe { Serialised::promise() };
         self.open_domain(info, Locking::Omitted(promise))
     }
@@ -81,7 +78,7 @@ mod tests {
     use crate::tag::Tag;
     use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
-    /// The time limit for the messages: a thread that waits for a lock would never end.
+    /// The time limit for the messages. Without it, a thread that waits for a lock would never end.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     const MESSAGES: u64 = 1000;
@@ -105,13 +102,14 @@ mod tests {
             Party { endpoint, cq, av }
         }
 
-        /// Takes all locks other than a [`Lock`](crate::lock::Lock).
+        /// Takes all locks of the endpoint, the vector and the queue that are not a
+        /// [`Lock`](crate::lock::Lock).
         fn hold_other_locks(&self) -> impl Sized + '_ {
             (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_driven())
         }
     }
 
-    /// Sends tagged and untagged messages, posted and injected ones.
+    /// Sends tagged and untagged messages. Some are posted, some injected.
     fn send_messages(from: &Party, to: &Party, messages: u64) {
         let (message, mut room) = ([7; LEN_BYTES], [0; LEN_BYTES]);
         let any = FabricAddress::UNSPECIFIED;
@@ -165,7 +163,7 @@ mod tests {
         for (one, other) in [(&left, &right), (&right, &left)] {
             one.av.insert(&[other.endpoint.name().expect("it has a name")]).remove(0).expect("an address");
         }
-        // From now on the endpoints have the entries of their address vectors in their caches.
+        // Fill the endpoints' caches of their address vectors first.
         send_messages(&left, &right, 10);
         send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
@@ -201,8 +199,8 @@ mod tests {
         (hints.domain.name, hints.domain.threading) = (Some("shm".into()), Some(Threading::Domain));
         let info =
             &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
-        // SAFETY: one thread reads the queue, and until it has ended the other only binds and
-        // enables.
+        // SAFETY: one thread reads the queue. Until it has ended, the other thread only binds objects and
+        // enables endpoints.
         let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
         let polled = domain.open_cq(&CqAttr::default()).expect("a queue");
         let slept_on = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };

@@ -1,26 +1,26 @@
-//! Wait objects, and the sleep of threads until a queue or a counter, or any member of a wait set,
-//! has something to report. `fi_poll(3)`.
+//! Wait objects, and the sleep of threads until a queue, a counter, or any member of a wait set has an
+//! event: `fi_poll(3)`.
 //!
 //! Completion queues, event queues, counters and wait sets wait by a `Waiter`, and describe the
 //! awaited event by `Awaited`. `Waiter::wait` is the only loop in which a thread of the application
 //! sleeps inside this library.
 //!
-//! A waiter has an `epoll(7)` set of all sources of the awaited event: the descriptors of its
-//! endpoints' transports, a doorbell, and a timer. A thread goes to sleep by these steps, in this
-//! order. Any event meanwhile is found by a later step or wakes the sleeper:
+//! The sources of an awaited event are the descriptors of its endpoints' transports, a doorbell, and a
+//! timer. A waiter has an `epoll(7)` set of all of them. A thread goes to sleep by these steps, in this
+//! order. An event during one of them is found by a later step, or wakes the sleeper:
 //!
 //! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
 //!    endpoints rings it;
 //! 2. arm each endpoint, whose transport checks once more for frames;
-//! 3. carry out the works that this has made due, with no lock of the sleepers held;
+//! 3. carry out the works that this has made due, without any lock of the sleepers;
 //! 4. check the ring of entries, or the counter, once more;
 //! 5. sleep on the set.
 //!
-//! Arming the doorbell silences it, which must not happen before all sleepers that it has rung for
-//! have woken. A thread that wants to sleep while others do joins them if the doorbell is armed. If
-//! it was rung, the thread waits until they have woken. An application that sleeps by itself does
-//! not report when it wakes, so it has its own epoll set and doorbell, which calls of this library
-//! do not arm.
+//! Arming the doorbell silences it. A thread must not do that before all sleepers for which the doorbell
+//! was rung have woken. A thread that wants to sleep while others do joins them if the doorbell is armed.
+//! If it was rung, the thread waits until they have woken. An application that sleeps by itself does not
+//! report when it wakes. So it has its own epoll set and doorbell, which calls of this library do not
+//! arm.
 
 mod awaited;
 mod deadline;

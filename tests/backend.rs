@@ -1,4 +1,4 @@
-//! The example of a backend, held against the contract of a transport.
+//! Tests the example of a backend against the contract of a transport.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[allow(dead_code, reason = "its main function is another program's")]

@@ -1,4 +1,5 @@
-//! The contract of a transport fails over transports that break it: correct transports, each with one flaw.
+//! The contract of a transport fails over transports that break it: each is a correct transport with one
+//! flaw.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -16,26 +17,26 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-/// How long a test waits for an event that a flaw prevents. It decides only how long these tests
+/// The time that a test waits for an event that a flaw prevents. It only decides how long these tests
 /// take.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How many passes [`Flaw::DrainsUnseen`] needs.
+/// The number of passes that [`Flaw::DrainsUnseen`] needs.
 const DRAIN_PASSES: usize = 10;
 
 /// The flaw of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// It falls asleep although it has something to report, or has room again.
+    /// It falls asleep even if it has something to report, or has room again.
     Sleepy,
-    /// It falls asleep like that, but only between a connect and the next `receive`.
+    /// As [`Flaw::Sleepy`], but only between a connect and the next `receive`.
     SleepyAfterConnect,
     /// It never asks for another pass after some time.
     NeverLooksAgain,
     /// It reports at once that no link drains.
     DrainsNothing,
-    /// It counts a drained link until the endpoint ends.
+    /// It counts a drained link as draining until the endpoint ends.
     DrainsForEver,
     /// It needs further passes for a drain, and does not ask for them.
     DrainsUnseen,
@@ -173,8 +174,8 @@ fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
-/// Defines two tests for each function of the contract: it passes over the transport without the flaw, and it
-/// fails over the transport with it, with this message.
+/// Defines two tests for each function of the contract. Over the transport without the flaw it passes;
+/// over the transport with the flaw it fails, with this message.
 macro_rules! caught {
     ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
         $(
@@ -218,7 +219,7 @@ caught! {
         "assertion `left == right` failed";
 }
 
-/// Over shared memory, `connect` itself finds the refusal.
+/// Over shared memory, the call of `connect` itself finds the refusal.
 #[test]
 #[should_panic(expected = "waited in vain for the refusal to wake the connector")]
 fn shm_transport_that_forgets_a_refused_connect_fails() {

@@ -89,7 +89,7 @@ fn use_connections_briefly(transport: &Transport) {
         for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {
             connecting.shutdown().expect("it is connected");
         }
-        // The server never reads this request.
+        // The server does not read this request.
         let unheard = client.open_endpoint(0);
         unheard.connect(name, b"hello?").expect("a first request");
         close_with_progress((unheard, listener, pairs), &[&client, &server]);
@@ -116,7 +116,7 @@ fn use_wait_objects_briefly(transport: &Transport) {
 #[test]
 fn closed_endpoints_leave_no_descriptors_or_mappings() {
     let transports = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
-    // Resources that the process opens once and keeps do not count.
+    // Resources that the process opens once and keeps are not counted.
     transports.iter().for_each(use_an_endpoint_briefly);
     transports.iter().for_each(use_connections_briefly);
     transports.iter().for_each(use_wait_objects_briefly);

@@ -1,5 +1,5 @@
-//! Targets of persistent memory that are killed as soon as a write to them completes as committed.
-//! The file has the bytes, and the system reports them as written to the device.
+//! Targets of persistent memory that are killed as soon as a write to them has completed at the commit
+//! level. The file then has the bytes, and the system reports that they are on the device.
 
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
@@ -34,7 +34,7 @@ fn check_write_survives_kill(transport: &Transport, is_raw: bool, len_bytes: usi
         let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
         RmaCall { address: region.address_at(place), flags, ..call }
     };
-    // First commit the target's own bytes, so that later dirty pages come from the write alone.
+    // Commit the target's own bytes first, so that only the write can make pages dirty later.
     let all = payload(7, REGION_BYTES);
     alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
     assert_eq!(alice.next_completion().context, 1);

@@ -1,4 +1,4 @@
-//! Endpoints whose enabling fails for lack of memory leave nothing behind.
+//! Endpoints that cannot be enabled for lack of memory leave nothing behind.
 
 use std::thread;
 
@@ -38,7 +38,7 @@ fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.bind_av(&av).unwrap();
         endpoint.bind_shared_receive_context(&context).unwrap();
-        // Creates its transport before memory is short.
+        // Create the endpoint's transport before memory is short.
         endpoint.name().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -30,10 +30,10 @@ use homespun_suite::process::{Channel, Process};
 
 const LEN_BYTES: usize = 8;
 
-/// How many messages warm up. After them no table or buffer grows.
+/// The number of messages for warming up. After them no table or buffer grows.
 const WARM_UP_MESSAGES: u64 = 5000;
 
-/// How many messages the tests measure, in each direction.
+/// The number of messages in each direction that the tests measure.
 const MESSAGES: u64 = 5000;
 
 /// The system's allocator, with a count of the allocations of each thread.
@@ -47,7 +47,7 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 fn count_allocation() {
-    // A thread that ends has already dropped its counter.
+    // A thread that is ending may have dropped its counter.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
@@ -175,7 +175,7 @@ fn exchange_messages(left: &mut Party, right: &mut Party, messages: u64) {
                 Ok(Some(received)) => {
                     break assert_eq!((received.context, received.len_bytes), (number / 2, LEN_BYTES));
                 }
-                // With TCP a message may take some time.
+                // While a TCP message travels, the sender makes progress.
                 Ok(None) => from.cq.progress(),
                 Err(error) => panic!("{error}"),
             }
@@ -227,18 +227,18 @@ fn allocations_are_counted() {
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }
 
-/// How many messages one side sends before the other side's turn.
+/// The number of messages that one side sends before it is the other side's turn.
 const TURN_MESSAGES: u64 = 20;
 
-/// How many turns each side takes to warm up, and then again without a system call. A turn takes
-/// one progress pass per message, which is less than the interval between polls of the kernel.
+/// The number of turns that each side takes to warm up, and then again without a system call. A turn
+/// makes one pass for each message, which is less than the interval between polls of the kernel.
 const TURNS: u64 = 40;
 
-/// The number of passes without a message after which the engine has just polled the kernel, and
-/// does not poll it again soon.
+/// After this many passes without a message the engine has just polled the kernel, and will not poll it
+/// again soon.
 const IDLE_PASSES: u32 = 96;
 
-/// The task of one of the two processes.
+/// The work of one of the two processes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     peer: AddressForm,
@@ -281,8 +281,8 @@ impl Turns {
     }
 }
 
-/// One side that takes turns with the other: it reads the messages of the other's turn, and sends
-/// as many. So neither polls for a message that has not arrived, however slow the other is.
+/// One of two sides that take turns: it reads the messages of the other side's turn, and then sends as
+/// many. So neither side polls for a message that has not arrived, however slow the other side is.
 struct Player {
     party: Party,
     turns: Turns,
@@ -352,7 +352,8 @@ fn player_process_entry() {
         hint::black_box(process::id());
     }
     (0..TURNS).for_each(|_| player.take_turn());
-    // SAFETY: ends the process at once; the exit handlers of Rust and C would make system calls.
+    // SAFETY: the call ends the process at once. It runs no exit handlers of Rust or C, which would make
+    // system calls.
     unsafe { libc::_exit(0) };
 }
 
@@ -382,7 +383,7 @@ fn run_players(calls: [bool; 2]) -> [Option<i32>; 2] {
     for player in &mut players {
         player.send_message(&());
     }
-    // The other player waits for its turn for ever.
+    // The other player would wait for its turn for ever.
     let first = usize::from(calls[1]);
     let status = players[first].wait_for_exit();
     let mut signals = [None; 2];

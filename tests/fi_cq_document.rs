@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A row of a table: a statement, the tests that show it, and where they run.
+/// A row of a table: a statement, the tests that show it, and the places where they run.
 #[derive(Debug)]
 struct Row {
     line: usize,
@@ -14,8 +14,8 @@ struct Row {
 }
 
 impl Row {
-    /// The tests that the row names, by their file and function. A file without a directory is one
-    /// of `tests/semantics`.
+    /// Returns the tests that the row names, as file and function. A file without a directory is in
+    /// `tests/semantics`.
     fn named_tests(&self) -> Vec<(String, String)> {
         let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
         named
@@ -61,7 +61,7 @@ fn parse_rows() -> Vec<Row> {
     rows
 }
 
-/// Returns where a test runs, in the document's words.
+/// Returns the place where a test runs, as the document calls it.
 fn classify_test_place(file: &str, function: &str, suite: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"

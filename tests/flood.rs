@@ -16,16 +16,17 @@ use homespun_suite::{AddressForm, Deadline, Net, Transport, Turns};
 
 const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
 
-/// How many processes send at once.
+/// The number of processes that send at once.
 const SENDERS: usize = 8;
 
 /// The receiver's budget for unexpected messages.
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// How many receives are posted at a time, once the receiver receives.
+/// The number of receives that are posted at a time, once the receiver begins to receive.
 const POSTED: usize = 16;
 
-/// The flood has stopped after this many polls in a row without a change, at this interval.
+/// The number of polls in a row without a change after which the flood has stopped, and the interval
+/// between polls.
 const STILL_LOOKS: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -43,7 +44,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// How many messages a sender sends: a multiple of the budget in all.
+    /// Returns the number of messages of each sender. All together they are a multiple of the budget.
     fn messages_per_sender(self) -> u64 {
         match self {
             Kind::Small => 8000,
@@ -72,8 +73,8 @@ impl Kind {
         }
     }
 
-    /// Returns the least memory in use when the flood has stopped: other messages wait at their
-    /// senders, and small ones take less than the credit they cost.
+    /// Returns the least memory that is in use when the flood has stopped. Other messages wait at their
+    /// senders, and small ones take less memory than credit.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             Kind::Small => BUDGET_BYTES / 20,
@@ -104,7 +105,7 @@ fn flood_process_entry() {
     let party = net.open_party();
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
-    // The first message brings up the link, whose memory is then in use before the flood.
+    // The first message brings up the link, so that the memory of the link is in use before the flood.
     party.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(0, 0)],
         to,
@@ -131,7 +132,8 @@ fn flood_process_entry() {
             thread::sleep(Duration::from_micros(200));
         }
     }
-    // No deadline: the receiver decides how long it takes. This process ends with the test.
+    // There is no deadline, since the receiver decides how long it takes. This process ends with the
+    // test.
     while !channel.wait_readable(Duration::from_millis(1)) {
         while let Some(ended) = party.poll_completion() {
             ended.expect("nothing fails");
@@ -231,7 +233,7 @@ fn run_flood(transport: &Transport, kind: Kind) {
     }
     assert_eq!(next, [kind.messages_per_sender(); SENDERS]);
     for sender in &mut senders {
-        // The sender's sends complete too. They need no further reads by the receiver, but perhaps
+        // The sender's sends complete, too. The receiver need not read for that, but may have to make
         // progress.
         let deadline = Deadline::new();
         while !sender.is_channel_readable() {

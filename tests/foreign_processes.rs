@@ -55,7 +55,7 @@ fn process_of_another_user_is_refused_by_either_side() {
             party.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
         }
         stranger.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
-        // Attempts before any other peer has connected, and afterwards.
+        // Try before another peer has connected, and again afterwards.
         expect_sends_refused(&stranger, &alice);
         expect_sends_refused(&alice, &stranger);
         expect_sends_refused(&stranger, &bob);
@@ -108,7 +108,7 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
         assert_eq!(failed.completion.context, 2);
         assert_ne!(failed.errno(), Errno::EACCES);
         alice.assert_no_completion();
-        // The child still lives, but is no peer.
+        // The child is still alive, but is not the peer.
         alice.endpoint.send(payload(9, 100_000), alice.peer(), 9).expect("room for a send");
         assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
     }
@@ -127,10 +127,10 @@ fn forked_child_cannot_use_inherited_endpoints() {
         let of_bob = bob.register(memory).expect("memory");
         write_and_wait(&bob, &region, 20);
         write_and_wait(&alice, &of_bob, 20);
-        // Operations that are outstanding while the child lives belong to the parent.
+        // Operations that are outstanding while the child is alive belong to the parent.
         bob.endpoint.trecv(marked_buffer(100_000), ANY, 7, 0, 3).expect("room for a receive");
         bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
-        // The child sends a message over an endpoint of its own.
+        // The child sends a message from an endpoint of its own.
         let message = payload(5, 5000);
         alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
         bob.fork_calling_child(&alice, &region, &message);

@@ -1,8 +1,8 @@
-//! A blocked thread uses no processor time while nothing happens, whatever happened before, and
-//! wakes at the next event.
+//! A blocked thread uses no processor time while nothing happens, whatever has happened before. It wakes
+//! at the next event.
 //!
-//! The bounds are far above what a sleeping thread needs and far below what a polling one uses. They
-//! assert nothing about speed.
+//! The bounds are far above the needs of a sleeping thread, and far below the use of a polling thread.
+//! They assert nothing about speed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,11 +30,11 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How long the process is idle while it is measured.
+/// The time for which the process is idle while it is measured.
 const IDLE: Duration = Duration::from_millis(1000);
 
-/// How much of that time the process may use: a twentieth. A loop that polls uses all of it, one
-/// that sleeps for a hundred microseconds at a time a fifth.
+/// The largest part of that time that the process may use: a twentieth. A loop that polls uses all of it;
+/// a loop that sleeps a hundred microseconds at a time uses a fifth.
 const USED_MAX: Duration = Duration::from_millis(50);
 
 /// The processor time of the whole process is measured, so the tests run one at a time.
@@ -44,7 +44,7 @@ fn lock_alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The tests skip IPv6: it adds nothing to them, and each takes its time.
+/// The tests skip IPv6, since it adds nothing but time.
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
 
 /// Opens two parties that make progress only in the calls of their blocked threads.
@@ -89,8 +89,8 @@ fn measure_idle_processor_time() -> Duration {
     posix::processor_time(libc::RUSAGE_SELF) - before
 }
 
-/// Cases of a test that run side by side, each in a thread, and are measured at the same times. The
-/// bound of one case holds for all of them together.
+/// Cases of a test that run side by side, each in a thread, and are measured together. The bound of one
+/// case applies to all of them together.
 struct Cases {
     count: usize,
     state: Mutex<Arrivals>,
@@ -99,9 +99,9 @@ struct Cases {
 
 #[derive(Default)]
 struct Arrivals {
-    /// How many cases wait at the next meeting.
+    /// The number of cases that wait for the others.
     arrived: usize,
-    /// How many meetings have taken place.
+    /// How often all cases have met.
     meetings: usize,
     /// The processor time of the last measurement.
     used: Duration,
@@ -122,7 +122,7 @@ impl Cases {
         });
     }
 
-    /// Waits until all cases have called this. The last one calls `act` before all of them go on.
+    /// Waits until all cases have called this. The last one calls `act`, then all of them continue.
     #[track_caller]
     fn wait_for_all_cases(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +169,7 @@ fn check_idle_readers(transports: &[Transport], turns: Turns) {
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let (alice, bob) = open_sleepers(&net, wait);
-        // Once before any link is up, and once after.
+        // The first round is before any link is up, the second after.
         for round in 0..2 {
             if round == 1 {
                 exchange_while_blocking(&alice, &bob);
@@ -243,7 +243,7 @@ fn wait_set_waiter_uses_no_processor_time() {
         let sleeper = |wait| Setup { wait, ..setup.clone() };
         let (alice, bob) =
             net.open_pair_with(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
-        // Once before any link is up, and once after.
+        // The first round is before any link is up, the second after.
         for number in 1..=2 {
             bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
             let received = bob.counter_here(CounterEvents::RECV);
@@ -268,7 +268,7 @@ fn wait_set_waiter_uses_no_processor_time() {
     });
 }
 
-/// The forked child inherits copies of the descriptors, and of a lock that stays taken.
+/// The forked child inherits copies of the descriptors, and a copy of a lock that remains locked.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
     let _alone = lock_alone();
@@ -337,8 +337,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
     });
 }
 
-/// The link to a stopped peer is full, and a receiver waits for the rest of a message from its
-/// stopped peer.
+/// The link to a stopped peer is full, and a receiver waits for the rest of a message from such a peer.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
     let _alone = lock_alone();
@@ -353,8 +352,8 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         post_send(&alice, 1, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
         bob.stop();
-        // Small messages until credit runs out, long messages that fill the link, and messages to
-        // be fetched.
+        // Send small messages until credit is used up, long messages that fill the link, and messages
+        // that the receiver fetches.
         for context in 0..300 {
             post_send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
@@ -400,7 +399,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     }
 }
 
-/// While an event stays unread, the library signals the condition again, but at growing intervals.
+/// While an event is unread, the library repeats its signals of the condition, but at growing intervals.
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
     let _alone = lock_alone();
@@ -419,8 +418,8 @@ fn condition_without_a_waiter_uses_no_processor_time() {
     assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
 }
 
-/// The process has no descriptors left: connections wait at its listener, which retries to accept
-/// them at intervals.
+/// The process has no descriptors left, so connections wait at its listener, which tries to accept them
+/// at intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
     let _alone = lock_alone();
@@ -476,7 +475,8 @@ fn event_waiter_uses_no_processor_time_under_automatic_progress() {
     check_idle_event_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
-/// The events of an endpoint without a protocol: whether its link to the requester is up.
+/// The frame handler of an endpoint without a protocol. It only records whether the link to the requester
+/// is up.
 #[derive(Default)]
 struct SilentHandler(bool);
 
@@ -493,8 +493,8 @@ impl FrameHandler for SilentHandler {
     }
 }
 
-/// The passive endpoint closes while another endpoint, which might be about to accept, has reached
-/// the requester and stays silent. Only the timeout wakes the requester.
+/// A passive endpoint closes, while another endpoint has a link to the requester and is silent. The
+/// requester cannot tell whether that endpoint is about to accept, so only the timeout wakes it.
 fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
     let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -515,7 +515,8 @@ fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Pro
             client.progress();
             deadline.yield_or_panic("links to the requester");
         }
-        // The first bytes of the stranger have arrived, and the requester polls for more at intervals.
+        // The first bytes of the other endpoint have arrived, and the requester polls for more at
+        // intervals.
         (0..100).for_each(|_| client.progress());
         drop(asked);
         let begin = Instant::now();

@@ -1,9 +1,9 @@
-//! Threads sleep, poll, read, post and signal in any order: a sleeping thread wakes if an entry
-//! waits for it.
+//! Threads sleep, poll, read, post and signal in any order. A sleeping thread wakes if there is an entry
+//! for it.
 //!
-//! Each of two endpoints has threads that sleep on its queue by every wait object, and threads that
-//! post, poll, signal and drive it, all after seeded random delays. A wait that times out although
-//! a message was sent is a failure.
+//! Each of two endpoints has threads that sleep on its queue, with every wait object, and threads that
+//! post, poll, signal and drive it. All of them make random delays, from a seed. If a wait times out
+//! although a message was sent, the test fails.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,13 +21,13 @@ use homespun_suite::{Net, Party, Setup, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How many messages go each way, for each transport and wait object.
+/// The number of messages in each direction, for each transport and wait object.
 const ROUNDS: u64 = 1000;
 
 /// Lengths of messages; most are small.
 const LENS_BYTES: [usize; 8] = [8, 0, 8, 100, 8, 3000, 8, 20_000];
 
-/// How many receives and sends may be outstanding.
+/// The number of receives, and of sends, that may be outstanding.
 const WINDOW: u64 = 4;
 
 fn read_round_count() -> u64 {
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// Posts all of a party's operations. Only the tally tells it of completions.
+/// Posts all operations of a party. It learns of completions only from the tally.
 fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
     let mut last = (tally.total(), Instant::now());
@@ -192,8 +192,8 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // A thread that does not wait yet would miss a single signal, and a thread that polls the
-        // descriptor itself may clear it.
+        // Signal repeatedly: a thread that does not wait yet would miss a single signal, and a thread
+        // that polls the descriptor itself may clear it.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.cq_here().signal().expect("a wait object");
@@ -224,7 +224,8 @@ fn messages_over_shared_memory_wake_every_sleeper() {
     interleave_over(&Transport::Shm4);
 }
 
-/// Posts unreported operations, and sleeps on the counter that the next one depends on.
+/// Posts operations whose success is not reported, and sleeps on the counter on which the next one
+/// depends.
 fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     let (received, sent) = (party.counter_here(CounterEvents::RECV), party.counter_here(CounterEvents::SEND));
     for round in 0..rounds {
@@ -288,16 +289,16 @@ fn interleave_counters_over(transport: &Transport) {
                     scope.spawn(move || {
                         post_and_sleep_on_counters(party, rounds, random);
                         is_counted.fetch_add(1, Ordering::SeqCst);
-                        // Sends the acknowledgements that the peer waits for.
+                        // Sends the acknowledgements for which the peer waits.
                         while is_counted.load(Ordering::SeqCst) < 2 {
                             party.counter_here(CounterEvents::RECV).progress();
                             thread::yield_now();
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Several threads wait for each counter, all by blocking calls: a thread that
-                    // polls the descriptor itself need not be signalled for an event that another
-                    // has read.
+                    // Several threads wait for each counter, all by blocking calls. A thread that polls
+                    // the descriptor itself would not do: it is not always signalled for an event that
+                    // another thread has read.
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! The parameters of the environment, which replace defaults that the application leaves
+//! The parameters of the environment. They replace defaults if the application leaves a value
 //! unspecified.
 
 use std::collections::BTreeSet;
@@ -12,17 +12,17 @@ use homespun::{
     FabricAddress, Hints, Info,
 };
 
-/// How long a test waits for an event before it fails.
+/// The time that a test waits for an event before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many polls without an event count as silence.
+/// After this many polls without an event, none is expected any more.
 const SILENT_LOOKS: usize = 500;
 
 /// The number of ports of each test.
 const PORTS: u16 = 4;
 
-/// Returns the first port of a test: below the ephemeral ports of the system, and different for
-/// each process.
+/// Returns the first port of a test. It is below the system's ephemeral ports, and different for each
+/// process.
 fn first_port(test: u16) -> u16 {
     20_000 + (process::id() % 750) as u16 * 16 + 5 * test
 }

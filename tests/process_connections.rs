@@ -24,7 +24,7 @@ const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport:
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
 
-/// A request to another process, which answers each with [`Outcome`].
+/// A request to the other process, which answers each request with an [`Outcome`].
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
     /// Opens endpoints with this transport.
@@ -214,7 +214,7 @@ impl SideProcess {
         }
     }
 
-    /// Connects an endpoint of this side with one of the other process, which accepts.
+    /// Connects an endpoint of this side with an endpoint of the other process, which accepts.
     #[track_caller]
     fn connect(&mut self, side: &Side) -> Endpoint {
         let name = self.listen();
@@ -279,7 +279,7 @@ fn rejecting_and_closing_listener_refuse_requests() {
         waiting.connect(name.into(), b"").unwrap();
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // When the process reads the next request, it drops this one, which rejects it.
+        // When the process reads the next request, it drops this one. Dropping rejects it.
         let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
         other.send_command(&Command::Hear);
@@ -298,7 +298,7 @@ fn death_of_either_process_ends_the_connection() {
         let endpoint = other.connect(&side);
         endpoint.recv(marked_buffer(8), NOWHERE, 1).unwrap();
         endpoint.recv(marked_buffer(8), NOWHERE, 2).unwrap();
-        // Messages transmitted before the death arrive.
+        // Messages that were transmitted before the death arrive.
         other.send_command(&Command::Send(7, 8));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.0.kill();
@@ -368,7 +368,7 @@ fn death_at_any_moment_ends_every_wait() {
             side.progress();
         }
         other.0.kill();
-        // The requester may read that it is connected, and always reads that the connection has
+        // The requester may read that it is connected. In any case it reads that the connection has
         // ended.
         let mut heard = event_outcome(next_event(&[&side]));
         if heard == Outcome::Connected(b"welcome".into()) {

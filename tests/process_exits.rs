@@ -1,6 +1,5 @@
-//! Processes that close in order, are killed after their messages were transmitted, or are stopped
-//! for a while. None of their messages is lost, and an operation fails only if it can no longer
-//! complete.
+//! Processes that close in order, are killed after their messages were transmitted, or are stopped for a
+//! while. None of their messages is lost. An operation fails only if it can no longer complete.
 
 use std::thread;
 
@@ -29,7 +28,7 @@ const KEPT_LENS_BYTES: [usize; 8] = [0, 8, 100, 5000, 100_000, 300_000, 1 << 20,
 /// The unexpected budget of the smallest receivers.
 const SMALL_BUDGET_BYTES: usize = 20_000;
 
-/// How many times a party is driven while its peer is stopped.
+/// The number of passes over a party while its peer is stopped.
 const STILL_ROUNDS: usize = 2000;
 
 fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
@@ -55,8 +54,8 @@ fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     party.next_failure();
 }
 
-/// Opens a receiver that makes no progress until it is woken, a sender that will leave, and one
-/// that stays.
+/// Opens a receiver that makes no progress until it is woken, a sender that will leave, and a sender that
+/// stays.
 fn receiver_and_two_senders(net: &Net) -> [Party; 3] {
     let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.open_party(), net.open_party());
@@ -129,7 +128,7 @@ fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.open_pair();
-        // These sends complete before their messages arrive; the fenced one does not.
+        // These sends complete before their messages arrive; the fenced send does not.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
@@ -229,7 +228,7 @@ fn stopped_process_is_not_taken_for_dead() {
             let ended = alice.poll_completion();
             assert!(ended.is_none(), "no message was received, but {ended:?}");
         }
-        // Other peers need not wait.
+        // Operations with other peers need not wait.
         alice.exchange_long_messages(&carol);
         bob.resume();
         receive_exactly(&bob, &lens_bytes);

@@ -82,7 +82,7 @@ fn messages_of_a_killed_process_and_its_successor_all_arrive() {
                 receive_and_check(&alice, context, len_bytes);
             }
         }
-        // The link to the killed process does not serve its successor.
+        // The link to the killed process does not carry messages to its successor.
         let delivered = send_until_delivered(&alice, 1000);
         receive_and_check(&bob, delivered, 64);
         alice.exchange_long_messages(&bob);

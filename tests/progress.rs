@@ -1,7 +1,7 @@
-//! Automatic progress: posted operations proceed without calls of the application. A progress
-//! thread drives them; it lives as long as it is needed, and sleeps while it has no work.
+//! Automatic progress: posted operations proceed without calls of the application. A progress thread
+//! drives them. It exists as long as it is needed, and sleeps while it has no work.
 //!
-//! The threads of the whole process are counted, so these tests take turns.
+//! The tests count the threads of the whole process, so they take turns.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// A party's address of the other one.
+/// A party's address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
 const DOMAINS: [&str; 2] = ["shm", "tcp"];
@@ -117,7 +117,7 @@ impl Party {
     }
 }
 
-/// How long a test waits for an event. No test depends on how soon it comes.
+/// The time that a test waits for an event. No test depends on how soon the event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the context switches of each progress thread of this process.
@@ -224,7 +224,7 @@ fn injected_messages_arrive_after_their_sender_closes() {
         }
         alice.post_send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
         bob.post_receive(100, 1 << 20);
-        // Closing alice waits for bob, whom only his progress thread drives.
+        // Closing alice waits for bob, and only his progress thread drives him.
         drop(alice);
         let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
         numbers.sort_unstable();
@@ -239,7 +239,7 @@ fn reader_that_blocks_after_polling_is_woken() {
         let (alice, bob) = Party::open_pair(domain);
         for number in 0..50 {
             bob.post_receive(number, 8);
-            // Long enough that the progress thread leaves progress to the polling application.
+            // Poll long enough that the progress thread no longer drives the endpoint.
             for _ in 0..200 {
                 assert!(matches!(bob.cq.read(), Ok(None)));
             }
@@ -274,7 +274,7 @@ fn idle_progress_thread_sleeps() {
         bob.post_receive(1, 8);
         alice.post_send(1, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!((alice.next().context, bob.next().context), (1, 1));
-        // The last acknowledgements travel soon; then the threads are idle.
+        // The last acknowledgements arrive soon. Then the threads are idle.
         let deadline = Deadline::new();
         let mut before = list_progress_thread_switches();
         loop {
@@ -307,7 +307,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
         drop(domain);
         wait_for_thread_count(1);
         drop((cq, av));
-        // The handles drop in another order, the last one inside a call.
+        // Drop the handles in another order, and the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
         let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
         endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");

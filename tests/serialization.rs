@@ -1,4 +1,4 @@
-//! Infos, hints and attributes survive a round trip through text and through bytes.
+//! Infos, hints and attributes are unchanged after conversion to text or bytes and back.
 #![cfg(feature = "serde")]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Checks that a value survives a round trip through text and through bytes.
+/// Checks that a value is unchanged after conversion to text and back, and to bytes and back.
 fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     it: &T,
 ) -> Result<(), TestCaseError> {

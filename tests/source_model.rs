@@ -1,9 +1,9 @@
-//! Random programs of insertions, removals, messages, restarts and reads, compared with the expected
-//! source of each message.
+//! Random programs of insertions, removals, messages, restarts and reads. The source of each message is
+//! compared with the expected one.
 //!
-//! The library looks up a source when it writes the completion entry: it is the lowest fabric
-//! address of the sender at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an
-//! error with the address. `PROPTEST_CASES` sets how many programs each test runs.
+//! The library looks up a source when it writes the completion entry. The source is the lowest fabric
+//! address of the sender at that moment, or none. If there is none, `FI_SOURCE_ERR` turns the entry into
+//! an error with the sender's address. `PROPTEST_CASES` sets the number of programs for each test.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../examples/backend/provider.rs"]
@@ -29,7 +29,7 @@ const EXAMPLE: Transport = Transport::Backend(Backend {
     install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
 });
 
-/// How many endpoints send to the receiver.
+/// The number of endpoints that send to the receiver.
 const SENDERS: usize = 3;
 
 /// The length of the longest message, which is transferred in several steps.

@@ -1,4 +1,4 @@
-//! Processes whose system forbids copies between processes. Shared memory works without them.
+//! Processes on a system that forbids copies between processes. Shared memory works without such copies.
 
 use homespun::FabricAddress;
 use homespun::Tag;
@@ -12,14 +12,14 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The error number of the refusal: by a container's filter, and by a kernel without the call.
+/// The error numbers of the refusal: by a filter of a container, and by a kernel without the call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
 
 /// Lengths on both sides of every limit between protocols. The longest are copied in several steps.
 const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, (5 << 20) + 1];
 
-/// Exchanges messages of all lengths in both directions at once, with receives posted early, late,
-/// and too short.
+/// Exchanges messages of all lengths in both directions at once. Some receives are posted early, some
+/// late, and some are too short.
 #[track_caller]
 fn exchange_all_lengths(alice: &Party, bob: &Party) {
     let count = LENS_BYTES.len() as u64;
@@ -49,8 +49,8 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     }
 }
 
-/// Checks the end of one operation of [`exchange_all_lengths`]. Receives with odd numbers had room
-/// for half of the message.
+/// Checks the end of one operation of [`exchange_all_lengths`]. A receive with an odd number had room for
+/// half of its message.
 #[track_caller]
 fn check_end(ended: &Ended) {
     match ended {

@@ -4,7 +4,7 @@ use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
 
 homespun_conformance::transport_contract!(Network::new(1, Faults::default()), features: [maps, splits]);
 
-/// With small links that split frames anywhere, delay them, and are full at random.
+/// Small links that split frames anywhere, delay them, and are full at random.
 mod choppy {
     use super::*;
 
@@ -14,7 +14,7 @@ mod choppy {
     );
 }
 
-/// With links of the smallest capacity that deliver every byte by itself.
+/// Links of the smallest capacity that deliver every byte by itself.
 mod tiny {
     use super::*;
 
@@ -27,7 +27,7 @@ mod tiny {
     );
 }
 
-/// With links that pull payload and never refuse to.
+/// Links that pull payload and never refuse to.
 mod pulling {
     use super::*;
 

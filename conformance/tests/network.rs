@@ -99,7 +99,7 @@ fn choppy_network_uses_every_delivery_method() {
     assert!(endpoints[0].refusal_count() > 10);
 }
 
-/// The events of two endpoints that communicate over a network with all faults.
+/// Returns the events of two endpoints that communicate over a network with all faults.
 fn trace_faulty_exchange(seed: u64) -> Vec<(usize, LinkId, Event)> {
     let network = Network::new(seed, Faults::nasty());
     let mut endpoints = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];

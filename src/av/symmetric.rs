@@ -16,9 +16,10 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`], with nothing inserted: for several nodes if the name does not end in a
-    /// number, for several services if the service is not a number, and for a range beyond the last
-    /// address or port. For each address as [`insert_svc`](Self::insert_svc).
+    /// [`Misuse::Invalid`] if `node_count` is above 1 and the name does not end in a number, if
+    /// `service_count` is above 1 and the service is not a number, and if a range goes beyond the last
+    /// address or port. Then nothing is inserted. Each result may be an error of
+    /// [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,
         node: &str,
@@ -41,7 +42,8 @@ impl AddressVector {
                 found.push(self.resolve_svc(&node, &service));
             }
         }
-        // A failed lookup becomes a wildcard, which the vector refuses, but which takes an index.
+        // Replace a failed lookup by a wildcard: the vector refuses the wildcard, but counts an index for
+        // it.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
             found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();

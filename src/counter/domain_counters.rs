@@ -1,5 +1,6 @@
-//! The counters of memory regions, which peers access through any endpoint, and of works. They
-//! drive all endpoints of a domain that can be targets, or have works.
+//! The counters to which memory regions are bound, or on which works depend. A peer may access a region
+//! through any endpoint of the domain. So these counters drive all endpoints of the domain that can be
+//! targets, or have works.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ struct CountersAndEndpoints {
 
 struct Member {
     counter: Arc<CounterShared>,
-    /// The number of bound regions, and one for its works.
+    /// The number of regions bound to the counter, plus 1 if works depend on it.
     reasons: usize,
 }
 
@@ -78,7 +79,7 @@ impl DomainCounters {
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
+    /// The system's error if the endpoint cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
     pub(crate) fn enable_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,

@@ -59,8 +59,8 @@ impl DrivenEndpoints {
 }
 
 impl CounterShared {
-    /// Has this endpoint wake sleepers, before any counter drives it; not if a progress thread
-    /// drives it.
+    /// Has this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: that
+    /// thread wakes them. Call it before [`drive_endpoint`](Self::drive_endpoint).
     ///
     /// # Errors
     ///
@@ -92,8 +92,8 @@ impl CounterShared {
         self.fence_and_wake();
     }
 
-    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and
-    /// [`drive_endpoint`](Self::drive_endpoint), unless there is another reason to drive it.
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and [`drive_endpoint`](Self::drive_endpoint),
+    /// unless the counter has another reason to drive the endpoint.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.driven_endpoints.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };

@@ -79,7 +79,8 @@ fn every_change_of_a_value_wakes_all_waits() {
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
                 wait_until_sleeping(&counter);
-                // Repeated, since errors before a wait do not end it.
+                // Change it repeatedly: an error that is counted before a wait begins does not end the
+                // wait.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
                     change(&counter, round);

@@ -16,7 +16,8 @@ pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 pub(super) struct TriggeredWorks {
     /// The sum of both values at which a work is due; the largest number if no work waits.
     threshold: AtomicU64,
-    /// The works of the domain, and the counter's number there, from its first work on.
+    /// The work queue of the domain, and the counter's number in it. Set when the counter gets its first
+    /// work.
     works: OnceLock<(Arc<WorkQueue>, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`,
+//! Blocking reads, and the calls with which an application waits for a queue itself: `fi_cq_sread(3)`,
 //! `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
@@ -13,12 +13,12 @@ use crate::av::FabricAddress;
 use crate::wait::{Awaited, Member, Waiter};
 
 impl CompletionQueue {
-    /// Reads one completion, and waits for one if need be, for ever if there is no timeout:
-    /// `fi_cq_sread(3)` with a count of 1. Answers `None` after the timeout, or when
+    /// Reads one completion, and waits for it if the queue is empty: `fi_cq_sread(3)` with a count of 1.
+    /// Without a timeout it waits without limit. Returns `None` after the timeout, or when
     /// [`signal`](Self::signal) has ended the wait.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the
-    /// queue. A signal of the system does not end the wait.
+    /// The thread sleeps, and makes progress at every event of the queue's endpoints. A POSIX signal does
+    /// not end the wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -61,11 +61,12 @@ impl CompletionQueue {
         Ok(read)
     }
 
-    /// Reads up to `max` completions as [`read_each`](Self::read_each) does, once there are
-    /// `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or as many as the queue holds, or an error. After the
-    /// timeout, and when signalled, it reads what there is. A threshold of 0 is one of 1. With a `max` of 0
-    /// it waits in the same way, and reads nothing. A queue without a wait object of its own gives what it
-    /// holds; [`ReadError::NoWaitObject`] says that it would have to wait.
+    /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an
+    /// error. Then it reads up to `max` completions as [`read_each`](Self::read_each) does. After the
+    /// timeout, or a signal, it reads the entries that are there. A threshold of 0 counts as 1. With a
+    /// `max` of 0 it waits and reads nothing. If the queue has no wait object of its own, the call does
+    /// not wait: it reads the entries that are there, or returns [`ReadError::NoWaitObject`] if there are
+    /// none and the timeout is not 0.
     ///
     /// # Errors
     ///
@@ -99,9 +100,9 @@ impl CompletionQueue {
         found.unwrap_or_else(|| self.read_each(max, take))
     }
 
-    /// Ends the waits of [`sread`](Self::sread) and its variants that are going on, or if there are none, the
-    /// next one: `fi_cq_signal(3)`. What is there to be read is read first. Waits for the set of which the
-    /// queue is a member end in the same way.
+    /// Ends all waits of [`sread`](Self::sread) and its variants; if no thread waits, ends the next wait:
+    /// `fi_cq_signal(3)`. A read that it ends still returns the entries that are there. If the queue
+    /// is a member of a wait set, a signal ends a wait for the set in the same way.
     ///
     /// # Errors
     ///
@@ -114,12 +115,12 @@ impl CompletionQueue {
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
-    /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later entry or
-    /// signal wakes it. Call it before each sleep.
+    /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later
+    /// entry or signal wakes it. Call it before each sleep.
     ///
-    /// Returns `false` if there may be an entry to read; always if an endpoint's transport must be
-    /// polled, and for [`WaitObject::Yield`]. In a wait set, the result is that of the [whole
-    /// set](crate::WaitSet::try_wait).
+    /// Returns `false` if there may be an entry to read. Always returns `false` if an endpoint's
+    /// transport must be polled, and for [`WaitObject::Yield`]. For a member of a wait set, the result is
+    /// that of the [whole set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -129,10 +130,10 @@ impl CompletionQueue {
         Ok(waiter.try_wait(&Entries { cq: &self.shared, threshold: 1, signal: Signal::Ignored }))
     }
 
-    /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It
-    /// becomes readable when there may be something to read, provided that [`try_wait`](Self::try_wait) has
-    /// just said that sleeping is safe. Only that it is readable matters; the queue alone reads it. It may be
-    /// watched by an `epoll(7)` of the application's, and lives as long as the queue.
+    /// Returns the descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`. It becomes readable when there may be an entry to read, if the last
+    /// [`try_wait`](Self::try_wait) returned `true`. The application may watch it with an `epoll(7)` of
+    /// its own, but must not read it: only the queue does. It lives as long as the queue.
     ///
     /// ```
     /// use homespun::{CompletionQueue, Entry, ReadError};
@@ -172,16 +173,16 @@ impl CompletionQueue {
         self.shared.waiter().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a queue that was opened with
-    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The condition is broadcast when there may be
-    /// something to read, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
-    /// safe; and at times when there is nothing.
+    /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The queue broadcasts the condition when there may be an
+    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. It may also broadcast
+    /// when there is none.
     ///
-    /// An application holds the mutex from before `try_wait` until it waits. If it does not, it may
-    /// sleep for up to a second while there is something to read.
+    /// The application must lock the mutex before `try_wait`, and hold it until it waits. Otherwise it
+    /// may sleep for up to a second while there is an entry to read.
     ///
-    /// The first call starts a thread, which sleeps as long as the application does, and two
-    /// descriptors are used for it.
+    /// The first call starts a thread, which takes two descriptors, and sleeps as long as the application
+    /// does.
     ///
     /// # Errors
     ///
@@ -190,24 +191,24 @@ impl CompletionQueue {
         self.shared.waiter().map_or(Ok(None), Waiter::mutex_cond)
     }
 
-    /// How the application waits.
+    /// Returns the wait object.
     pub fn wait_object(&self) -> WaitObject {
         self.shared.waiter().map_or(WaitObject::None, Waiter::object)
     }
 }
 
-/// Waits until a queue has `threshold_entries`, or an error, or was signalled.
+/// The condition that a queue has `threshold` entries or an error, or was signalled.
 struct Entries<'a> {
     cq: &'a CqShared,
     threshold: usize,
     signal: Signal<'a>,
 }
 
-/// Which signals end a wait.
+/// The signals that end a wait.
 enum Signal<'a> {
-    /// Those that unblock this reader.
+    /// Signals that were raised while this reader waited, and a pending one.
     Of(&'a WaitingReader<'a>),
-    /// A signal that came when no reader waited, for the wait set of which the queue is a member.
+    /// A signal that was raised while no reader waited. It ends a wait for the wait set of the queue.
     Pending,
     Ignored,
 }
@@ -256,10 +257,10 @@ impl CqShared {
         self.has_enough(threshold_entries)
     }
 
-    /// Whether a wait for so many entries can end. Asked under the ring's lock, so that a thread
-    /// that inserts later finds the doorbell armed if it was armed before.
+    /// Whether a wait for this many entries can end. The check locks the ring. So a thread that inserts
+    /// an entry after the check finds the doorbell armed, if it was armed before the check.
     fn has_enough(&self, threshold_entries: usize) -> bool {
-        // Not by a guard that rings when it leaves entries.
+        // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();
         ring.unread_entries() >= threshold_entries.min(self.depth_entries) || ring.has_failed()
     }

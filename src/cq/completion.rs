@@ -13,7 +13,7 @@ use super::strerror;
 use crate::av::FabricAddress;
 use crate::tag::Tag;
 
-/// Which fields a completion queue reports of an operation: `enum fi_cq_format`.
+/// The fields that a completion queue reports of an operation: `enum fi_cq_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -25,7 +25,7 @@ pub enum CqFormat {
     Context,
     /// Also its flags and the length of a received message.
     Msg,
-    /// Also remote data, and where in a multi-receive buffer a message lies.
+    /// Also remote data, and the place of a message in a multi-receive buffer.
     Data,
     /// Also the tag. The default.
     #[default]
@@ -34,9 +34,9 @@ pub enum CqFormat {
 
 /// A successful operation: the entry of a completion queue.
 ///
-/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except
-/// [`buffer`](Self::buffer), which every format hands back; [`Buffer::Within`] hands nothing back,
-/// and is a field (`buf`) like others.
+/// Fields that the queue's [`CqFormat`] does not include are 0 or empty. [`buffer`](Self::buffer) is an
+/// exception: every format hands the application's buffer back. Only [`Buffer::Within`], which hands
+/// nothing back, is a field (`buf`) like others.
 ///
 /// ```
 /// use homespun::{Completion, CompletionFlags};
@@ -63,12 +63,12 @@ pub struct Completion {
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: Tag,
-    /// The application's buffer, if the operation was posted with one of its own; or where a
-    /// message lies in a multi-receive buffer.
+    /// The application's buffer, if it has handed one over with the operation; or the place of a message
+    /// in a multi-receive buffer.
     pub buffer: Buffer,
 }
 
-/// The kind of a completed operation: its flags as [`Completion::kind`] reads them.
+/// The kind of a completed operation, as [`Completion::kind`] derives it from the flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationKind {
     /// A send, or an injected message that has failed.
@@ -83,21 +83,21 @@ pub enum OperationKind {
     Atomic,
     /// An atomic access to a peer's memory that fetches the previous elements.
     FetchAtomic,
-    /// A peer has written to this endpoint's memory, with data for the queue or an event.
+    /// A peer has written to this endpoint's memory, with remote data or an event.
     RemoteWrite,
     /// A peer has read this endpoint's memory.
     RemoteRead,
-    /// The queue's format tells no flags ([`CqFormat::Context`]), or those of none of these.
+    /// The queue's format has no flags ([`CqFormat::Context`]), or the flags are those of no other kind.
     Unknown,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, with the address
-/// of a sender that the address vector does not hold: see [`unknown_source`](Self::unknown_source).
+/// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, and whose sender is not
+/// in the address vector: see [`unknown_source`](Self::unknown_source).
 ///
-/// A failed operation has the part of its completion that is known; it is reported even if its success would
-/// not have been.
+/// A failure is reported even if the success of the operation would not have been. Fields of its
+/// completion that are not known are 0 or empty.
 ///
-/// Its text names the peer, also when `main` returns this error:
+/// The text of the error names the peer, also when `main` returns the error:
 ///
 /// ```
 /// # use homespun::transport::LinkError;
@@ -115,14 +115,14 @@ pub enum OperationKind {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompletionError {
-    /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
+    /// The completion of the operation. Of a truncated message, `len_bytes` bytes were placed.
     pub completion: Completion,
     /// Why it failed.
     pub error: OperationError,
-    /// The sender of a message that a receive failed on.
+    /// The sender of the message, if a receive has failed.
     pub source: FabricAddress,
-    /// The other end of the operation, where it is known: the target of a send or an access, the sender of a
-    /// message, or the only sender that a receive accepts messages of. In a box, so that an [`Entry`] stays
+    /// The other end of the operation, if it is known: the target of a send or an access, the sender of a
+    /// message, or the only sender whose messages a receive accepts. It is boxed to keep an [`Entry`]
     /// small.
     ///
     /// [`Entry`]: super::Entry
@@ -203,7 +203,7 @@ impl fmt::Display for CompletionError {
     }
 }
 
-/// Begins with the text, since a `main` that returns an error prints it so; and leaves out the
+/// Begins with the text, since a `main` that returns an error prints its `Debug` form. Leaves out the
 /// buffer, which may be long.
 impl fmt::Debug for CompletionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,16 +218,16 @@ impl fmt::Debug for CompletionError {
     }
 }
 
-/// Without a source: the text has all of it.
+/// It has no `source`, since its text contains the cause.
 impl std::error::Error for CompletionError {}
 
 impl CompletionError {
-    /// The positive error number (`err`).
+    /// Returns the positive error number (`err`).
     pub fn errno(&self) -> Errno {
         self.error.errno()
     }
 
-    /// How many bytes of the message did not fit (`olen`).
+    /// Returns how many bytes of the message did not fit (`olen`).
     pub fn overflow_bytes(&self) -> u64 {
         match self.error {
             OperationError::Truncated { overflow_bytes } => overflow_bytes,
@@ -235,9 +235,9 @@ impl CompletionError {
         }
     }
 
-    /// The address of the sender, if this is the completion of an operation that has succeeded, and
-    /// is an error only because the address vector does not hold its sender (`FI_EADDRNOTAVAIL`,
-    /// `err_data`). Ready for [`AddressVector::insert`](crate::AddressVector::insert).
+    /// Returns the sender's address, for a receive that has succeeded and is an error only because the
+    /// address vector does not hold the sender (`FI_EADDRNOTAVAIL`, `err_data`). The application may
+    /// [insert](crate::AddressVector::insert) it.
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
             OperationError::UnknownSource => self.peer.as_deref().copied(),
@@ -245,7 +245,7 @@ impl CompletionError {
         }
     }
 
-    /// The provider's own error number (`prov_errno`), for
+    /// Returns the provider's own error number (`prov_errno`), for
     /// [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
     pub fn prov_errno(&self) -> i32 {
         strerror::prov_errno(&self.error)

@@ -1,4 +1,4 @@
-//! Reads that bring any entry of a completion queue, be it of a success or of a failure.
+//! Reads that return any entry of a completion queue, of a success or of a failure.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use homespun_engine::address::Address;
 use super::{Completion, CompletionError, CompletionQueue, ReadError};
 use crate::av::FabricAddress;
 
-/// An entry of a completion queue: what [`CompletionQueue::read_entry`] reads.
+/// An entry of a completion queue, as [`CompletionQueue::read_entry`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// An operation has succeeded. For a receive, the address is that of the sender, as
-    /// [`read_from`](CompletionQueue::read_from) tells it.
+    /// An operation has succeeded. The address is its source, as in
+    /// [`read_from`](CompletionQueue::read_from).
     Completed(Completion, FabricAddress),
-    /// A receive has succeeded, and the address vector does not hold its sender, whose address this
-    /// is. Only at endpoints with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR); a
-    /// C application reads it as an error (`FI_EADDRNOTAVAIL`).
+    /// A receive has succeeded, and the address vector does not hold its sender. The address is the
+    /// sender's. Only endpoints with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR)
+    /// report it; a C application reads it as an error (`FI_EADDRNOTAVAIL`).
     UnknownSource(Completion, Address),
     /// An operation has failed.
     Failed(CompletionError),
 }
 
 impl Entry {
-    /// The completion of an operation that has succeeded.
+    /// Returns the completion of an operation that has succeeded.
     ///
     /// # Errors
     ///
-    /// The failure of one that has not.
+    /// The failure of an operation that has failed.
     pub fn into_result(self) -> Result<Completion, CompletionError> {
         match self {
             Entry::Completed(completion, _) | Entry::UnknownSource(completion, _) => Ok(completion),
@@ -45,10 +45,10 @@ impl From<CompletionError> for Entry {
 }
 
 impl CompletionQueue {
-    /// Reads the oldest entry, that of a success or of a failure; `None` if the queue is empty. It is
-    /// [`read_from`](Self::read_from) and [`read_error`](Self::read_error) in one.
+    /// Reads the oldest entry, of a success or of a failure; `None` if the queue is empty. It combines
+    /// [`read_from`](Self::read_from) and [`read_error`](Self::read_error).
     ///
-    /// A server that answers clients it has not met:
+    /// A server that answers clients whose addresses it does not know:
     ///
     /// ```
     /// use homespun::{AddressVector, CompletionQueue, Entry};
@@ -77,8 +77,7 @@ impl CompletionQueue {
         self.read_entry_by(|| self.read_from())
     }
 
-    /// As [`read_entry`](Self::read_entry), and waits for an entry if need be, as
-    /// [`sread`](Self::sread) does.
+    /// As [`read_entry`](Self::read_entry), but waits for an entry as [`sread`](Self::sread) does.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl CompletionQueue {
                 Err(ReadError::ErrorAvailable) => {}
                 Err(error) => return Err(error),
             }
-            // Another thread may have read the failure meanwhile.
+            // Another thread may have read the failure meanwhile; then read again.
             if let Some(error) = self.read_error()? {
                 return Ok(Some(error.into()));
             }

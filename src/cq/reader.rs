@@ -1,4 +1,4 @@
-//! The hand-over of a completion to the thread that reads the queue.
+//! Hands a completion over to the thread that reads the queue.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::completion::Completion;
 use crate::av::FabricAddress;
 
-/// A thread that reads a queue and drives its endpoints for that. What completes when the queue is empty is
-/// handed over at once, without a detour through the ring.
+/// A thread that reads a queue and therefore drives its endpoints. If an operation completes while the
+/// queue is empty, its completion goes straight to this thread, not through the ring.
 pub(crate) struct Reader<'a> {
     /// The number of entries in the queue's ring; its address identifies the queue.
     unread: &'a AtomicUsize,
-    /// The completion that was handed over. One is enough: most reads ask for one, and others find
-    /// the rest in the ring.
+    /// The completion that was handed over. One is enough: most reads ask for one entry, and other reads
+    /// find the rest in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
     wants_one: bool,
-    /// Whether nothing is in the ring that would have to be read first, be it that the queue was
-    /// overrun. Only what is behind the lock of the endpoint that is being driven counts: what
-    /// another endpoint reports has no order with this one's.
+    /// Whether the next completion may be handed over, because the ring has no entry to read before it,
+    /// and was not overrun. Determined anew for each endpoint once its lock is taken: completions of
+    /// different endpoints have no order.
     is_next: bool,
 }
 
@@ -27,13 +27,14 @@ impl<'a> Reader<'a> {
         Reader { unread, taken: None, wants_one: max > 0, is_next: false }
     }
 
-    /// An endpoint's lock was taken, and with it all that it has reported before is known.
+    /// Call it once an endpoint is locked: the ring then has all entries that the endpoint has reported
+    /// before.
     #[inline(always)]
     pub(crate) fn refresh_is_next(&mut self) {
         self.is_next = self.unread.load(Ordering::Acquire) == 0;
     }
 
-    /// Whether the next completion that is for the queue with these unread entries can be handed over.
+    /// Whether the next completion for the queue with these unread entries can be handed over.
     #[inline(always)]
     pub(crate) fn can_take_from(&self, unread: &AtomicUsize) -> bool {
         self.is_next && self.wants_one && ptr::eq(self.unread, unread)
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         self.wants_one = false;
     }
 
-    /// Something went into that queue's ring, so that the rest has to queue behind it.
+    /// An entry went into the ring of that queue, so later completions must follow it there.
     #[inline]
     pub(crate) fn ring_written(&mut self, unread: &AtomicUsize) {
         self.is_next &= !ptr::eq(self.unread, unread);

@@ -12,7 +12,7 @@ use super::completion::{Completion, CompletionError};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
 
-/// How many entries a read takes under one lock.
+/// The largest number of entries that a read takes under one lock.
 const READ_BATCH_ENTRIES: usize = 4;
 
 /// The entries that a read takes under one lock.
@@ -21,9 +21,9 @@ pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIE
 /// The entries, never more than the queue's depth.
 pub(crate) struct Ring {
     entries: VecDeque<RingEntry>,
-    /// How many entries there may be: the queue's depth, and 0 from the moment it was overrun.
+    /// The largest number of entries: the queue's depth, or 0 once the queue was overrun.
     limit_entries: usize,
-    /// How many of the entries are those of failed operations.
+    /// The number of entries of failed operations.
     failed_entries: usize,
 }
 
@@ -35,19 +35,19 @@ pub(super) enum RingEntry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// The queue that is told [`Ring::unread_entries`] when the ring is unlocked, and whose doorbell rings if
-    /// entries are left.
+    /// The queue of the ring. When the ring is unlocked, the guard stores [`Ring::unread_entries`] in the
+    /// queue, and rings its doorbell if there are entries.
     cq: &'a CqShared,
 }
 
 impl Ring {
-    /// A ring without entries. Its depth is not 0, which would be that of an overrun one.
+    /// Creates an empty ring. The depth must not be 0, which marks an overrun ring.
     pub(super) fn new(depth_entries: usize) -> Ring {
         debug_assert!(depth_entries > 0);
         Ring { entries: VecDeque::new(), limit_entries: depth_entries, failed_entries: 0 }
     }
 
-    /// The oldest entry.
+    /// Returns the oldest entry.
     #[inline]
     pub(super) fn front(&self) -> Option<&RingEntry> {
         self.entries.front()
@@ -65,7 +65,8 @@ impl Ring {
         }
     }
 
-    /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
+    /// Moves entries of successful operations from the front to `batch`, until `batch` has `max` of them
+    /// or is full.
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
@@ -90,14 +91,14 @@ impl Ring {
         }
     }
 
-    /// How many entries there are to read. Once the queue was overrun, as many as can be: every
-    /// read reports the overrun.
+    /// Returns the number of entries to read; the largest number once the queue was overrun, since then
+    /// every read has the overrun to report.
     #[inline]
     pub(super) fn unread_entries(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
-    /// Whether there is the entry of a failed operation, wherever.
+    /// Whether any entry, at any place, is that of a failed operation.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_entries > 0
     }
@@ -107,8 +108,8 @@ impl Ring {
         self.entries.len() < self.limit_entries
     }
 
-    /// A completion was lost because there was no room. There is never room again, though what is
-    /// there can be read.
+    /// Records that a completion was lost because there was no room. There will never be room again, but
+    /// the entries in the ring can still be read.
     #[cold]
     pub(crate) fn mark_overrun(&mut self) {
         self.limit_entries = 0;

@@ -2,16 +2,16 @@
 
 use crate::sync::Mutex;
 
-/// Which readers wait, and how often they were signalled.
+/// The number of readers that wait, and the signals that they got.
 #[derive(Debug, Default)]
 pub(super) struct Signals(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     readers: usize,
-    /// How often the readers that waited were signalled.
+    /// The number of signals that were raised while readers waited.
     raised: u64,
-    /// Whether there was a signal when no reader waited, which the next one takes.
+    /// Whether a signal was raised while no reader waited. The next reader takes it.
     is_pending: bool,
 }
 
@@ -19,7 +19,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct WaitingReader<'a> {
     signals: &'a Signals,
-    /// How often others were signalled before it came.
+    /// The value of `raised` when the reader began to wait.
     raised_before: u64,
 }
 
@@ -33,7 +33,7 @@ impl Signals {
         }
     }
 
-    /// Whether there was a signal when no reader waited, which none has taken.
+    /// Whether a signal was raised while no reader waited, and no reader has taken it yet.
     pub(super) fn is_pending(&self) -> bool {
         self.0.lock().is_pending
     }
@@ -42,13 +42,13 @@ impl Signals {
         self.0.lock().is_pending = false;
     }
 
-    /// How many readers wait.
+    /// Returns the number of readers that wait.
     #[cfg(test)]
     pub(super) fn waiting_readers(&self) -> usize {
         self.0.lock().readers
     }
 
-    /// A reader waits from now on.
+    /// Registers a reader that waits from now on.
     pub(super) fn begin_wait(&self) -> WaitingReader<'_> {
         let mut state = self.0.lock();
         state.readers += 1;
@@ -57,13 +57,13 @@ impl Signals {
 }
 
 impl WaitingReader<'_> {
-    /// Whether a signal is to end the wait.
+    /// Whether a signal ends the wait.
     pub(super) fn has_signal(&self) -> bool {
         let state = self.signals.0.lock();
         state.is_pending || state.raised != self.raised_before
     }
 
-    /// Takes the signal that is to end the wait, if there is one.
+    /// Takes the signal that ends the wait, if there is one.
     pub(super) fn take_signal(&self) -> bool {
         let mut state = self.signals.0.lock();
         std::mem::take(&mut state.is_pending) || state.raised != self.raised_before

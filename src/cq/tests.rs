@@ -35,7 +35,7 @@ fn push_context(cq: &CompletionQueue, context: u64) {
     cq.shared().lock_ring().push_completed(make_completion(context), FabricAddress::UNSPECIFIED);
 }
 
-/// A queue that holds a success, an error and a success, and was overrun.
+/// An overrun queue that holds a success, an error and a success.
 fn make_overrun_cq() -> CompletionQueue {
     let cq = open_cq(ResourceManagement::Disabled);
     push_context(&cq, 1);
@@ -82,7 +82,7 @@ fn overrun_queue_takes_no_completion_directly() {
         reader.can_take_from(cq.shared().unread_entries())
             && !reader.can_take_from(other.shared().unread_entries())
     );
-    // Even when there is nothing to be read before.
+    // An overrun ring prevents the hand-over even if it is empty.
     cq.shared().lock_ring().mark_overrun();
     reader.refresh_is_next();
     assert!(!reader.can_take_from(cq.shared().unread_entries()));
@@ -100,7 +100,7 @@ fn every_read_of_an_overrun_queue_drives_progress() {
     }
 }
 
-/// Longer than any wait that ends as it should.
+/// Longer than any wait that ends as expected.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn open_with_wait(wait: WaitObject) -> CompletionQueue {

@@ -1,4 +1,4 @@
-//! The event that a doorbell shows to sleepers.
+//! The descriptor of a doorbell, on which threads sleep.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,7 +23,7 @@ impl EventFd {
     /// Makes it readable.
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     pub(super) fn set(&self) {
-        // It fails only where the count is full, and then the descriptor is readable.
+        // The write fails only if the count is at its maximum, and then the descriptor is readable.
         let _ = io::write(&self.0, &1_u64.to_ne_bytes());
     }
 

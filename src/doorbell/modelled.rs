@@ -1,4 +1,4 @@
-//! The event of a doorbell as loom models it, with what an epoll set makes of several.
+//! A model of the descriptor of a doorbell for loom, and of the epoll sets in which several are nested.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex as Uncontended, Weak};
@@ -19,7 +19,7 @@ pub(super) struct EventFd {
 #[derive(Debug)]
 struct State {
     is_readable: Mutex<bool>,
-    /// Whether this event is readable, or one whose epoll set is nested in this one's.
+    /// Notified when this event becomes readable, or an event whose epoll set is nested in this one's.
     changed: Condvar,
     inner: Uncontended<Vec<Arc<State>>>,
     outer: Uncontended<Vec<Weak<State>>>,
@@ -35,7 +35,7 @@ impl EventFd {
         Ok(EventFd { descriptor, state: Arc::new(state) })
     }
 
-    /// Has a sleeper on this event wake for another one, too.
+    /// Has a sleeper on this event also wake for another event.
     pub(super) fn nest(&self, inner: &EventFd) {
         self.state.inner.lock().unwrap().push(inner.state.clone());
         inner.state.outer.lock().unwrap().push(Arc::downgrade(&self.state));
@@ -51,7 +51,8 @@ impl EventFd {
         self.state.changed.notify_all();
         let outer = self.state.outer.lock().unwrap().clone();
         for outer in outer.iter().filter_map(Weak::upgrade) {
-            // A sleeper has looked and waits, or has not looked yet.
+            // Lock the state of the outer event: its sleeper has then either begun to wait, or not yet
+            // checked this event.
             let _sleeper = outer.is_readable.lock().unwrap();
             outer.changed.notify_all();
         }
@@ -65,7 +66,7 @@ impl EventFd {
         *self.state.is_readable.lock().unwrap()
     }
 
-    /// Sleeps until it is readable, or an inner event is, and leaves it so.
+    /// Sleeps until this event or an inner event is readable. Leaves it readable.
     pub(super) fn wait(&self) {
         let mut is_readable = self.state.is_readable.lock().unwrap();
         loop {

@@ -1,8 +1,8 @@
-//! Atomic operations on the memory of peers, in both tiers: `fi_atomic(3)`.
+//! Atomic operations on the memory of peers, on owned memory and on the caller's: `fi_atomic(3)`.
 //!
-//! An operation completes when its target has answered, whatever its level: until then the target may
-//! refuse it, for its key, its range, or the rights of the region. A refused operation ends with an error
-//! and changes nothing.
+//! An operation completes when its target has answered, whatever its completion level. Until then the
+//! target may refuse it because of its key, its range, or the rights of the region. A refused operation
+//! ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -22,11 +22,11 @@ use crate::post::Post;
 
 /// The target of an atomic operation, and the operation on each element there.
 ///
-/// Elements lie one after the other, as in a C array; operands and results have the same form.
-/// [`atomicvalid`](Endpoint::atomicvalid) and its siblings return how many there may be.
+/// The elements, the operands and the results are arrays as in C. [`atomicvalid`](Endpoint::atomicvalid)
+/// and its siblings return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
-    /// The endpoint through which the region is reached, from the endpoint's address vector.
+    /// The endpoint through which to reach the region, from the endpoint's address vector.
     pub peer: FabricAddress,
     /// The first element, in the peer's memory.
     pub memory: RemoteMemory,
@@ -42,70 +42,73 @@ pub struct AtomicTarget {
 /// [`post_atomic`](Endpoint::post_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct AtomicMsg<S = Vec<Bytes>> {
-    /// The operands, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces, which need not end where
-    /// elements do.
+    /// The operands, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. A piece may end
+    /// within an element.
     pub operands: S,
     /// The target and the operation.
     pub target: AtomicTarget,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
-    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations.
-    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes the changed elements durable.
-    /// As a default flag of the endpoint it concerns only writes.
+    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE`
+    /// is refused; to make the changed elements durable, post a write with it and with a fence. If it is
+    /// a default flag of the endpoint, atomic operations ignore it.
     pub flags: OpFlags,
 }
 
 /// A fetching atomic operation with all options: the arguments of `fi_fetch_atomicmsg`.
 ///
-/// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>` for
+/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>` for
 /// [`fetch_atomicmsg`](Endpoint::fetch_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
 /// [`post_fetch_atomic`](Endpoint::post_fetch_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
-    /// As [`AtomicMsg::operands`]. [`AtomicOp::Read`] does not look at them.
+    /// As [`AtomicMsg::operands`]. [`AtomicOp::Read`] ignores them.
     pub operands: S,
     /// The memory for the previous elements, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub results: D,
     /// The target and the operation.
     pub target: AtomicTarget,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
-    /// As [`AtomicMsg::flags`]. Injection concerns only the buffers that are read; the results arrive later.
+    /// As [`AtomicMsg::flags`]. Injection concerns only the operands; the results arrive later.
     pub flags: OpFlags,
 }
 
 /// A comparing atomic operation with all options: the arguments of `fi_compare_atomicmsg`.
 ///
-/// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>` for
+/// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>` for
 /// [`compare_atomicmsg`](Endpoint::compare_atomicmsg), `&[Segment]` and `&[SegmentMut]` for
 /// [`post_compare_atomic`](Endpoint::post_compare_atomic).
 #[derive(Debug, Clone, Copy)]
 pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// As [`AtomicMsg::operands`].
     pub operands: S,
-    /// The elements to compare with, in as many pieces.
+    /// The elements to compare with, as long as the operands, in up to
+    /// [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub compares: S,
     /// As [`FetchAtomicMsg::results`].
     pub results: D,
     /// The target and the operation.
     pub target: AtomicTarget,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
     /// As [`FetchAtomicMsg::flags`].
     pub flags: OpFlags,
 }
 
-/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail
-/// as [`post_send`](Self::post_send) does, and hand the memory back; also with [`Misuse::NoAtomic`] for an
-/// operation that the elements or the call do not have, [`Misuse::TooLong`] for too many elements, and
-/// [`Misuse::Memory`] for a part of an element, or buffers of different lengths.
+/// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. They fail as
+/// [`post_send`](Self::post_send) does, and hand the memory back. They also fail with
+/// [`Misuse::NoAtomic`] if the type of the elements or the call does not support the operation, with
+/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or
+/// for buffers of different lengths.
 ///
-/// An operation on no elements changes nothing and may name any key and any address. It completes, in
-/// order, as others do; the counter of a region counts it if it names a range that the peer may access.
+/// An operation on no elements changes nothing, and may name any key and any address. It completes in
+/// order, like other operations. The counter of a region counts it if it names a range that the peer may
+/// access.
 ///
-/// The memory of an operation comes back in its completion: [`Buffer::Sent`] for an operation that fetches
-/// nothing, else [`Buffer::Fetched`]. A fetching operation that is refused hands back a [`Fetched`], too.
+/// The memory of an operation comes back in its completion: as [`Buffer::Sent`] if the operation fetches
+/// nothing, else as [`Buffer::Fetched`]. A fetching call that fails hands a [`Fetched`] back, too.
 ///
 /// ```
 /// use homespun::atomic::{AtomicOp, Datatype};
@@ -169,16 +172,16 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|operands| AtomicMsg { operands, target, context, flags }))
     }
 
-    /// Updates elements of a region of a peer with operands that may be reused at once, and reports no
-    /// success: `fi_inject_atomic`.
+    /// Updates elements of a region of a peer, and reports no success: `fi_inject_atomic`. The
+    /// application may reuse the operands at once.
     ///
     /// # Errors
     ///
     /// Also [`Misuse::TooLong`] beyond the endpoint's inject size.
     pub fn inject_atomic(&self, operand: &[u8], target: AtomicTarget) -> Result<(), Error> {
         let segment = Segment { address: operand.as_ptr(), len_bytes: operand.len() };
-        // SAFETY: `operand` is borrowed for the length of this call, and the engine copies what is injected
-        // before `post` returns.
+        // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected
+        // operand before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
         let op = target.into_op(AtomicLocal::Base { operand });
         let pump = self.pump_to_inject(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
@@ -197,7 +200,8 @@ impl Endpoint {
         self.post_owned_fetching_atomic(operand, None, result, target, context, self.atomic_op_flags())
     }
 
-    /// The same with operands and results in several buffers: `fi_fetch_atomicv`.
+    /// As [`fetch_atomic`](Self::fetch_atomic), with operands and results in several buffers:
+    /// `fi_fetch_atomicv`.
     pub fn fetch_atomicv(
         &self,
         operands: Vec<Bytes>,
@@ -208,7 +212,7 @@ impl Endpoint {
         self.post_owned_fetching_atomic(operands, None, results, target, context, self.atomic_op_flags())
     }
 
-    /// The same with all options: `fi_fetch_atomicmsg`.
+    /// As [`fetch_atomic`](Self::fetch_atomic), with all options: `fi_fetch_atomicmsg`.
     pub fn fetch_atomicmsg(&self, atomic: FetchAtomicMsg) -> Result<(), Rejected<Box<FetchAtomicMsg>>> {
         let FetchAtomicMsg { operands, results, target, context, flags } = atomic;
         self.post_owned_fetching_atomic(operands, None, results, target, context, flags).map_err(|rejected| {
@@ -220,8 +224,8 @@ impl Endpoint {
         })
     }
 
-    /// Compares elements of a region of a peer with comparands, updates them by the result, and fetches their
-    /// previous values: `fi_compare_atomic`.
+    /// Compares elements of a region of a peer with `compare`, updates those for which the comparison
+    /// holds, and fetches their previous values: `fi_compare_atomic`.
     pub fn compare_atomic(
         &self,
         operand: Bytes,
@@ -240,7 +244,8 @@ impl Endpoint {
         )
     }
 
-    /// The same with everything in several buffers: `fi_compare_atomicv`.
+    /// As [`compare_atomic`](Self::compare_atomic), with each memory in several buffers:
+    /// `fi_compare_atomicv`.
     pub fn compare_atomicv(
         &self,
         operands: Vec<Bytes>,
@@ -259,7 +264,7 @@ impl Endpoint {
         )
     }
 
-    /// The same with all options: `fi_compare_atomicmsg`.
+    /// As [`compare_atomic`](Self::compare_atomic), with all options: `fi_compare_atomicmsg`.
     pub fn compare_atomicmsg(&self, atomic: CompareAtomicMsg) -> Result<(), Rejected<Box<CompareAtomicMsg>>> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = atomic;
         self.post_owned_fetching_atomic(operands, Some(compares), results, target, context, flags).map_err(
@@ -274,13 +279,13 @@ impl Endpoint {
         )
     }
 
-    /// Returns the largest number of elements of [`atomic`](Self::atomic) and the other calls that fetch
+    /// Returns the largest number of elements for [`atomic`](Self::atomic) and the other calls that fetch
     /// nothing: `fi_atomicvalid`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`] if such a call is not offered, [`Misuse::NoCapability`] if the endpoint has no
-    /// atomic operations.
+    /// [`Misuse::NoAtomic`] if such calls do not support the operation on this type,
+    /// [`Misuse::NoCapability`] if the endpoint has no atomic operations.
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
@@ -305,14 +310,15 @@ impl Endpoint {
         self.atomic_count_max(AtomicKind::Compare, datatype, op)
     }
 
-    /// The flags of atomic operations that are posted without flags of their own:
-    /// [`tx_op_flags`](Self::tx_op_flags) without `COMMIT_COMPLETE`, which concerns writes alone.
+    /// Returns the flags of atomic operations that are posted without flags of their own:
+    /// [`tx_op_flags`](Self::tx_op_flags) without `COMMIT_COMPLETE`, which concerns only writes.
     #[inline]
     pub fn atomic_op_flags(&self) -> OpFlags {
         self.tx_op_flags() - OpFlags::COMMIT_COMPLETE
     }
 
-    /// Posts an atomic operation with the caller's memory: `fi_atomicmsg` and all that it includes.
+    /// Posts an atomic operation with the caller's memory: `fi_atomicmsg`, and all that `fi_atomic` and
+    /// `fi_atomicv` do.
     ///
     /// # Errors
     ///
@@ -323,9 +329,9 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_atomic(&self, atomic: &AtomicMsg<&[Segment]>) -> Result<(), Error> {
         let AtomicMsg { operands, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
-        // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
-        // is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
+        // the application can read its completion, copies injected operands before it returns, and is
+        // dropped when the endpoint is closed.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
             &mut Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context),
@@ -333,8 +339,8 @@ impl Endpoint {
         )
     }
 
-    /// Posts an atomic operation that fetches into the caller's memory: `fi_fetch_atomicmsg` and all that it
-    /// includes.
+    /// Posts an atomic operation that fetches into the caller's memory: `fi_fetch_atomicmsg`, and all
+    /// that `fi_fetch_atomic` and `fi_fetch_atomicv` do.
     ///
     /// # Errors
     ///
@@ -342,21 +348,23 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// The operands as the segments of [`post_send`](Self::post_send); the results as those of
-    /// [`post_read`](Self::post_read), also where the operation is injected.
+    /// The operands must satisfy the conditions for the segments of [`post_send`](Self::post_send), the
+    /// results those for the segments of [`post_read`](Self::post_read), even if the operation is
+    /// injected.
     pub unsafe fn post_fetch_atomic(
         &self,
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what is asked for, as above; the engine keeps to it.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require; the engine does
+        // as above.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts an atomic operation that compares, with the caller's memory: `fi_compare_atomicmsg` and all that
-    /// it includes.
+    /// Posts a comparing atomic operation with the caller's memory: `fi_compare_atomicmsg`, and all that
+    /// `fi_compare_atomic` and `fi_compare_atomicv` do.
     ///
     /// # Errors
     ///
@@ -364,20 +372,22 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`post_fetch_atomic`](Self::post_fetch_atomic); the comparands are as the operands.
+    /// As [`post_fetch_atomic`](Self::post_fetch_atomic); the conditions for the operands hold for the
+    /// comparands, too.
     pub unsafe fn post_compare_atomic(
         &self,
         atomic: &CompareAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what is asked for, as above; the engine keeps to it.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require; the engine does
+        // as above.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
         let op = target.into_op(AtomicLocal::Compare { operand, compare, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
-    /// Posts an operation that fetches nothing and whose operands are owned, or hands them back.
+    /// Posts an operation that fetches nothing and owns its operands. Hands them back if it fails.
     #[inline(always)]
     fn post_owned_atomic<S: Owned<Lent = Source>>(
         &self,
@@ -390,7 +400,7 @@ impl Endpoint {
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
-    /// Posts an operation that fetches and whose memory is owned, or hands all of it back.
+    /// Posts an operation that fetches and owns its memory. Hands all of the memory back if it fails.
     #[inline(always)]
     fn post_owned_fetching_atomic<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
@@ -419,7 +429,7 @@ impl Endpoint {
 }
 
 impl AtomicTarget {
-    /// The operation with this memory.
+    /// Returns the operation on this target with this memory.
     #[inline(always)]
     pub(super) fn into_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
@@ -427,7 +437,7 @@ impl AtomicTarget {
     }
 }
 
-/// The memory of an operation that fetches, or all of it back.
+/// Lends the memory of an operation that fetches. Hands all of it back if some of it is refused.
 fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     operands: S,
     compares: Option<S>,
@@ -441,7 +451,7 @@ fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     }
 }
 
-/// Hands everything back of which some cannot be lent.
+/// Hands all memory back after some of it was refused.
 #[cold]
 fn return_all_memory<S: Owned, D: Owned>(
     operand: Result<Source, Rejected<S>>,
@@ -457,7 +467,7 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Memory as it was before it was lent, and why it was not.
+/// Returns memory as it was before it was lent, and puts the reason into `error` if it was refused.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

@@ -1,4 +1,4 @@
-//! Atomic operations on one 64-bit word of a peer's memory, with numbers in the place of buffers.
+//! Atomic operations on one 64-bit word of a peer's memory, with numbers instead of buffers.
 
 #![expect(clippy::host_endian_bytes, reason = "elements are as numbers lie in memory: fi_atomic(3)")]
 
@@ -15,8 +15,8 @@ use crate::cq::Completion;
 
 /// Atomic operations on one word, in the byte order of the host.
 impl Endpoint {
-    /// Adds to a `u64` of a peer, modulo 2^64, and fetches its previous value, which
-    /// [`Completion::fetched_u64`] returns. `fi_fetch_atomic(3)` with `FI_SUM` and `FI_UINT64`.
+    /// Adds to a `u64` of a peer, modulo 2^64, and fetches its previous value: `fi_fetch_atomic(3)` with
+    /// `FI_SUM` and `FI_UINT64`. [`Completion::fetched_u64`] returns that value.
     ///
     /// ```
     /// use homespun::flags::MrAccess;
@@ -53,9 +53,9 @@ impl Endpoint {
         Ok(self.fetch_atomic(word_to_bytes(addend), BytesMut::zeroed(8), target, context)?)
     }
 
-    /// Sets a `u64` of a peer to `new` if it equals `expected`, and fetches its previous value, which
-    /// [`Completion::fetched_u64`] returns: the value was set if that equals `expected`.
-    /// `fi_compare_atomic(3)` with `FI_CSWAP` and `FI_UINT64`.
+    /// Sets a `u64` of a peer to `new` if it equals `expected`, and fetches its previous value:
+    /// `fi_compare_atomic(3)` with `FI_CSWAP` and `FI_UINT64`. [`Completion::fetched_u64`] returns that
+    /// value; if it equals `expected`, the word was set.
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl Endpoint {
 }
 
 impl Completion {
-    /// The value of a word before the atomic operation that fetched it; `None` for all other operations.
+    /// Returns the previous value of the word, for an atomic operation that has fetched it; `None` for
+    /// all other operations.
     pub fn fetched_u64(&self) -> Option<u64> {
         let Buffer::Fetched(fetched) = &self.buffer else { return None };
         let Buffer::Received(word) = &fetched.result else { return None };
@@ -88,7 +89,7 @@ impl Completion {
     }
 }
 
-/// A word as a buffer.
+/// Returns a word as a buffer.
 fn word_to_bytes(word: u64) -> Bytes {
     Bytes::copy_from_slice(&word.to_ne_bytes())
 }

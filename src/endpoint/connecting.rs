@@ -14,22 +14,23 @@ use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
 use crate::random;
 
-/// How an endpoint for connections was opened.
+/// The way in which an endpoint was opened.
 pub(crate) enum EndpointOrigin {
-    /// From an info alone: it asks for a connection, from an address of its own.
+    /// From an info alone. It has an address of its own, and can ask for a connection.
     Alone,
-    /// For a request, which it may accept.
+    /// For a request, which it can accept.
     Request(ConnectionRequest),
-    /// From a passive endpoint, whose address it has taken over.
+    /// From a passive endpoint whose address it has taken over.
     TakenOver(Arc<Listener>),
 }
 
 impl Endpoint {
-    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if
-    /// need be. Its event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)).
-    /// An endpoint can ask only once.
+    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if it is
+    /// not enabled. The event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)). An
+    /// endpoint can ask only once.
     ///
-    /// Receives may be posted before; sends only when the endpoint is connected.
+    /// The application may post receives before this call; it may post sends once the endpoint is
+    /// connected.
     ///
     /// # Errors
     ///
@@ -49,9 +50,9 @@ impl Endpoint {
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
     }
 
-    /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if
-    /// need be. Its event queue tells when it is connected, or that the requester is gone; the
-    /// other side gets the data with its own event.
+    /// Accepts the request for which the endpoint was opened: `fi_accept`. Enables the endpoint if it is
+    /// not enabled. The event queue reports that the endpoint is connected, or that the requester is
+    /// gone. The requester gets the data with its own event.
     ///
     /// # Errors
     ///
@@ -72,14 +73,15 @@ impl Endpoint {
         self.shared.begin_connection(request.from().address, |pump| pump.accept(request.from(), data))
     }
 
-    /// Ends the connection: `fi_shutdown`. Completed messages still reach the peer, which then gets
-    /// [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); operations that have not ended are
-    /// cancelled, and are reported when this returns. This side gets the same event when the peer knows, or
-    /// has ended the connection too. Has no effect if the connection has ended already.
+    /// Ends the connection: `fi_shutdown`. Messages that have completed still reach the peer, which then
+    /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown). The call cancels outstanding
+    /// operations, and has reported them when it returns. This side gets the same event once the peer has
+    /// learnt of the end, or has ended the connection, too. The call has no effect if the connection has
+    /// ended already.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there was no connection yet.
+    /// [`Misuse::NotConnected`] if the endpoint has not been connected yet.
     pub fn shutdown(&self) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         match self.shared.enabled_pump() {
@@ -88,19 +90,19 @@ impl Endpoint {
         }
     }
 
-    /// The address of the other end: `fi_getpeer`. That of the passive endpoint that was asked, or
-    /// of the endpoint that has asked.
+    /// Returns the address of the other end: `fi_getpeer`. It is the address of the passive endpoint that
+    /// was asked, or of the endpoint that has asked.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if no connection was asked for or accepted.
+    /// [`Misuse::NotConnected`] if the endpoint has neither asked for a connection nor accepted one.
     pub fn peer(&self) -> Result<Address, Error> {
         (*self.shared.peer.lock()).ok_or_else(|| Misuse::NotConnected.into())
     }
 }
 
 impl EndpointShared {
-    /// Whether it is an endpoint for connections.
+    /// Whether this is an endpoint for connections.
     pub(super) fn is_connection_oriented(&self) -> bool {
         self.info.ep.ep_type == Some(EndpointType::Msg)
     }
@@ -117,8 +119,8 @@ impl EndpointShared {
         }
     }
 
-    /// Makes or accepts a connection to this peer, whose address the application can look up before
-    /// the connection's event.
+    /// Asks for a connection to this peer, or accepts one. The application can look up the peer's address
+    /// from now on, before the event of the connection.
     fn begin_connection(
         &self,
         peer: Address,
@@ -132,11 +134,11 @@ impl EndpointShared {
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
-    /// The reporter of events, if the endpoint has any to report.
+    /// Returns a reporter of events if the endpoint has connections.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] if there is, and no queue is bound.
+    /// [`Misuse::NoEventQueue`] if it has connections, and no queue is bound.
     pub(super) fn new_reporter(
         &self,
         eq: Option<&(EventQueue, u64)>,

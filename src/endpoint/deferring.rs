@@ -1,5 +1,4 @@
-//! Operations that wait for a counter, as the endpoint sees them: what they are made of, and what
-//! is checked before they wait.
+//! The endpoint's part of operations that wait for a counter: converts and checks them before they wait.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::works::domain::WorkDomain;
 use crate::works::work::DeferredPost;
 
 impl<S, D> Operation<S, D> {
-    /// The flags of the operation.
+    /// Returns the flags of the operation.
     pub(crate) fn flags(&self) -> OpFlags {
         match self {
             Operation::Send(send) => send.flags,
@@ -33,8 +32,8 @@ impl<S, D> Operation<S, D> {
         }
     }
 
-    /// Returns the operation as it waits. If one of several pieces of memory is refused, those lent before it
-    /// are dropped.
+    /// Converts the operation for waiting. If one of several pieces of memory is refused, the pieces lent
+    /// before it are dropped.
     pub(crate) fn into_deferred_post(
         self,
         endpoint: &Endpoint,
@@ -83,8 +82,8 @@ impl<S, D> Operation<S, D> {
 }
 
 impl Endpoint {
-    /// Checks that a triggered operation may wait; it is reported like any other. Returns the
-    /// endpoint that it is posted to.
+    /// Checks that a triggered operation may wait. It will be reported like any other operation. Returns
+    /// the endpoint to which it will be posted.
     pub(crate) fn prepare_triggered(
         &self,
         post: &mut DeferredPost,
@@ -99,8 +98,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that deferred work may wait; it is reported by its number. Returns the endpoint that
-    /// it is posted to.
+    /// Checks that deferred work may wait. It will be reported by its number. Returns the endpoint to
+    /// which it will be posted.
     pub(crate) fn prepare_deferred(
         &self,
         post: &mut DeferredPost,

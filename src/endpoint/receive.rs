@@ -1,4 +1,4 @@
-//! Receives at an endpoint, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
+//! Receives at an endpoint, into owned memory and into the caller's: `fi_msg(3)`, `fi_tagged(3)`.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;
@@ -24,7 +24,8 @@ impl ReceivePoster for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether a receive may be posted with these flags, and how. Where it is to be posted.
+    /// Checks that a receive may be posted with these flags, and sets its options. Returns the pump to
+    /// post it to.
     #[inline(always)]
     pub(super) fn prepare_receive(
         &self,
@@ -40,8 +41,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// The endpoint lacks a capability that a receive needs. With one peer alone a source needs none: it is
-    /// ignored.
+    /// Called if the endpoint lacks a capability that a receive needs. A connected endpoint has only one
+    /// peer, so it ignores the source, which then needs no capability.
     #[cold]
     fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
@@ -54,29 +55,29 @@ impl Endpoint {
 receive_calls! {
     Endpoint,
 
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
-    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names the only peer whose messages are
-    /// accepted, as [`RecvMsg::from`] describes; over a connection it is ignored. The room is the buffer's
-    /// length, not its capacity. Where the endpoint's default flags have
-    /// [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. The room is the buffer's length, not
+    /// its capacity. A source other than [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) names the
+    /// only peer whose messages the receive accepts, as [`RecvMsg::from`] describes, and needs
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). A connected endpoint ignores the source. If
+    /// the endpoint's default flags have [`OpFlags::MULTI_RECV`], this is
+    /// [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
     /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
-    /// [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, and for a source that the address
-    /// vector does not name. The buffer comes back with the error.
+    /// [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, and for a source that the
+    /// address vector does not have. The buffer comes back with the error.
     recv,
 
-    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. It comes back
-    /// as [`Buffer::Reusable`](crate::Buffer::Reusable), with a failure too, and then with as much of the
-    /// message as was received.
+    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. The
+    /// completion hands it back as [`Buffer::Reusable`](crate::Buffer::Reusable). A failure hands it
+    /// back, too, with as much of the message as was received.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv); and where the default flags have [`OpFlags::MULTI_RECV`],
-    /// [`Misuse::Invalid`](crate::Misuse::Invalid): the messages of a multi-receive buffer are parts of it,
-    /// and the application has them while others are still arriving, so there is no whole to come back.
+    /// As [`recv`](Self::recv). Also [`Misuse::Invalid`](crate::Misuse::Invalid) if the default flags
+    /// have [`OpFlags::MULTI_RECV`]: the application gets the messages of a multi-receive buffer as parts
+    /// of it, while others are still arriving, so the whole buffer cannot come back.
     ///
     /// ```
     /// # use homespun::{Bytes, Fabric, FabricAddress, Hints, OpenEndpoint, OperationKind};
@@ -111,26 +112,27 @@ receive_calls! {
 }
 
 impl Endpoint {
-    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they
-    /// include. A null address is room for no bytes, whatever its length.
+    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg`, and all that the other
+    /// receives of `fi_msg(3)` and `fi_tagged(3)` do. A segment with a null address is room for no bytes,
+    /// whatever its length.
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send); [`RecvMsg`] describes flags about a message that has
-    /// arrived already.
+    /// As [`post_send`](Self::post_send); [`RecvMsg`] describes the flags for messages that have already
+    /// arrived.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the operation's
-    /// completion was read or the endpoint was closed. With selective completion and no completion of its own
-    /// it must stay so until the endpoint is closed. A multi-receive buffer is the endpoint's until its
-    /// release was read
-    /// ([`CompletionFlags::MULTI_RECV`](homespun_engine::flags::CompletionFlags::MULTI_RECV)), except for the
-    /// messages whose completions were: they may be read where they lie, and changed. With `PEEK`, and with
-    /// `CLAIM | DISCARD`, the segments are not used.
+    /// Every segment must be initialised memory that nothing else reads or writes until the application
+    /// has read the operation's completion, or has closed the endpoint. With selective completion, if the
+    /// operation has no completion of its own, this holds until the endpoint is closed. The endpoint uses
+    /// a multi-receive buffer until the application has read its release
+    /// ([`CompletionFlags::MULTI_RECV`](homespun_engine::flags::CompletionFlags::MULTI_RECV)). The
+    /// application may read and change a message in that buffer once it has read the message's
+    /// completion. With `PEEK`, and with `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what is asked for.
+        // SAFETY: the caller promises what `receive_raw` requires.
         unsafe { self.receive_raw(receive) }
     }
 }

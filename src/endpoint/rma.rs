@@ -1,8 +1,8 @@
-//! Access to the memory of peers, in both tiers: `fi_rma(3)`.
+//! Access to the memory of peers, with owned memory and with the caller's: `fi_rma(3)`.
 //!
-//! A write or a read completes when its target has answered, whatever its level: until then the target may
-//! refuse it, for its key, its range, or the rights of the region. A refused access ends with an error and
-//! changes nothing.
+//! A write or a read completes when its target has answered, whatever its completion level. Until then
+//! the target may refuse it because of its key, its range, or the rights of the region. A refused access
+//! ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -27,21 +27,21 @@ use crate::post::Post;
 pub struct WriteMsg<B = Vec<Bytes>> {
     /// The bytes to write, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: B,
-    /// The endpoint through which the region is reached, from the endpoint's address vector.
+    /// The endpoint through which to reach the region, from the endpoint's address vector.
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data: it completes at the target, in the queue of its receives, with
+    /// Remote data. The target reports a completion with it in the queue of its receives, with
     /// [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Besides, with [`OpFlags::COMMIT_COMPLETE`], for
-    /// which the endpoint needs the capability `RMA_PMEM`, the write completes when it is durable: the target
-    /// has had it written to its device, for which the region must be of [persistent
-    /// memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] too, also everything is durable that
-    /// this endpoint has written to the target's persistent memory before; a write of no bytes will do for
-    /// that.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). A write may also have
+    /// [`OpFlags::COMMIT_COMPLETE`]: it completes when it is durable, that is, when the target has
+    /// written it to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be of
+    /// [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
+    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes
+    /// is enough for that.
     pub flags: OpFlags,
 }
 
@@ -51,14 +51,14 @@ pub struct WriteMsg<B = Vec<Bytes>> {
 /// [`post_read`](Endpoint::post_read).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadMsg<B = Vec<BytesMut>> {
-    /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. Their lengths
-    /// together are the length of the read.
+    /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The length
+    /// of the read is the sum of their lengths.
     pub buffers: B,
-    /// The endpoint through which the region is reached, from the endpoint's address vector.
+    /// The endpoint through which to reach the region, from the endpoint's address vector.
     pub from: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Injection and remote data have no meaning for
     /// reads.
@@ -69,8 +69,8 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 /// [`post_send`](Self::post_send) does, and hand the memory back.
 ///
 /// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It
-/// completes, in order, as others do; the counter of a region counts it if it names a range that the peer may
-/// access.
+/// completes in order, like other accesses. The counter of a region counts it if it names a range that
+/// the peer may access.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(
@@ -94,7 +94,7 @@ impl Endpoint {
         self.write_owned(buffers, None, to, memory, context, self.tx_op_flags())
     }
 
-    /// Writes, with remote data for a completion at the target: `fi_writedata`.
+    /// Writes, and has the target report a completion with remote data: `fi_writedata`.
     pub fn writedata(
         &self,
         bytes: Bytes,
@@ -114,7 +114,7 @@ impl Endpoint {
         })
     }
 
-    /// Reads from a region of a peer, as much as `buffer` is long: `fi_read`.
+    /// Reads from a region of a peer into `buffer`, whose length is the length of the read: `fi_read`.
     pub fn read(
         &self,
         buffer: BytesMut,
@@ -143,8 +143,8 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| ReadMsg { buffers, from, memory, context, flags }))
     }
 
-    /// Writes a few bytes that may be reused at once, and reports no success: `fi_inject_write`,
-    /// `fi_inject_writedata`.
+    /// Writes a few bytes, and reports no success: `fi_inject_write`, `fi_inject_writedata`. The
+    /// application may reuse the bytes at once.
     ///
     /// # Errors
     ///
@@ -162,13 +162,14 @@ impl Endpoint {
             return Ok(());
         }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
-        // SAFETY: `bytes` is borrowed for the length of this call, and the engine copies what is injected
+        // SAFETY: `bytes` is borrowed until this call returns, and the engine copies injected bytes
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
         pump.post(&mut Post::new(to, write_op(source, data, memory), 0))
     }
 
-    /// Posts a write from the caller's memory: `fi_writemsg` and all that it includes.
+    /// Posts a write from the caller's memory: `fi_writemsg`, and all that the other writes of
+    /// `fi_rma(3)` do.
     ///
     /// # Errors
     ///
@@ -179,14 +180,15 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_write(&self, write: &WriteMsg<&[Segment]>) -> Result<(), Error> {
         let WriteMsg { buffers, to, memory, data, context, flags } = *write;
-        // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
-        // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
-        // is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
+        // the application can read its completion, copies injected bytes before it returns, and is
+        // dropped when the endpoint is closed.
         let source = unsafe { Source::raw(buffers)? };
         self.post_with_flags(&mut Post::new(to, write_op(source, data, memory), context), flags)
     }
 
-    /// Posts a read into the caller's memory: `fi_readmsg`, which includes the other reads.
+    /// Posts a read into the caller's memory: `fi_readmsg`, and all that the other reads of `fi_rma(3)`
+    /// do.
     ///
     /// # Errors
     ///
@@ -194,12 +196,12 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the operation has
-    /// ended, as for the segments of [`post_send`](Self::post_send).
+    /// Nothing else may read or write any segment until the operation has ended, as described for the
+    /// segments of [`post_send`](Self::post_send). Every segment must be initialised memory.
     pub unsafe fn post_read(&self, read: &ReadMsg<&[SegmentMut]>) -> Result<(), Error> {
         let ReadMsg { buffers, from, memory, context, flags } = *read;
-        // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before
-        // its completion can be read, and is dropped when the endpoint is closed.
+        // SAFETY: the caller promises what `Destination::raw` requires. The engine ends the operation
+        // before the application can read its completion, and is dropped when the endpoint is closed.
         let destination = unsafe { Destination::raw(buffers)? };
         self.post_with_flags(&mut Post::new(from, read_op(destination, memory), context), flags)
     }

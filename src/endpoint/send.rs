@@ -1,7 +1,7 @@
-//! Sends, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
+//! Sends, of owned memory and of the caller's: `fi_msg(3)`, `fi_tagged(3)`.
 //!
-//! The calls have the names of their C counterparts. All of them fail as [`Endpoint::post_send`] does;
-//! the message comes back with the error, in a [`Rejected`].
+//! The calls have the names of their C counterparts. They fail as [`Endpoint::post_send`] does; the
+//! message comes back with the error, in a [`Rejected`].
 
 use std::mem::ManuallyDrop;
 
@@ -32,15 +32,15 @@ pub struct SendMsg<B = Vec<Bytes>> {
     pub tag: Option<Tag>,
     /// Remote data for the receiver's completion.
     pub data: Option<u64>,
-    /// Given back in the completion.
+    /// The context of the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default ones](Endpoint::tx_op_flags), except that its default
-    /// completion level applies where they name none. Of several levels the strongest counts, which is
-    /// [`OpFlags::MATCH_COMPLETE`]. Those that have no meaning for sends, such as
-    /// [`OpFlags::COMMIT_COMPLETE`], are ignored.
+    /// Flags, in place of the endpoint's [default flags](Endpoint::tx_op_flags). If they name no
+    /// completion level, the endpoint's default level applies. If they name several, the strongest
+    /// applies; [`OpFlags::MATCH_COMPLETE`] is the strongest of all. Sends ignore flags that have no
+    /// meaning for them, such as [`OpFlags::COMMIT_COMPLETE`].
     ///
-    /// [`OpFlags::FENCE`] holds this send, and all that are posted to the same peer after it, back until all
-    /// before it have completed, and have reached the level of this one.
+    /// [`OpFlags::FENCE`] holds this send back, and all later operations to the same peer, until all
+    /// earlier operations to that peer have completed and have reached the completion level of this send.
     pub flags: OpFlags,
 }
 
@@ -127,35 +127,36 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| SendMsg { buffers, to, tag, data, context, flags }))
     }
 
-    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg` and all that they include.
+    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg`, and all that the other sends
+    /// of `fi_msg(3)` and `fi_tagged(3)` do.
     ///
     /// # Errors
     ///
-    /// [`Again`](homespun_engine::error::Again) when a queue is full;
-    /// [`Misuse`](homespun_engine::error::Misuse) for an unknown address, a message that is too long, a flag
-    /// that changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`; all
-    /// others that sends do not have are ignored), a capability that the endpoint lacks, or an endpoint that
-    /// is not enabled. The memory is not used after an error.
+    /// [`Again`](homespun_engine::error::Again) when a queue is full.
+    /// [`Misuse`](homespun_engine::error::Misuse) for an unknown address, a message that is too long, a
+    /// capability that the endpoint lacks, or an endpoint that is not enabled; also for a flag that
+    /// changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends
+    /// ignore all other flags that they do not have. The memory is not used after an error.
     ///
     /// # Safety
     ///
-    /// Every segment must be readable, from any thread, and unchanged, until the operation's completion was
-    /// read or the endpoint was closed; with [`OpFlags::INJECT`] until this call returns. An operation
-    /// without a completion of its own (selective completion) has ended when a later one to the same peer
-    /// with [`OpFlags::FENCE`] has completed. The completion of another operation does not show it:
-    /// operations complete in any order.
+    /// Every segment must be readable from any thread, and remain unchanged, until the application has
+    /// read the operation's completion or has closed the endpoint; with [`OpFlags::INJECT`], until this
+    /// call returns. With selective completion, an operation without a completion of its own has ended
+    /// when a later operation to the same peer with [`OpFlags::FENCE`] has completed. Other completions
+    /// do not show that it has ended, since operations complete in any order.
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
-        // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
-        // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
-        // is closed.
+        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
+        // the application can read its completion, copies injected bytes before it returns, and is
+        // dropped when the endpoint is closed.
         let source = unsafe { Source::raw(buffers)? };
         let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
         self.post_with_flags(&mut Post::new(to, op, context), flags)
     }
 
-    /// Sends a small message that may be reused at once, and reports no success: `fi_inject`,
-    /// `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
+    /// Sends a small message, and reports no success: `fi_inject`, `fi_injectdata`, `fi_tinject`,
+    /// `fi_tinjectdata`. The application may reuse the message at once.
     ///
     /// # Errors
     ///
@@ -176,8 +177,8 @@ impl Endpoint {
             return Ok(());
         }
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
-        // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected
-        // before `post` returns.
+        // SAFETY: `message` is borrowed until this call returns, and the engine copies an injected
+        // message before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
         pump.post(&mut Post::new(to, TransmitOp::Send { source, tag, data }, 0))
     }

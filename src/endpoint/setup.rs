@@ -1,9 +1,9 @@
 //! Binding queues and counters to an endpoint, and enabling it: `fi_ep_bind` and `fi_enable` of
 //! `fi_endpoint(3)`.
 //!
-//! An address vector or an event queue, and a queue or a counter for each kind of operation, are bound before
-//! the endpoint is enabled; the rest at any time. A program with one endpoint for everything adds counters
-//! when it first needs them.
+//! Before the endpoint is enabled, it must have an address vector or an event queue, and a queue or a
+//! counter for each kind of operation. Further queues and counters may be bound at any time: a program
+//! with one endpoint for everything adds counters when it first needs them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -39,7 +39,7 @@ pub(super) struct Setup {
     counters: BoundCounters,
     pub(super) av: Option<AddressVector>,
     transmit_context: Option<SharedTransmitContext>,
-    /// And the number by which it names the endpoint.
+    /// The queue, and the number by which its events name the endpoint.
     eq: Option<(EventQueue, u64)>,
     pub(super) receive_context: Option<BoundReceiveContext>,
 }
@@ -48,11 +48,11 @@ bitflags! {
     /// The part of an endpoint's set-up that each operation reads.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct ServiceFlags: u8 {
-        /// It was enabled.
+        /// The endpoint is enabled.
         const ENABLED = 1 << 0;
-        /// Only operations with `FI_COMPLETION` are reported to its transmit queue.
+        /// Only operations with `FI_COMPLETION` are reported to the transmit queue.
         const SELECTIVE_TRANSMIT = 1 << 1;
-        /// Only receives with `FI_COMPLETION` are reported to its receive queue.
+        /// Only receives with `FI_COMPLETION` are reported to the receive queue.
         const SELECTIVE_RECEIVE = 1 << 2;
     }
 }
@@ -71,7 +71,7 @@ impl ServiceFlags {
     }
 }
 
-/// The [`ServiceFlags`] of an endpoint. Binding and enabling set them, under the lock of its [`Setup`].
+/// The [`ServiceFlags`] of an endpoint. Binding and enabling set them, with the [`Setup`] locked.
 #[derive(Debug, Default)]
 pub(super) struct Service(AtomicU8);
 
@@ -92,14 +92,14 @@ impl Service {
 
 impl Endpoint {
     /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction without a queue may
-    /// get one at any time; earlier completions are not reported to it. Without a direction the call has no
-    /// effect.
+    /// get one at any time; completions before that are not reported to it. A call that names no
+    /// direction has no effect.
     ///
     /// # Errors
     ///
     /// [`Misuse::Flags`] for unknown flags; [`Misuse::Busy`] if the direction has a queue already;
-    /// [`Misuse::OtherDomain`] for a queue of another domain; [`Error::System`] for an enabled endpoint that
-    /// cannot wake the queue's sleepers, for want of descriptors or memory.
+    /// [`Misuse::OtherDomain`] for a queue of another domain; [`Error::System`] if the endpoint is
+    /// enabled and lacks descriptors or memory to wake the queue's sleepers.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if cq.shared().domain() != self.shared.domain.id() {
@@ -145,19 +145,19 @@ impl Endpoint {
     }
 
     /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Each kind of
-    /// event may have one counter, and several kinds the same. A counter that is bound for no event drives
-    /// the endpoint like any other.
+    /// event may have one counter; one counter may count several kinds. A counter that is bound for no
+    /// event drives the endpoint like other counters.
     ///
-    /// Once a counter for accesses by peers is bound, all accesses through the endpoint travel in frames.
-    /// So a region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no longer
-    /// shareable.
+    /// Once a counter of accesses by peers is bound, all accesses through the endpoint travel in frames.
+    /// Then a region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no
+    /// longer shareable.
     ///
     /// # Errors
     ///
     /// [`Misuse::Flags`] for unknown events; [`Misuse::NoCapability`] for accesses by peers without
-    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`] for a
-    /// counter of another domain; [`Error::System`] for an enabled endpoint that cannot wake the counter's
-    /// sleepers, for want of descriptors or memory.
+    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`]
+    /// for a counter of another domain; [`Error::System`] if the endpoint is enabled and lacks
+    /// descriptors or memory to wake the counter's sleepers.
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if counter.shared().domain() != self.shared.domain.id() {
@@ -184,11 +184,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections have no use for one.
+    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections do not use one.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if it has one already; [`Misuse::OtherDomain`] for a vector of another domain.
+    /// [`Misuse::Busy`] if the endpoint has a vector already; [`Misuse::OtherDomain`] for a vector of
+    /// another domain.
     pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         if av.domain() != self.shared.domain.id() {
@@ -202,8 +203,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the transmit context that it shares with other endpoints: `fi_ep_bind`. Its info says
-    /// [`SHARED_CONTEXT`] for [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt).
+    /// Binds the transmit context that the endpoint shares with others: `fi_ep_bind`. The endpoint's info
+    /// must have [`SHARED_CONTEXT`] as [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt).
     ///
     /// # Errors
     ///
@@ -232,13 +233,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the event queue for events of its connection: `fi_ep_bind`. Events name the endpoint by
-    /// `object`. Endpoints without connections report no events. Binding the same queue again has no
-    /// effect.
+    /// Binds the event queue for the events of the endpoint's connection: `fi_ep_bind`. The events name
+    /// the endpoint by `object`. Endpoints without connections report no events. Binding the same queue
+    /// again has no effect.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if it has another queue already.
+    /// [`Misuse::Busy`] if the endpoint has another queue already.
     pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         if let Some((bound, _)) = &setup.eq {
@@ -250,13 +251,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Chooses where to bind, before the endpoint has an address: `fi_setname`.
+    /// Sets the address to bind the endpoint to: `fi_setname`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one
-    /// that has that of a passive endpoint; [`Misuse::Invalid`] for an address of another format than the
-    /// domain's.
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and if
+    /// it was opened for a request or took over a passive endpoint; [`Misuse::Invalid`] for an address of
+    /// another format than the domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         let has_name = matches!(self.shared.origin, EndpointOrigin::Request(_));
@@ -272,19 +273,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes the endpoint into service: `fi_enable`. Does nothing if it is enabled already.
+    /// Enables the endpoint: `fi_enable`. Does nothing if it is enabled already.
     ///
-    /// The end of every operation must be visible to the application: each direction has a
-    /// completion queue, or each kind of its operations that the capabilities include has a
-    /// counter.
+    /// The application must be able to notice the end of every operation. So each direction needs a
+    /// completion queue, or a counter for each kind of operation that the capabilities include.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something
-    /// is not bound that the endpoint's type and capabilities need; [`Misuse::State`] if it was opened with a
-    /// shared context and none is bound; and as [`name`](Self::name).
-    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors
-    /// or memory.
+    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] if an
+    /// object is not bound that the endpoint's type and capabilities need; [`Misuse::State`] if it was
+    /// opened with a shared context and none is bound; and as [`name`](Self::name). Also
+    /// [`Error::System`] if the system lacks descriptors or memory to wake the sleepers of a queue, or to
+    /// start a thread.
     pub fn enable(&self) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if self.shared.service.is_enabled() {
@@ -301,7 +301,8 @@ impl Endpoint {
         let pump = shared.open_pump(setup.name)?;
         let driven = &as_drive(pump);
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
-        // Steps that may fail, and readers that look into the endpoint, come before any queue drives it.
+        // First take all steps that may fail, and let readers watch the endpoint; only then let queues
+        // drive it.
         shared.watch(driven, setup, reporter.as_deref())?;
         let bindings = shared.bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
@@ -320,16 +321,16 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the address vector in which the endpoint looks peers up.
+    /// Returns the address vector in which the endpoint looks up peers.
     fn vector_for_lookups(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
-            // Nothing is looked up in it.
+            // Such an endpoint looks up nothing in it.
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
         }
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
-    /// Has the progress thread, or else the queues, watch the endpoint, and the counters too.
+    /// Has the progress thread watch the endpoint; if there is none, the queues and counters.
     fn watch(
         &self,
         driven: &Arc<dyn Drive>,
@@ -389,30 +390,30 @@ impl EndpointShared {
         }
     }
 
-    /// The endpoint's pump, once the endpoint is enabled.
+    /// Returns the endpoint's pump, once the endpoint is enabled.
     fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())
     }
 
-    /// Whether the endpoint is to be bound to a transmit context that others share.
+    /// Whether the endpoint needs a transmit context that it shares with others.
     fn shares_transmit_context(&self) -> bool {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the counters drive it that regions of its domain are bound to, and those that work
-    /// depends on: peers may access regions through it, or it may have work.
+    /// Whether the endpoint is driven by the domain's counters, to which regions are bound or on which
+    /// works depend: if peers may access regions through it, or it may have works.
     pub(super) fn is_driven_by_domain_counters(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
 
-    /// The thread that moves the endpoint on, if one does.
+    /// Returns the progress thread that drives the endpoint, if there is one.
     pub(super) fn progress_thread(&self) -> Option<&ProgressThread> {
         self.domain.progress_thread(self.is_connection_oriented())
     }
 }
 
 impl Setup {
-    /// The bound queues, each once.
+    /// Returns the bound queues, each once.
     fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
         let second = self.receive_cq.as_ref().filter(|receive| {
             self.transmit_cq.as_ref().is_none_or(|transmit| !Arc::ptr_eq(transmit.shared(), receive.shared()))
@@ -420,10 +421,9 @@ impl Setup {
         self.transmit_cq.iter().chain(second)
     }
 
-    /// Whether the end of everything that the capabilities let the application begin can be reported, or
-    /// counted.
+    /// Checks that the end of every operation that the capabilities allow is reported or counted.
     fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
-        // A capability to begin an operation has the bit of the event that ends it.
+        // A capability that allows an operation has the same bit as the event of its end.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let uncounted = begun - self.counters.counted_events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
@@ -435,7 +435,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Has an enabled endpoint report to the queues and counters that are bound now.
+    /// Has an enabled endpoint report to all queues and counters that are bound by now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(
@@ -445,7 +445,7 @@ impl Setup {
         );
     }
 
-    /// Has nothing drive the endpoint any more.
+    /// Has all queues and counters stop driving the endpoint.
     pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.bound_cqs().for_each(|cq| cq.shared().forget_endpoint(endpoint));
         self.counters.iter().for_each(|counter| counter.forget_endpoint(endpoint, DriveReason::BOUND));

@@ -11,7 +11,7 @@ use crate::endpoint_pump::EndpointPump;
 use crate::info::SHARED_CONTEXT;
 use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
 
-/// The context that an endpoint is bound to.
+/// The receive context to which an endpoint is bound.
 pub(super) struct BoundReceiveContext {
     context: SharedReceiveContext,
     /// The endpoint's number in the context, once it is enabled.
@@ -19,7 +19,7 @@ pub(super) struct BoundReceiveContext {
 }
 
 impl BoundReceiveContext {
-    /// The endpoint reports the success of receives alone that ask for it.
+    /// From now on the endpoint reports only the success of receives that ask for it.
     pub(super) fn set_selective_completion(&self) {
         if let Some(member) = self.member {
             self.context.shared().receiver().set_selective(member, true);
@@ -28,15 +28,16 @@ impl BoundReceiveContext {
 }
 
 impl Endpoint {
-    /// Binds the receive context that the endpoint shares with others, before it is enabled: `fi_ep_bind`.
-    /// It needs one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`]. Receives
-    /// are posted to the context; the endpoint refuses them, [`Misuse::NotSupported`].
+    /// Binds the receive context that the endpoint shares with others: `fi_ep_bind`. An endpoint needs
+    /// one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`], and before it is
+    /// enabled. The application posts receives to the context; the endpoint refuses them with
+    /// [`Misuse::NotSupported`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an endpoint that was opened without [`SHARED_CONTEXT`], and for a context
-    /// that lacks capabilities of the endpoint; [`Misuse::Busy`] if it has one already; [`Misuse::State`]
-    /// once it is enabled; [`Misuse::OtherDomain`] for a context of another domain.
+    /// [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or the context lacks
+    /// capabilities of the endpoint; [`Misuse::Busy`] if the endpoint has a context already;
+    /// [`Misuse::State`] once it is enabled; [`Misuse::OtherDomain`] for a context of another domain.
     pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         let shared = context.shared();
@@ -60,7 +61,7 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Whether the endpoint is to be bound to a receive context that others share.
+    /// Whether the endpoint needs a receive context that it shares with others.
     pub(super) fn shares_receive_context(&self) -> bool {
         self.info.ep.rx_ctx_cnt == SHARED_CONTEXT
     }
@@ -88,7 +89,7 @@ impl EndpointShared {
         Ok(())
     }
 
-    /// Undoes [`join_receive_context`](Self::join_receive_context), for an endpoint that could not be enabled
+    /// Undoes [`join_receive_context`](Self::join_receive_context), if enabling the endpoint has failed
     /// after it.
     pub(super) fn leave_receive_context(&self, setup: &mut Setup, pump: &Arc<dyn EndpointPump>) {
         let Some(bound) = &mut setup.receive_context else { return };

@@ -1,5 +1,5 @@
-//! The way of every operation from an endpoint to its pump: what the endpoint checks, and what the flags
-//! become.
+//! Passes every transmit operation from an endpoint to its pump: checks it, and turns its flags into
+//! options.
 
 use std::mem::ManuallyDrop;
 
@@ -15,13 +15,14 @@ use crate::owned::Owned;
 use crate::post::Post;
 
 impl Endpoint {
-    /// Posts an operation with these flags. The memory stays in the post if it is refused.
+    /// Posts an operation with these flags. If it is refused, the memory stays in the post.
     #[inline(always)]
     pub(super) fn post_with_flags(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
         self.prepare_post(post, flags)?.post(post)
     }
 
-    /// Whether an operation may be posted with these flags, and how. Where it is to be posted.
+    /// Checks that an operation may be posted with these flags, and sets its options. Returns the pump to
+    /// post it to.
     #[inline(always)]
     pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.enabled_pump()?;
@@ -35,8 +36,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Posts an operation whose memory is owned, or hands the memory back. Either way the post has none of it
-    /// afterwards, so it need not be dropped.
+    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post no
+    /// longer has the memory afterwards, so it need not be dropped.
     #[inline(always)]
     pub(super) fn submit_owned<B: Owned>(
         &self,
@@ -49,7 +50,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the pump for an inject of this length, if the endpoint may inject it.
+    /// Returns the pump for injecting this many bytes, if the endpoint may inject them.
     #[inline(always)]
     pub(super) fn pump_to_inject(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.enabled_pump()?;
@@ -68,7 +69,7 @@ impl Endpoint {
     }
 }
 
-/// The memory of a post that was refused.
+/// Takes the memory out of a post that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.request.op.take_buffer())

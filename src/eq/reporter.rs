@@ -1,4 +1,4 @@
-//! Reports of an endpoint to its event queue.
+//! Reports events of an endpoint to its event queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,23 +13,23 @@ use super::{EqShared, Event, EventError, EventOrigin, EventQueue};
 use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, PendingAccept};
 use crate::wait::Waiter;
 
-/// Reports what happens to the connections of one endpoint.
+/// Reports the events of the connections of one endpoint.
 pub(crate) struct Reporter {
     eq: Arc<EqShared>,
     origin: EventOrigin,
-    /// The application's context of the endpoint.
+    /// The number by which the application names the endpoint.
     object: u64,
     subject: ReportedEndpoint,
-    /// The other end of its connection, or of what is to be one.
+    /// The other end of the connection, or of the attempt to make one.
     peer: Mutex<Option<Address>>,
-    /// The accept to settle when the requester has confirmed it, or it has failed.
+    /// The accept to settle when the requester has confirmed it, or when it has failed.
     unsettled: Mutex<Option<PendingAccept>>,
 }
 
 /// The endpoint that the events are about.
 pub(crate) enum ReportedEndpoint {
     Endpoint,
-    /// Requests of a passive endpoint refer to it, and it refers to this.
+    /// The reference is weak, since the passive endpoint refers to its reporter.
     PassiveEndpoint(Weak<Listener>),
 }
 
@@ -52,22 +52,22 @@ impl Reporter {
         }
     }
 
-    /// An attempt to connect to this peer begins.
+    /// Records the peer of an attempt to connect that begins.
     pub(crate) fn set_peer(&self, peer: Address) {
         *self.peer.lock() = Some(peer);
     }
 
-    /// Settles this accept when the requester has confirmed it, or it has failed.
+    /// Has the accept settled when the requester has confirmed it, or when it has failed.
     pub(crate) fn settle_later(&self, pending_accept: PendingAccept) {
         *self.unsettled.lock() = Some(pending_accept);
     }
 
-    /// Takes the acceptance that was to be settled and is not yet.
+    /// Takes the accept that is not settled yet, if any.
     pub(crate) fn take_unsettled(&self) -> Option<PendingAccept> {
         self.unsettled.lock().take()
     }
 
-    /// Forgets everything that was reported. The endpoint must be closed, so that nothing follows.
+    /// Drops all reported entries. The endpoint must be closed, so that no more follow.
     pub(crate) fn drop_entries(&self) {
         self.eq.drop_entries_of(self.origin);
     }
@@ -80,20 +80,20 @@ impl Reporter {
         self.eq.waiter()
     }
 
-    /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could
-    /// need a lock.
+    /// Reports an event. The caller has the endpoint locked, so this drops nothing that could need a
+    /// lock.
     pub(crate) fn report(&self, event: engine::ConnectionReport) {
         let endpoint = self.object;
         let (outcome, pending_accept) = match event {
             engine::ConnectionReport::Requested(request) => {
                 let ReportedEndpoint::PassiveEndpoint(listener) = &self.subject else { return };
-                // It is there as long as it listens.
+                // A passive endpoint exists as long as it listens.
                 let Some(listener) = listener.upgrade() else { return };
                 let request = ConnectionRequest::new(listener, request, endpoint);
                 (Ok(ConnectionEvent::Request(request)), None)
             }
-            // The application need not hear of a requester that is gone. What was read may still be accepted,
-            // in vain.
+            // The application gets no event when a requester is gone. If it has read the request, it may
+            // still accept it; the attempt then fails.
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }

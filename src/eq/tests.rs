@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Longer than any wait that ends as it should, so that one that does not is a failure and no hang.
+/// Longer than any wait that ends as expected, so that any other wait is a failure and not a hang.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const WAITABLE: [WaitObject; 4] =
@@ -85,7 +85,7 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     }
     assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert_eq!(eq.write_error(make_failure(2)).unwrap_err().errno(), Errno::EAGAIN);
-    // An endpoint that is closed takes its own along.
+    // A closed endpoint takes its entries out of the queue.
     eq.shared().drop_entries_of(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);

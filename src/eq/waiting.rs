@@ -1,5 +1,5 @@
-//! Blocking reads of event queues, and what they and an application's own waiting are made of:
-//! `fi_eq_sread(3)`, `fi_trywait(3)`. It is as for completion queues: see [`wait`](crate::wait).
+//! Blocking reads of event queues, and the calls with which an application waits for a queue itself:
+//! `fi_eq_sread(3)`, `fi_trywait(3)`. They work as for completion queues: see [`wait`](crate::wait).
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, Waiter};
 
 impl EventQueue {
-    /// Reads the oldest event and waits for one if need be, for ever if there is no timeout:
-    /// `fi_eq_sread(3)`. Answers `None` after the timeout.
+    /// Reads the oldest event, and waits for it if the queue is empty: `fi_eq_sread(3)`. Without a
+    /// timeout it waits without limit. Returns `None` after the timeout.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint that is
-    /// bound. A signal of the system does not end the wait.
+    /// The thread sleeps, and makes progress at every event of the bound endpoints. A POSIX signal does
+    /// not end the wait.
     ///
     /// # Errors
     ///
@@ -46,9 +46,9 @@ impl EventQueue {
         self.shared.read_or_wait(timeout, EventLists::peek)
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond), as
-    /// [`CompletionQueue::try_wait`](crate::CompletionQueue::try_wait) says it of theirs: `fi_trywait(3)`.
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
+    /// `fi_trywait(3)`. Returns whether the application may sleep, as
+    /// [`CompletionQueue::try_wait`](crate::CompletionQueue::try_wait) does.
     ///
     /// # Errors
     ///
@@ -58,15 +58,15 @@ impl EventQueue {
         Ok(waiter.try_wait(&*self.shared))
     }
 
-    /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`], as
-    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd): `FI_GETWAIT`.
+    /// Returns the descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`. As [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a queue that was opened with
-    /// [`WaitObject::MutexCond`], as
-    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond): `FI_GETWAIT`.
+    /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
     ///
@@ -75,14 +75,14 @@ impl EventQueue {
         self.shared.waiter.as_ref().map_or(Ok(None), Waiter::mutex_cond)
     }
 
-    /// How the application waits.
+    /// Returns the wait object.
     pub fn wait_object(&self) -> WaitObject {
         self.shared.waiter.as_ref().map_or(WaitObject::None, Waiter::object)
     }
 }
 
 impl EqShared {
-    /// Reads, and waits for something to read.
+    /// Reads, and waits if there is nothing to read.
     fn read_or_wait<R>(
         &self,
         timeout: Option<Duration>,
@@ -97,7 +97,7 @@ impl EqShared {
     }
 }
 
-/// That there is an event, or an error.
+/// The condition that the queue has an event or an error.
 impl Awaited for EqShared {
     fn progress(&self) {
         self.driven.progress_without_reader();

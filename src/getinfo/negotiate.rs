@@ -1,8 +1,7 @@
 //! Compares hints with the capabilities and limits of a provider.
 //!
-//! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left
-//! out. Every refusal names the unmet hint. A hint in a field that only describes a provider is
-//! ignored.
+//! By `fi_getinfo(3)`, a provider must meet or exceed every hint that is not zero, or is left out. Each
+//! refusal names the unmet hint. Hints in fields that only describe a provider are ignored.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Misuse, Unmet};
@@ -21,7 +20,7 @@ use crate::info::{
 };
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
 
-/// The capabilities of messages, which every provider has, since the engine implements them.
+/// The capabilities of messages. Every provider has them, since the engine implements them.
 const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::TAGGED)
     .union(Caps::SEND)
@@ -29,24 +28,24 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::FENCE)
     .union(Caps::MULTI_RECV);
 
-/// The capabilities of unconnected endpoints: a connected endpoint has only one source.
+/// The capabilities of unconnected endpoints alone: a connected endpoint has only one source.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// The capabilities that are granted only on request: an application that does not know of source
-/// errors would take completions for failures, and a counter that triggers operations drives all
-/// endpoints that may have such operations.
+/// The capabilities that are granted only on request. With source errors, an application that does not
+/// know of them would take completions for failures. With triggered operations, a counter drives all
+/// endpoints that may have such operations, which costs time.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
-/// The capabilities of access to memory, which every provider has, since the engine implements them.
+/// The capabilities of access to memory. Every provider has them, since the engine implements them.
 const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 
 /// The two kinds of access to memory.
 const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// Granted with every target of remote access: without a bound counter it costs nothing.
+/// Granted to every target of remote access: it costs nothing while no counter is bound.
 const TARGET_CAPS: Caps = Caps::RMA_EVENT;
 
-/// Granted with every remote access: without commits it costs nothing.
+/// Granted with every remote access: it costs nothing while no write asks for durability.
 const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
@@ -82,7 +81,7 @@ const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIREC
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
 
-/// The most bytes of an error's `err_data`: the address of an unknown source, or the data of the
+/// The largest length of an error's `err_data`: the address of an unknown source, or the data of the
 /// application that rejected a connection.
 const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
@@ -90,37 +89,37 @@ const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYT
 /// The size of a memory key in bytes.
 const MR_KEY_BYTES: usize = 8;
 
-/// How many remote segments one access to memory names.
+/// The number of remote segments that one access to memory names.
 const RMA_IOV_LIMIT: usize = 1;
 
-/// The number of completion queues that answers recommend; only memory limits them.
+/// The recommended number of completion queues; only memory limits it.
 const CQ_COUNT: usize = 1 << 16;
 
-/// The number of counters that answers recommend; only memory limits them.
+/// The recommended number of counters; only memory limits it.
 const COUNTER_COUNT: usize = 1 << 16;
 
-/// The number of endpoints that answers recommend: each has a port, and there are twice as many ports.
+/// The recommended number of endpoints. Each endpoint has a port, and there are twice as many ports.
 const EP_COUNT: usize = 1 << 15;
 
-/// The orders that cost nothing, since these arrive in order and are done as they arrive, or one
-/// after the other. They are granted without being asked for.
+/// The orders that cost nothing: these operations arrive in order anyway, and are carried out on arrival
+/// or one after the other. They are granted without a request.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
-/// The orders of reads and writes: each of all of them, of those that are no atomic operations, and
-/// of atomic operations.
+/// The orders of reads and writes. Each set has the order of all of them, that of non-atomic operations,
+/// and that of atomic operations.
 const RAR_ORDERS: Order = Order::RAR.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_RAW);
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
 const WAW_ORDERS: Order = Order::WAW.union(Order::RMA_WAW).union(Order::ATOMIC_WAW);
 
-/// The types of endpoints that every provider has, best first.
+/// The types of endpoints that every provider supports, best first.
 const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
 
-/// The types of endpoints that can meet the hints, best first.
+/// Returns the types of endpoints that can meet the hints, best first.
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] if no provider has the type that they ask for.
+/// [`Misuse::Unmet`] if the hints ask for a type that no provider supports.
 pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
     match hints.ep.ep_type {
         None => Ok(EP_TYPES.to_vec()),
@@ -153,7 +152,7 @@ pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info
     })
 }
 
-/// The capabilities that say where the provider's peers may be.
+/// Returns the capabilities that say which hosts the provider reaches.
 fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();
     reach.set(Caps::LOCAL_COMM, provider.local);
@@ -179,9 +178,9 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     let asked = with_primary_caps(asked);
     let mut caps =
         with_implied_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach_caps(provider);
-    // A fence that is not used costs nothing.
+    // A fence costs nothing if it is not used.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
-    // Nor does a multi-receive buffer, which is for untagged messages alone.
+    // A multi-receive buffer costs nothing, either. Only untagged messages use it.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
     require(has_buffers || !asked.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
     caps.set(Caps::MULTI_RECV, has_buffers);
@@ -192,8 +191,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     Ok(caps)
 }
 
-/// A secondary capability that adds to a primary one asks for that one too: other providers grant it alone,
-/// and without the primary one no call could make use of it.
+/// A secondary capability that adds to a primary one implies the primary one: no call could use it
+/// otherwise, and other providers grant it if it is requested alone.
 fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -208,8 +207,8 @@ fn with_primary_caps(asked: Caps) -> Caps {
     caps
 }
 
-/// Messages without a requested direction get all possible directions, and so does access to memory; other
-/// requested modifiers may concern one direction only.
+/// Adds the directions that a request implies. Messages without a requested direction get all possible
+/// directions, and so does access to memory. Other requested modifiers may concern only one direction.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -284,8 +283,8 @@ pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
 }
 
 /// Returns the message orders of both sides: the requested ones, those that they imply, and those that
-/// cost nothing. Hints that name a size up to which accesses keep their order, but no such order, mean all
-/// of these orders.
+/// cost nothing. If the hints name a size up to which accesses must keep an order, but no such order,
+/// that order is requested for all accesses.
 fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
@@ -305,7 +304,8 @@ fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     Ok(asked.map(|asked| with_atomic_orders(asked | meant) | ORDERS_FOR_FREE))
 }
 
-/// An order of all reads or writes is one of those that are atomic operations, and of the others.
+/// Adds the orders that an order of all reads or writes implies: that of atomic operations, and that of
+/// other accesses.
 fn with_atomic_orders(order: Order) -> Order {
     let wholes = [
         (Order::RAR, RAR_ORDERS),
@@ -319,8 +319,9 @@ fn with_atomic_orders(order: Order) -> Order {
         .fold(order, |order, (_, parts)| order | parts)
 }
 
-/// The capabilities of one side of an endpoint: those asked for, or all that the endpoint has if none that
-/// concerns the side is asked for; none if the endpoint does not go in this direction.
+/// Returns the capabilities of one side of an endpoint. They are the requested ones, or all those of the
+/// endpoint if none of the requested ones concerns this side. They are empty if the endpoint does not
+/// have this direction.
 fn side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();
@@ -347,7 +348,7 @@ fn negotiate_ep(
     let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
     require(contexts.iter().all(is_offered), Unmet::SeveralContexts)?;
     require(asked.auth_key.is_empty(), Unmet::AuthorizationKeys)?;
-    // Operations keep their order whatever their size.
+    // Operations keep their order, whatever their size.
     let order = tx.msg_order | rx.msg_order;
     let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
     Ok(EpAttr {
@@ -366,7 +367,7 @@ fn negotiate_ep(
     })
 }
 
-/// The counts and the key size describe the domain: they are answered, and not compared with hints.
+/// Counts and the key size describe the domain: they are returned, and not compared with hints.
 fn negotiate_domain(
     asked: &DomainAttr,
     api_version: Version,
@@ -391,7 +392,8 @@ fn negotiate_domain(
         control_progress: Some(asked.control_progress.unwrap_or(Progress::Manual)),
         data_progress: Some(asked.data_progress.unwrap_or(Progress::Manual)),
         resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
-        // Unspecified stays so, which says that both kinds are there: neither is better than the other.
+        // Unspecified stays unspecified, which tells the application that both types are supported, and
+        // neither is better.
         av_type: asked.av_type,
         mr_mode: negotiate_mr_mode(asked.mr_mode, api_version),
         mr_key_size_bytes: MR_KEY_BYTES,
@@ -415,10 +417,10 @@ fn negotiate_domain(
     })
 }
 
-/// The modes of memory registration that the application must support, which are none: peers count
-/// from the start of a region, whose key the application chooses. Hints with one of the two modes
-/// from before version 1.5 get it. An application of such a version that names none gets
-/// `FI_MR_SCALABLE`.
+/// Returns the modes of memory registration that the application must support. Modern applications must
+/// support none: peers address a region from its start, and the application chooses its key. Hints with
+/// one of the two modes from before version 1.5 get that mode. An application of such a version that
+/// names no mode gets `FI_MR_SCALABLE`.
 fn negotiate_mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
     if asked.contains(MrMode::BASIC) {
@@ -441,13 +443,13 @@ fn negotiate_fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
     })
 }
 
-/// The provider's largest message, as far as this machine can address one.
+/// Returns the size of the provider's largest message, limited to what this machine can address.
 fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
     usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
 }
 
-/// Returns the room for unexpected messages: the requested size, within the limits. `fi_endpoint(3)` calls it
-/// a hint, so it is never a reason to refuse.
+/// Returns the room for unexpected messages: the requested size, within the limits. By `fi_endpoint(3)`
+/// the size is a hint, so it is never a reason to refuse.
 fn unexpected_budget_bytes(asked: usize) -> usize {
     or_default(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES)
         .clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)

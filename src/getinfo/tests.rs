@@ -18,12 +18,12 @@ fn make_provider(domain: &str) -> ProviderAttr {
     }
 }
 
-/// The answer of these providers about a peer at the loopback interface.
+/// Returns the result of these providers for a peer at the loopback interface.
 fn getinfo_of_loopback_peer(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
     getinfo_of_one_domain(providers, None, hints)
 }
 
-/// As [`ask`], where a parameter leaves one domain only.
+/// As [`getinfo_of_loopback_peer`], but a parameter allows only one domain.
 fn getinfo_of_one_domain(
     providers: &[ProviderAttr],
     only: Option<&str>,
@@ -39,8 +39,8 @@ fn getinfo_of_one_domain(
     )
 }
 
-/// The domains of unconnected endpoints, of which there are as many connected ones, behind them and
-/// in the same order.
+/// Returns the domains of the unconnected endpoints. Checks that the same number of connected endpoints
+/// follows, with the same domains in the same order.
 fn check_and_list_domains(infos: &[Info]) -> Vec<&str> {
     let (unconnected, connected) = infos.split_at(infos.len() / 2);
     let all = |infos: &[Info], of| infos.iter().all(|info| info.ep.ep_type == Some(of));
@@ -212,7 +212,7 @@ fn parameter_sets_budget_that_hints_leave_open() {
     hints.rx.total_buffered_recv_bytes = 5 << 20;
     assert!(budgets(Some(&hints)).iter().all(|&bytes| bytes == 5 << 20));
 
-    // The same of an endpoint, whose info an application may have changed.
+    // The same holds for an endpoint whose info the application may have changed.
     let mut info = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
     let domain = fabric.domain(&info).expect("a domain");
     for (asked, granted) in [(0, 2 << 20), (5 << 20, 5 << 20)] {
@@ -244,7 +244,8 @@ fn provider_of_this_host_alone_is_not_offered_for_another_host() {
         getinfo_of_loopback_peer(&[local.clone(), make_provider("tcp")], &any).expect("both reach this host");
     assert_eq!(check_and_list_domains(&found), ["shm", "tcp"]);
     let elsewhere = |providers: &[ProviderAttr]| {
-        // TEST-NET-3 is for documentation; no host has it. There may be no route to it either.
+        // The address is of TEST-NET-3, which is for documentation, so no host has it. There may be no
+        // route to it either.
         getinfo_from_providers(
             providers,
             None,

@@ -48,18 +48,19 @@ impl<T: Transport> Connect for Pump<T> {
         let Some(State { engine, transport, wired, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
-        // Requests that are open keep this pump, and the event queue may keep what keeps requests:
-        // nothing would go.
+        // Break a cycle that would never be freed: open requests keep this pump, and its event queue may
+        // keep the objects that keep the requests.
         let reporter = wired.as_mut().and_then(|wired| wired.wiring.reporter.take());
         drop(endpoint);
-        // It may be the last that knows the queue, whose content needs this lock.
+        // This may be the last reference to the event queue. Dropping the queue's entries needs the lock
+        // of this pump.
         drop(reporter);
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error> {
         match &mut *self.lock_for_call().guard {
             Some(State { engine, transport, .. }) => {
-                // Nothing of a passive endpoint ends by it.
+                // No operation of a passive endpoint ends by a rejection, so no sink is needed.
                 engine.reject(request, data, transport, &mut NullSink)?;
                 transport.flush();
                 Ok(())

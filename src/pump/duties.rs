@@ -1,4 +1,4 @@
-//! Duties: what each call does after it has used an endpoint.
+//! Duties: the work that each call does after it has used an endpoint.
 
 use std::thread;
 
@@ -12,32 +12,33 @@ use crate::drive::Drive;
 use crate::lock::LockGuard;
 
 bitflags! {
-    /// Duties of each call after it has used an endpoint. Most endpoints have no duties, and check
-    /// one number for that.
+    /// The work that each call does after it has used an endpoint. Most endpoints have none, which costs
+    /// each call a check of one number.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Duties: u8 {
-        /// A thread may be asleep that relies on the transport to wake it, which has to be armed again.
+        /// A sleeping thread may rely on the transport to wake it, so the transport must be armed again.
         const WATCH = 1 << 0;
-        /// Other endpoints share its receive context, and are to hear what it has left to them.
-        /// Only passes do that, unless a thread may be asleep.
+        /// Other endpoints share the receive context, and must learn of the effects that this endpoint
+        /// has left to them. Only passes do this; if a thread may be asleep, calls do, too.
         const NOTIFY_OTHERS = 1 << 1;
-        /// It may have changed a counter that works wait for.
+        /// The endpoint may have changed a counter for which works wait.
         const FIRE = 1 << 2;
     }
 }
 
-/// The use that a call made of an endpoint, which decides how its [`Duties`] are done.
+/// The use that a call has made of an endpoint. It decides which of its [`Duties`] the call carries out,
+/// and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A call of the application.
     Call,
-    /// A pass on behalf of an application that polls.
+    /// A pass for an application that polls.
     Poll,
-    /// The mail of a shared receive context: the thread that delivers it fires the works.
+    /// The mail of a shared receive context. The thread that delivers the mail runs the due works.
     Mail,
 }
 
-/// An endpoint while a call uses it. When the call is done with it, its [`Duties`] are done.
+/// An endpoint while a call uses it. Dropping this carries out the endpoint's [`Duties`].
 pub(super) struct PumpGuard<'a, T: Transport> {
     pub(super) guard: LockGuard<'a, Option<State<T>>>,
     pump: &'a Pump<T>,
@@ -72,7 +73,7 @@ impl<T: Transport> Pump<T> {
         PumpGuard { guard: self.state.lock(), pump: self, purpose }
     }
 
-    /// Sees to the duties of an endpoint that was used, if it has any.
+    /// Carries out the duties of an endpoint after a use, if it has any.
     #[inline(always)]
     fn run_duties_if_any(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
         if let Some(state) = &**guard
@@ -82,11 +83,11 @@ impl<T: Transport> Pump<T> {
         }
     }
 
-    /// Sees to the duties of an endpoint.
+    /// Carries out the duties of an endpoint.
     #[cold]
     #[inline(never)]
     pub(super) fn run_duties(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
-        // An engine that has panicked is left alone.
+        // Do not touch an engine that has panicked.
         if thread::panicking() {
             return;
         }

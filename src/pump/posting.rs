@@ -1,4 +1,4 @@
-//! Posts operations to the engine, and reports accesses that end at once.
+//! Posts operations to the engine, and reports accesses that complete at post time.
 
 use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
@@ -16,7 +16,7 @@ use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::{Tag, TagMatch};
 
 impl Wired {
-    /// Has the engine carry an operation out, at once or in its turn.
+    /// Has the engine carry out an operation, at once or after earlier ones.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -38,7 +38,8 @@ impl Wired {
         }
     }
 
-    /// Has the engine carry an access out in its turn, after an attempt to do so at once.
+    /// Has the engine carry out an access after earlier operations, once an attempt to do so at once was
+    /// made.
     // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
     fn post_access(
@@ -52,8 +53,8 @@ impl Wired {
         engine.post_after_attempt(attempt, to, request, transport, &mut self.queues())
     }
 
-    /// Reports an access that ended as it was posted, with nothing to be reported before it.
-    /// The sink, [`Queues`](super::Queues), does the same at other times, when more may stand in the way.
+    /// Reports an access that has completed at post time, when no completion must be reported before it.
+    /// At other times the sink, [`Queues`](super::Queues), reports accesses.
     #[inline(always)]
     fn report_ended_access(
         &mut self,
@@ -70,7 +71,7 @@ impl Wired {
             if signalled == Signalled::Deferred {
                 self.report_deferred_access(local, context, engine);
             }
-            // A post that was accepted is not dropped: it has no memory left.
+            // The caller does not drop a post that was accepted, so drop its memory here.
             drop(local.take_buffer());
             return;
         };
@@ -85,7 +86,7 @@ impl Wired {
         ring.push_completed(entry, FabricAddress::UNSPECIFIED);
     }
 
-    /// Reports deferred work that ended as it was posted.
+    /// Reports deferred work that has completed at post time.
     #[cold]
     fn report_deferred_access(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
         let WorkEnd { context, is_reported } = self.wiring.finish_deferred_work(number, true);
@@ -94,7 +95,7 @@ impl Wired {
         }
     }
 
-    /// Reports an access that ended as it was posted, and for which there is no room yet.
+    /// Reports an access that has completed at post time, but whose queue has no room yet.
     #[cold]
     fn report_access_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
@@ -102,7 +103,8 @@ impl Wired {
         engine.report_direct_access(completion, &mut self.queues());
     }
 
-    /// Which messages a receive accepts. A claimed message is known by its context alone.
+    /// Returns the criteria for messages that a receive accepts. A claimed message is found by its
+    /// context alone.
     #[inline(always)]
     pub(super) fn match_criteria(
         &mut self,

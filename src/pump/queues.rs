@@ -15,7 +15,7 @@ use crate::cq::{Completion, CompletionError, CqShared, Reader, RingGuard};
 use crate::endpoint_pump::Bindings;
 
 impl Bindings {
-    /// Deferred work has ended. Returns whether the endpoint counts and reports it too.
+    /// Records that deferred work has ended. Returns whether the endpoint counts and reports it, too.
     pub(super) fn finish_deferred_work(&self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.finish_deferred_work(number, has_succeeded, |counter, events| {
             self.counters.is_counted_by(counter, events)
@@ -25,15 +25,15 @@ impl Bindings {
 
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
-/// A ring stays locked from its first use until the other one is used or the pass ends; at an
-/// endpoint that shares its receiver no longer than for that use. Never are both locked: two
-/// endpoints that share their queues crosswise would wait for each other.
+/// A ring stays locked from its first use until the other ring is used or the pass ends. If the endpoint
+/// shares its receiver, it is unlocked after each use. The two are never locked at once: two endpoints
+/// that use the same two queues in opposite roles would deadlock.
 pub(super) struct Queues<'a, 'r> {
     wiring: &'a Bindings,
     address_cache: &'a mut AddressCache,
     transmit: Option<RingGuard<'a>>,
     receive: Option<RingGuard<'a>>,
-    /// The reader that drives the queues, if one does.
+    /// The reader that drives the endpoint, if there is one.
     reader: Option<&'a mut Reader<'r>>,
 }
 
@@ -46,7 +46,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         Queues { wiring, address_cache, transmit: None, receive: None, reader }
     }
 
-    /// Whether both directions report to the same queue, which must not be locked twice.
+    /// Whether both directions report to the same queue. Its ring must not be locked twice.
     fn is_single_queue(&self) -> bool {
         match (&self.wiring.transmit_cq, &self.wiring.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
@@ -66,7 +66,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         Some(self.receive.get_or_insert_with(|| cq.lock_ring()))
     }
 
-    /// The queue that reports operations of this kind.
+    /// Returns the queue that reports operations of this kind.
     #[inline(always)]
     fn cq_for(&self, flags: CompletionFlags) -> Option<&'a CqShared> {
         let is_send = flags.intersects(CompletionFlags::TRANSMITTED);
@@ -74,7 +74,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         cq.as_deref()
     }
 
-    /// Returns that queue's ring, for an entry that is about to be written.
+    /// Locks the ring of the queue for these flags, to write an entry.
     fn lock_ring_for_write(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
             reader.ring_written(cq.unread_entries());
@@ -97,8 +97,8 @@ impl<'a, 'r> Queues<'a, 'r> {
     }
 
     /// Reports a completion whose source is not in the address vector as an error with the source's
-    /// address. If there is no room the completion is handed back unchanged: when there is room,
-    /// the vector may hold the source.
+    /// address. If the queue has no room, returns the completion unchanged: when there is room, the
+    /// vector may have the source.
     #[cold]
     fn report_unknown_source(
         &mut self,
@@ -133,8 +133,8 @@ impl<'a, 'r> Queues<'a, 'r> {
         Ok(())
     }
 
-    /// Keeps no ring locked where the receiver is shared: its lock is taken before that of a ring,
-    /// by endpoints that report to the same queue too.
+    /// Unlocks the rings if the receiver is shared. The receiver's lock is taken before that of a ring,
+    /// also by other endpoints that report to the same queue.
     #[inline(always)]
     fn unlock_rings_if_shared(&mut self) {
         if self.wiring.shares_receiver {
@@ -157,7 +157,7 @@ impl Sink for Queues<'_, '_> {
         {
             return self.report_unknown_source(completion, peers);
         }
-        // A direction without a queue reports nothing.
+        // A direction without a queue has no completions to report.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         let entry = |completion| {
             let mut entry = Completion::from(completion);
@@ -219,9 +219,8 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for progress without a reader. A type of its own, so that the compiler makes
-/// separate copies of the engine and the transport for it, and keeps the copies that readers run
-/// small.
+/// The queues, for progress without a reader. It is a type of its own so that the compiler makes separate
+/// copies of the engine and the transport for it. The copies for readers then remain small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {
@@ -263,7 +262,7 @@ impl Sink for WithoutReader<'_> {
     }
 }
 
-/// The sink of an endpoint that is being closed: its operations end unheard.
+/// The sink of an endpoint that is being closed. The ends of its operations are not reported.
 pub(super) struct NullSink;
 
 impl Sink for NullSink {

@@ -1,12 +1,12 @@
-//! A pump's part in a shared receive context.
+//! The part of a pump in a shared receive context.
 
 use homespun_engine::transport::Transport;
 
 use super::State;
 use crate::lock::LockGuard;
 
-/// Has other endpoints do what this one has left to them. This one is unlocked meanwhile: two that
-/// notify each other would deadlock.
+/// Has other endpoints carry out the effects that this endpoint has left to them. Unlocks this endpoint
+/// meanwhile, since two endpoints that did this to each other would deadlock.
 #[cold]
 pub(super) fn deliver_mail_to_others<T: Transport>(guard: &mut LockGuard<'_, Option<State<T>>>) {
     let Some(state) = guard.as_ref() else { return };

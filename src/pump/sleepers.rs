@@ -1,19 +1,19 @@
-//! The sleepers that rely on the transport of an endpoint to wake them.
+//! The sleeping threads that rely on the transport of an endpoint to wake them.
 
 use crate::endpoint_pump::Bindings;
 use crate::wait::Waiter;
 
 impl Bindings {
-    /// Returns the waiters of the queues and counters of this endpoint, without those of counters that
-    /// regions are bound to.
+    /// Returns the waiters of this endpoint's queues and counters, without counters to which regions are
+    /// bound.
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.waiter());
         let events = self.reporter.iter().filter_map(|reporter| reporter.waiter());
         queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.waiter()))
     }
 
-    /// Whether a thread may sleep that relies on the transport to wake it: the progress thread or, in a
-    /// domain without one, a thread that waits for a queue or a counter.
+    /// Whether a sleeping thread may rely on the transport to wake it: the progress thread, or in a
+    /// domain without one a thread that waits for a queue or a counter.
     pub(super) fn has_sleepers(&self) -> bool {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.is_armed(),
@@ -24,7 +24,7 @@ impl Bindings {
         }
     }
 
-    /// Wakes these threads.
+    /// Wakes the threads that rely on the transport.
     pub(super) fn wake_sleepers(&self) {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.ring(),

@@ -1,4 +1,4 @@
-//! When the progress thread stands down, and when it takes over: with a thread that is played by the test.
+//! Tests when the progress thread ignores an endpoint, and when it drives it. The test plays that thread.
 
 use std::time::Instant;
 
@@ -22,10 +22,10 @@ use crate::tag::Tag;
 use crate::tag::TagMatch;
 use crate::{AddressFormat, AvAttr};
 
-/// How long a message may take before the test fails. Nothing is concluded from how soon it arrives.
+/// Longer than any message takes. No test depends on how soon it arrives.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An endpoint over shared memory, its queue, and what wakes the thread that is not there.
+/// An endpoint over shared memory, its queue, and the doorbell of a progress thread that does not run.
 struct Alone {
     pump: Arc<dyn EndpointPump>,
     cq: CompletionQueue,
@@ -76,14 +76,15 @@ impl Alone {
         Alone { pump, cq, av, doorbell, works }
     }
 
-    /// A round of the thread. Whether it would sleep after it, until it is woken.
+    /// Makes a round of the progress thread. Returns whether the thread would then sleep.
     fn can_sleep_after_round(&self) -> bool {
         self.doorbell.arm();
-        // The first look after something has happened may find that there could be more.
+        // The first pass after an event may find that there could be more to do.
         (0..3).any(|_| self.pump.progress_for_progress_thread() == WatchResult::Resting(AT_REST))
     }
 
-    /// Whether what the thread would sleep on ends its sleep, now or in a moment.
+    /// Whether the doorbell or the transport's descriptor ends the thread's sleep, now or within a
+    /// millisecond.
     fn has_wake_reason(&self) -> bool {
         let mut is_readable = false;
         self.pump.with_wake_fd(&mut |fd| {
@@ -139,7 +140,7 @@ fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
     assert!(alone.can_sleep_after_round(), "the application has not polled since");
 }
 
-/// A receive of anything, with the context 1.
+/// Returns a receive that accepts any message, with the context 1.
 fn make_receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destination) -> ReceivePost {
     ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes }
 }
@@ -172,7 +173,7 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
     assert_eq!(alone.pump.arm(), AT_REST);
     assert!(alone.is_woken());
     assert!(alone.can_sleep_after_round());
-    // The next one finds the thread on watch.
+    // The next call finds the thread asleep on the endpoint.
     assert_eq!(alone.pump.arm(), AT_REST);
     assert!(!alone.is_woken());
 }
@@ -189,7 +190,7 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     send.request.options =
         TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
     alone.pump.post(&mut send).expect("room for a send");
-    // From now on each endpoint only does what the thread would: a pass when it is woken.
+    // From now on each endpoint only does what its thread would do: a pass when it is woken.
     let deadline = Instant::now() + PATIENCE;
     while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
@@ -206,7 +207,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
 fn arming_the_transport_leaves_due_works_to_the_caller() {
     let alone = Alone::new();
     alone.pump.attach_work_queue(&alone.works);
-    // The sleepers of a queue are locked while it arms its endpoints.
+    // A waiter arms the endpoints of its queue with its sleepers locked, so arming must not run due
+    // works.
     alone.works.mark_due(0);
     alone.pump.arm();
     assert!(alone.works.is_due());

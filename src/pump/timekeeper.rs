@@ -1,4 +1,4 @@
-//! Advances the time of an engine, without a look at the clock in every pass.
+//! Advances the time of an engine, without reading the clock in every pass.
 
 use homespun_engine::completion::Sink;
 use homespun_engine::engine::Engine;
@@ -10,12 +10,12 @@ use crate::clock::Clock;
 /// The number of passes between two readings of the clock while a time limit runs.
 const PASSES_PER_LOOK: u32 = 16;
 
-/// Reads the clock for one engine.
+/// Reads the clock for an engine.
 pub(super) struct Timekeeper {
     clock: Clock,
-    /// How many passes go by before the next look.
+    /// The number of passes until the next reading of the clock.
     passes_to_look: u32,
-    /// When the threads that sleep look again by themselves.
+    /// The time at which sleeping threads check again without being woken.
     alarm: Option<Moment>,
 }
 
@@ -28,8 +28,8 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// To be called in every pass while something [may time out](Engine::awaits_timeout), when the
-    /// transport has received.
+    /// Call this in every pass, after the transport has received, while an [operation may time
+    /// out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
@@ -40,19 +40,19 @@ impl Timekeeper {
         }
     }
 
-    /// Has the next pass look at the clock.
+    /// Has the next pass read the clock.
     pub(super) fn check_clock_next_pass(&mut self) {
         self.passes_to_look = 0;
     }
 
-    /// Advances the engine's time. A pass must have come before.
+    /// Advances the engine's time. The caller has made a pass before.
     pub(super) fn advance_engine_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Called before a thread sleeps for as long as `armed` allows. Shortens that to the time when the
-    /// next time-out is due.
+    /// Call this before a thread sleeps for as long as `armed` allows. Shortens that to the time of the
+    /// next timeout.
     pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {
@@ -61,7 +61,7 @@ impl Timekeeper {
         }
     }
 
-    /// Whether a thread that went to sleep some time ago looks again before the next time-out is due.
+    /// Whether the threads that sleep now check again before the next timeout.
     pub(super) fn has_alarm_for(&self, engine: &Engine) -> bool {
         let Some(deadline) = engine.next_deadline() else { return true };
         self.alarm.is_some_and(|alarm| alarm <= deadline)

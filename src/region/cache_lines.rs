@@ -1,25 +1,25 @@
-//! Writes cache lines back to memory, which makes their bytes durable if the memory is.
+//! Writes cache lines back to memory. If the memory is persistent, their bytes are then durable.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
 use std::sync::OnceLock;
 
-/// The length of a line on every processor of this architecture, in bytes.
+/// The length of a cache line on every processor of this architecture, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// The instructions that write a line back, the best one first.
+/// The instructions that write a cache line back, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlushMethod {
-    /// `clwb`: the line stays in the cache, and other lines need not wait for it.
+    /// `clwb`: keeps the line in the cache, and is not ordered with writes of other lines.
     WriteBack,
-    /// `clflushopt`: other lines need not wait for it.
+    /// `clflushopt`: is not ordered with writes of other lines.
     FlushUnordered,
     /// `clflush`: every processor has it.
     Flush,
 }
 
 impl FlushMethod {
-    /// Returns the best instruction that this processor has.
+    /// Returns the best instruction of this processor.
     fn best() -> FlushMethod {
         static BEST: OnceLock<FlushMethod> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -41,22 +41,23 @@ impl FlushMethod {
 ///
 /// # Safety
 ///
-/// The bytes are mapped.
+/// The bytes must be mapped.
 pub(super) unsafe fn write_back(address: *const u8, len_bytes: usize) {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises that the bytes are mapped, and `best` returns an instruction that
+    // exists.
     unsafe { write_back_by(FlushMethod::best(), address, len_bytes) };
 }
 
 /// # Safety
 ///
-/// The bytes are mapped, and the processor has this instruction.
+/// The bytes must be mapped, and the processor must have this instruction.
 unsafe fn write_back_by(method: FlushMethod, address: *const u8, len_bytes: usize) {
     let skipped_bytes = address.addr() % LINE_BYTES;
     let first = address.wrapping_sub(skipped_bytes);
     for line in (0..skipped_bytes + len_bytes).step_by(LINE_BYTES) {
         let line = first.wrapping_add(line);
-        // SAFETY: lines do not cross pages, so the line is mapped if one of its bytes is. The
-        // bytes do not change.
+        // SAFETY: a line does not cross a page boundary, so the line is mapped if one of its bytes is.
+        // The instruction changes no bytes.
         unsafe {
             match method {
                 FlushMethod::WriteBack => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
@@ -67,7 +68,7 @@ unsafe fn write_back_by(method: FlushMethod, address: *const u8, len_bytes: usiz
             }
         }
     }
-    // SAFETY: every processor of this architecture has it.
+    // SAFETY: every processor of this architecture has this instruction.
     unsafe { _mm_sfence() };
 }
 
@@ -75,8 +76,8 @@ unsafe fn write_back_by(method: FlushMethod, address: *const u8, len_bytes: usiz
 mod tests {
     use super::*;
 
-    /// A test without the device cannot check that lines have left the caches, only that no byte
-    /// changes.
+    /// Without persistent memory, a test cannot check that lines have left the caches. It checks that no
+    /// byte changes.
     #[test]
     fn cache_line_write_back_keeps_contents() {
         let methods = [FlushMethod::WriteBack, FlushMethod::FlushUnordered, FlushMethod::Flush];
@@ -84,7 +85,7 @@ mod tests {
         let memory: Vec<u8> = (0..1000_u32).map(|n| n as u8).collect();
         for method in &methods[best..] {
             for (place, len_bytes) in [(0, 1000), (1, 0), (1, 1), (63, 2), (64, 64), (999, 1)] {
-                // SAFETY: the bytes are a vector's. A processor with `clwb` has `clflushopt`.
+                // SAFETY: the bytes are those of a vector. A processor with `clwb` also has `clflushopt`.
                 unsafe { write_back_by(*method, memory[place..].as_ptr(), len_bytes) };
             }
         }

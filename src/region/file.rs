@@ -20,23 +20,23 @@ use super::persistent::Persistent;
 /// A mapped part of a file.
 #[derive(Debug)]
 pub(super) struct MappedFile {
-    /// Its first byte, at the beginning of a page.
+    /// The first byte, at the beginning of a page.
     address: NonNull<u8>,
-    /// The length of the file's part. The memory continues to the end of the page.
+    /// The length of the part of the file. The mapping continues to the end of the page.
     len_bytes: usize,
     is_dax: bool,
-    /// The number for its first byte's place in the file: [`Words::lock_address`].
+    /// A number for the place of the first byte in the file: see [`Words::lock_address`].
     place: usize,
 }
 
-// SAFETY: the address and the length never change, and all accesses to the memory are atomic words.
+// SAFETY: the address and the length never change, and all accesses to the memory are by atomic words.
 unsafe impl Send for MappedFile {}
 // SAFETY: as above.
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps a range of a file. If the file's device is memory (DAX), the mapping is such that
-    /// flushing caches makes writes durable.
+    /// Maps a range of a file. If the file's device is memory (DAX), the mapping is one in which flushing
+    /// the caches makes writes durable.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl MappedFile {
         if end_bytes.is_none_or(|end_bytes| end_bytes > metadata.len()) {
             return Err(Misuse::Memory(BadMemory::LargerThanFile).into());
         }
-        // SAFETY: the system chooses the address, where nothing is mapped.
+        // SAFETY: the system chooses an address at which nothing is mapped.
         let map = |flags| unsafe {
             mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset_bytes)
         };
@@ -79,11 +79,11 @@ pub(super) struct FileMemory(pub(super) Arc<MappedFile>);
 impl Words for FileMemory {
     fn words(&self) -> &[AtomicU64] {
         let MappedFile { address, len_bytes, .. } = *self.0;
-        // SAFETY: the memory stays mapped while a handle exists, readable and writable, and no
-        // other reference to it exists. It begins and ends at page boundaries, so it has whole
-        // words. Other processes that have mapped the file write to it like other threads. If the
-        // file has been truncated, the system ends the process by a signal before it reads
-        // anything.
+        // SAFETY: the memory is mapped, readable and writable, while a handle exists, and no other
+        // reference to it exists. It begins and ends at page boundaries, so it consists of whole words.
+        // Other processes that have mapped the file write to it like other threads. If the file was
+        // truncated, the system kills this process with a signal at the first access beyond its end, so
+        // nothing is read there.
         unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
     }
 
@@ -92,8 +92,7 @@ impl Words for FileMemory {
     }
 }
 
-/// Returns a number for the start of a page of a file. Places of two files may have the same
-/// number, which does no harm.
+/// Returns a number for a page of a file. Pages of two files may have the same number; that does no harm.
 fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
@@ -102,7 +101,8 @@ fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
 impl Persist for FileMemory {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
-        // SAFETY: the memory stays mapped while a handle exists, and `is_dax` is how it was mapped.
+        // SAFETY: the memory stays mapped while a handle exists, and `is_dax` is true only if it was
+        // mapped with `MAP_SYNC`.
         let persistent = unsafe { Persistent::from_file_mapping(memory, self.0.is_dax) };
         persistent.persist(offset_bytes, len_bytes)
     }

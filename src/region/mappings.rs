@@ -1,4 +1,4 @@
-//! The mappings of this process, from `/proc/self/smaps`, `proc(5)`.
+//! The mappings of this process, as `/proc/self/smaps` of `proc(5)` lists them.
 
 use std::fs;
 use std::io;
@@ -10,27 +10,27 @@ use homespun_engine::error::{Error, SystemRequest};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
-    /// Whether writes go to a file that has a name.
+    /// Whether it is a shared mapping of a file that has a name.
     pub(super) is_of_file: bool,
-    /// Whether the file's device is memory, and bytes that the processor's caches write back are
-    /// durable: `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
+    /// Whether the file's device is memory, so that bytes are durable once they have left the processor's
+    /// caches: mappings with `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
     pub(super) is_dax: bool,
 }
 
-/// The name prefixes of shared mappings whose file is on no device.
+/// The name prefixes of shared mappings that have no file on a device.
 const NO_FILES: [&str; 3] = ["/dev/zero ", "/memfd:", "/SYSV"];
 
 /// The name prefix of devices that are memory.
 const MEMORY_DEVICES: &str = "/dev/dax";
 
-/// Returns the current mappings of this process, in the order of addresses.
+/// Returns the current mappings of this process, ordered by address.
 ///
 /// # Errors
 ///
 /// The system's error.
 pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
-    // Without `smaps` every file counts as one on a device. That is safe, since `msync` makes any
-    // file durable.
+    // Without `smaps` every file counts as one on an ordinary device. That is safe, since `msync` makes
+    // any file durable.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
         _ => Err(error),

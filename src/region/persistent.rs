@@ -1,9 +1,9 @@
 //! Makes persistent memory durable: `FI_RMA_PMEM` of `fi_mr(3)`.
 //!
-//! Memory is persistent if it is a shared mapping of a file. If the file's device is memory,
-//! mapped so that bytes are durable once they have left the processor's caches (`MAP_SYNC`), cache lines
-//! are flushed. Otherwise `msync(2)` is called, which takes as long as the device does. On a file system in
-//! ordinary memory, such as tmpfs, `msync(2)` succeeds and makes nothing durable.
+//! Memory is persistent if it is a shared mapping of a file. If the file's device is memory, and it is
+//! mapped so that bytes are durable once they have left the processor's caches (`MAP_SYNC`), this module
+//! flushes cache lines. Otherwise it calls `msync(2)`, which takes as long as the device does. On a file
+//! system in ordinary memory, such as tmpfs, `msync(2)` succeeds and makes nothing durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
@@ -31,16 +31,16 @@ struct Piece {
 }
 
 impl Persistent {
-    /// Looks up how writes to the caller's memory become durable.
+    /// Determines how writes to the caller's memory are made durable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] unless all of the memory is that of shared mappings of files; the system's
-    /// error when it is asked.
+    /// [`Misuse::Memory`] unless all of the memory consists of shared mappings of files; the system's
+    /// error if it cannot tell.
     ///
     /// # Safety
     ///
-    /// The mapping of the memory does not change as long as the result is used.
+    /// The mapping of the memory must not change while the result is used.
     pub(super) unsafe fn from_segments(segments: &[SegmentMut]) -> Result<Persistent, Error> {
         Ok(Persistent { pieces: split_by_mapping(segments, &read_mappings()?)? })
     }
@@ -49,7 +49,7 @@ impl Persistent {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped as long as the result is used. `is_dax` is true only for a DAX
+    /// The memory must stay mapped while the result is used. `is_dax` must be true only for a DAX
     /// mapping.
     pub(super) unsafe fn from_file_mapping(memory: SegmentMut, is_dax: bool) -> Persistent {
         Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_dax }]) }
@@ -78,12 +78,12 @@ impl Persist for Persistent {
 
 /// # Safety
 ///
-/// The memory is mapped. `is_dax` is true only for a DAX mapping.
+/// The memory must be mapped. `is_dax` must be true only for a DAX mapping.
 unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let SegmentMut { address, len_bytes } = memory;
     #[cfg(target_arch = "x86_64")]
     if is_dax {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that the memory is mapped.
         unsafe { cache_lines::write_back(address, len_bytes) };
         return Ok(());
     }
@@ -91,7 +91,8 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);
-    // SAFETY: the caller says that it is mapped, so its first page is, too. The call changes no bytes.
+    // SAFETY: the caller promises that the memory is mapped, so its first page is, too. The call changes
+    // no bytes.
     unsafe { msync(page.cast(), within_page_bytes + len_bytes, MsyncFlags::SYNC) }
         .map_err(|errno| Errno::new(errno.raw_os_error()))
 }

@@ -13,7 +13,7 @@ use crate::poster::{Poster, RefusedPost};
 use crate::works::domain::WorkDomain;
 
 impl SharedReceiveContext {
-    /// Checks that a receive may wait as a triggered one. Returns the object that it is posted to.
+    /// Checks that a receive may wait as a triggered one. Returns the object to which it will be posted.
     pub(crate) fn prepare_triggered(
         &self,
         post: &mut ReceivePost,
@@ -24,7 +24,7 @@ impl SharedReceiveContext {
         Ok(self.shared.clone())
     }
 
-    /// Checks that a receive may wait as deferred work. Returns the object that it is posted to.
+    /// Checks that a receive may wait as deferred work. Returns the object to which it will be posted.
     pub(crate) fn prepare_deferred(
         &self,
         post: &mut ReceivePost,

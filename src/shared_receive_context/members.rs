@@ -1,4 +1,4 @@
-//! The endpoints that are enabled with a receive context.
+//! The enabled endpoints of a receive context.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::av::{AddressVector, FabricAddress};
 use crate::endpoint_pump::EndpointPump;
 
-/// The endpoints, and the address vector of those without connections.
+/// The enabled endpoints. All unconnected ones have the same address vector.
 #[derive(Default)]
 pub(crate) struct Members(Mutex<List>);
 
@@ -27,12 +27,12 @@ struct Member {
 }
 
 impl Members {
-    /// Has an endpoint join, which is enabled next.
+    /// Adds an endpoint, which the caller enables next.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if endpoints with another address vector are there: the source of a directed
-    /// receive is looked up in one.
+    /// [`Misuse::Invalid`] if other endpoints have another address vector: the source of a directed
+    /// receive is looked up in a single one.
     pub(crate) fn join(
         &self,
         pump: &Arc<dyn EndpointPump>,
@@ -51,7 +51,7 @@ impl Members {
         Ok(id)
     }
 
-    /// Forgets an endpoint, which is closed next.
+    /// Removes an endpoint, which the caller closes next.
     pub(crate) fn leave(&self, pump: &Arc<dyn EndpointPump>) {
         let mut list = self.0.lock();
         let is_meant = |member: &Member| std::ptr::addr_eq(member.pump.as_ptr(), Arc::as_ptr(pump));
@@ -60,18 +60,19 @@ impl Members {
         drop(left);
     }
 
-    /// Whether there are endpoints, all of which have connections.
+    /// Whether there are endpoints, and all of them have connections.
     pub(super) fn has_only_connected(&self) -> bool {
         let list = self.0.lock();
         !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
     }
 
-    /// Returns the address of the source of a directed receive. `None` among endpoints with connections,
-    /// which ignore the source.
+    /// Returns the address of the source of a directed receive. Returns `None` if the endpoints have
+    /// connections, since these ignore the source.
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`]; [`Misuse::NoAddressVector`] while there is no endpoint.
+    /// [`Misuse::UnknownAddress`] if the vector does not have it; [`Misuse::NoAddressVector`] while there
+    /// is no endpoint.
     pub(super) fn lookup_source(&self, address: FabricAddress) -> Result<Option<Address>, Error> {
         let list = self.0.lock();
         match list.members.iter().find_map(|member| member.av.as_ref()) {
@@ -81,19 +82,19 @@ impl Members {
         }
     }
 
-    /// Has these endpoints do the duties left to them.
+    /// Has these endpoints carry out the effects that other endpoints have left to them.
     pub(super) fn process_mail(&self, ids: &[MemberId]) {
-        // An endpoint's lock is not taken under that of the list.
+        // Do not lock an endpoint with the list locked.
         let pumps = self.pumps_where(|member| ids.contains(&member.id));
         pumps.iter().for_each(|pump| pump.process_mail());
     }
 
-    /// Carries out the works that are due.
+    /// Runs the due works.
     pub(super) fn fire_due_works(&self) {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.fire_due_works());
     }
 
-    /// Wakes the threads that rely on an endpoint to wake them.
+    /// Wakes the threads that rely on one of the endpoints to wake them.
     pub(super) fn wake_sleepers(&self) {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.wake_sleepers());
     }

@@ -1,4 +1,4 @@
-//! Receives at a shared context, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
+//! Receives at a shared context, into owned memory and into the caller's: `fi_msg(3)`, `fi_tagged(3)`.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;
@@ -21,7 +21,7 @@ impl ReceivePoster for SharedReceiveContext {
         let received = shared.submit(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
-            // Not before it has answered: see docs/decisions/peek.md.
+            // The pass must come after the peek: see docs/decisions/peek.md.
             shared.members.progress();
         }
         received
@@ -29,19 +29,21 @@ impl ReceivePoster for SharedReceiveContext {
 }
 
 impl ReceiveContext {
-    /// Checks a receive with these flags, and completes it by what they say.
+    /// Checks that a receive may be posted with these flags, and sets its options.
     pub(super) fn prepare_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
         check_receive_flags(flags)?;
-        // As at each endpoint with a connection, a source is ignored.
+        // Endpoints with connections ignore the source.
         if post.from.is_some()
             && !self.attr.caps.contains(Caps::DIRECTED_RECV)
             && self.members.has_only_connected()
         {
             post.from = None;
         }
-        // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
+        // Each endpoint's own capabilities `SEND` and `RECV` decide whether it receives; the context need
+        // not have them.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // An endpoint that is not selective reports it all the same.
+        // The receiving endpoint decides: without selective completion it reports the receive in any
+        // case.
         post.signalled = signalled_by_flags(true, flags);
         Ok(())
     }
@@ -52,15 +54,15 @@ receive_calls! {
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
     /// [`UNSPECIFIED`](crate::FabricAddress::UNSPECIFIED) needs
-    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); among endpoints with connections it is ignored.
-    /// Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); endpoints with connections ignore it. If the
+    /// default flags have [`OpFlags::MULTI_RECV`], this is [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
-    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from an
-    /// unknown address, or while no endpoint is enabled whose address vector could name it
-    /// ([`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector)).
+    /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding.
+    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from
+    /// an address that the address vector does not have, or while no enabled endpoint has an address
+    /// vector ([`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector)).
     recv,
 
     /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. See
@@ -68,7 +70,7 @@ receive_calls! {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv), and as there.
+    /// As [`recv`](Self::recv), and as [`Endpoint::recv_into`](crate::Endpoint::recv_into).
     recv_into,
 
     /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
@@ -76,7 +78,7 @@ receive_calls! {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv), with the fields of [`RecvMsg`].
+    /// As [`recv`](Self::recv), and as [`RecvMsg`] describes for its flags.
     recvmsg,
 }
 
@@ -90,14 +92,15 @@ impl SharedReceiveContext {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that nothing else reads or writes until the operation's
-    /// completion was read, or the last handle of the context was dropped and no endpoint is bound to it. A
-    /// receive that reports no success, or whose completion was not read from the queue of an endpoint that
-    /// was closed, keeps its memory for as long. Of a multi-receive buffer the same holds as of an
-    /// endpoint's.
+    /// Every segment must be initialised memory that nothing else reads or writes until the application has
+    /// read the operation's completion, or until the context has ended: its last handle and the last
+    /// endpoint bound to it were dropped. A receive whose success is not reported uses its memory until the
+    /// context has ended. So does a receive whose completion was not read before the endpoint that reported
+    /// it was closed. A multi-receive buffer must satisfy the conditions of
+    /// [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what is asked for: the receiver is dropped with the last handle and the
-        // last endpoint.
+        // SAFETY: the caller promises what `receive_raw` requires. The receiver is dropped with the last
+        // handle and the last endpoint.
         unsafe { self.receive_raw(receive) }
     }
 }

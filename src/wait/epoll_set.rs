@@ -11,8 +11,7 @@ use rustix::io;
 /// The longest time of one sleep, so that any timeout fits into the system's type.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-/// An `epoll(7)` descriptor: readable while one of its sources is. Sleepers do not use which one it
-/// is.
+/// An `epoll(7)` descriptor. It is readable while one of its sources is. Sleepers do not ask which one.
 #[derive(Debug)]
 pub(crate) struct EpollSet(OwnedFd);
 

@@ -21,10 +21,10 @@ use crate::lock::Locking;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// The most preemptions in one execution. The known mistakes of such algorithms need two.
+/// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The same for tests with several doorbells and locks, which would take minutes with more.
+/// The same for tests with several doorbells and locks, which would take minutes with more preemptions.
 const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
@@ -67,10 +67,10 @@ fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
     waiter.wait(None, awaited, || awaited.check_ready().then_some(())).expect("there is no timeout");
 }
 
-/// The parts of an endpoint that a thread which waits for its counts uses.
+/// The parts of an endpoint that a thread waiting for its counts uses.
 struct Counted {
     waiter: Waiter,
-    /// The lock of counting and arming.
+    /// Held while the endpoint counts, and while it is armed.
     endpoint: Mutex<()>,
     value: AtomicU64,
 }
@@ -184,7 +184,7 @@ fn one_ring_wakes_all_sleepers() {
     });
 }
 
-/// A thread that gives up its wait does not ring.
+/// A thread whose wait times out must not ring the doorbell of other waiters.
 #[test]
 fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     explore(|| {

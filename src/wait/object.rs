@@ -2,11 +2,10 @@
 
 /// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
 ///
-/// A wait takes no processor time, except with [`Yield`](Self::Yield), and for transports that must
-/// be polled. A wait object to sleep on costs three file descriptors, and two more if the
-/// application can sleep by itself. [`MutexCond`](Self::MutexCond) costs another two and a thread,
-/// once the application has asked for the pair. A member of a [set](Self::Set) costs five
-/// descriptors of its own.
+/// A wait takes no processor time, except with [`Yield`](Self::Yield) and for transports that must be
+/// polled. An object with a wait object to sleep on costs three file descriptors, and two more if the
+/// application can sleep by itself. [`MutexCond`](Self::MutexCond) costs another two and a thread, once
+/// the application has asked for the pair. A member of a [set](Self::Set) costs five descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -17,16 +16,18 @@ pub enum WaitObject {
     /// The application does not wait: it polls.
     #[default]
     None,
-    /// By blocking calls of this library, which chooses how they wait.
+    /// The application waits by blocking calls of this library, which chooses how they wait.
     Unspec,
-    /// Through a [`WaitSet`](crate::WaitSet), together with its other members.
+    /// The application waits for a [`WaitSet`](crate::WaitSet), and so for all of its members.
     Set,
-    /// By a file descriptor, on which one thread at a time sleeps, or by blocking calls.
+    /// The application waits by a file descriptor, on which one thread at a time sleeps, or by blocking
+    /// calls.
     Fd,
-    /// By a mutex and a condition variable, on which one thread at a time sleeps, or by blocking calls.
+    /// The application waits by a mutex and a condition variable, on which one thread at a time sleeps,
+    /// or by blocking calls.
     MutexCond,
-    /// By blocking calls that yield the processor between polls.
+    /// The application waits by blocking calls, which yield the processor between polls.
     Yield,
-    /// By a set of file descriptors. Not supported.
+    /// The application waits by a set of file descriptors. Not supported.
     PollFd,
 }

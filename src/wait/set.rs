@@ -1,9 +1,8 @@
-//! Wait sets: a thread sleeps until any of several queues and counters has something to report.
-//! `fi_poll(3)`.
+//! Wait sets: a thread sleeps until any of several queues and counters has an event. `fi_poll(3)`.
 //!
-//! A member has an epoll set and a doorbell as if the application slept on it by itself, and the
-//! wait set has an epoll set in which those are nested. A thread goes to sleep by the steps of
-//! [`wait`](super), each step for all members before the next step. A new member rings the wait
+//! A member has an epoll set and a doorbell, as if the application slept on the member itself. The epoll
+//! set of the wait set contains those of its members. A thread goes to sleep by the steps of
+//! [`wait`](super), and makes each step for all members before the next step. A new member rings the wait
 //! set's own doorbell.
 
 mod members;
@@ -25,13 +24,13 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
-/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain
-/// members until they are closed. A member that is closed while a thread waits for the set is freed
-/// when that thread wakes. Members may belong to different domains. An application cannot wait for
-/// a single member, unless it is a counter.
+/// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members
+/// until they are closed. A member that is closed while a thread waits for the set is freed when that
+/// thread wakes. Members may belong to different domains. Of the members, only a counter can be waited
+/// for alone.
 ///
-/// A handle: clones refer to the same set, which any thread may use at any time. It takes two file
-/// descriptors, and each member five; with [`WaitObject::Yield`] none at all.
+/// A handle: clones refer to the same set, which any thread may use at any time. A set takes two file
+/// descriptors, and each member five; with [`WaitObject::Yield`] they take none.
 ///
 /// ```
 /// use homespun::{CounterAttr, CqAttr, Fabric, Hints, WaitObject};
@@ -70,14 +69,14 @@ pub struct WaitSet {
 struct WaitSetShared {
     waiter: Waiter,
     members: Mutex<SetMembers>,
-    /// How often a member was reported to a thread. That ends the waits of all others, which may
-    /// find nothing any more.
+    /// The number of reports of members to threads. A report ends the waits of all other threads, which
+    /// may find no event any more.
     reports: AtomicU64,
 }
 
 /// An object that can be a member of a set.
 pub(crate) trait Member: Send + Sync {
-    /// Shows the wait object and the members.
+    /// Shows the waiter and the awaited event of the object, if it has a wait object.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
@@ -98,19 +97,19 @@ impl WaitSet {
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
-    /// Waits until a member has an event, without limit if there is no timeout: `fi_wait`. Returns `false`
-    /// after the timeout.
+    /// Waits until a member has an event: `fi_wait`. Without a timeout it waits without limit. Returns
+    /// `false` after the timeout.
     ///
-    /// A queue has an event as long as it is not empty, a counter once after each change.
+    /// A queue has an event while it is not empty; a counter has one once after each change.
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A
     /// counter's event ends the waits of all threads that wait at that moment, and no wait that begins
-    /// later; threads that wait for different counters use sets of their own, or wait for a value
+    /// later. So threads that wait for different counters need different sets, or wait for a value
     /// ([`Counter::wait`](crate::Counter::wait)).
     ///
-    /// The thread sleeps, and makes progress at every event of a member's endpoints; it yields
-    /// the processor between polls with [`WaitObject::Yield`], and for transports that have to be polled.
-    /// Threads that wait at once take turns at it: while the first one sleeps, the others sleep until it
-    /// wakes. A signal of the system does not end the wait.
+    /// The thread sleeps, and makes progress at every event of a member's endpoints. With
+    /// [`WaitObject::Yield`], and for transports that must be polled, it yields the processor between
+    /// polls. Of several threads that wait at once, one does this, and the others sleep until it wakes. A
+    /// POSIX signal does not end the wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.wait_since(self.shared.report_count(), timeout)
@@ -131,25 +130,25 @@ impl WaitSet {
     /// application may sleep: any later change at a member wakes it. Call it before each sleep.
     /// Only one thread at a time may sleep this way, and none may [`wait`](Self::wait) meanwhile.
     ///
-    /// Returns `false` if a member may have something to report; always if an endpoint's transport
+    /// Returns `false` if a member may have an event. Always returns `false` if an endpoint's transport
     /// must be polled, and for [`WaitObject::Yield`]. `try_wait` of a member has the same result.
     ///
     /// # Errors
     ///
-    /// None. The `Result` is for the same signature as in [`Waitable`](super::Waitable).
+    /// None. It returns a `Result` only to have the signature of [`Waitable`](super::Waitable).
     pub fn try_wait(&self) -> Result<bool, Error> {
         Ok(self.shared.try_wait())
     }
 
-    /// Returns the descriptor to sleep on, for a set that was opened with [`WaitObject::Fd`], as
-    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd): `FI_GETWAIT`.
+    /// Returns the descriptor to sleep on, for a set that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`. As [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.fd()
     }
 
     /// Returns the mutex and the condition variable to sleep on, for a set that was opened with
-    /// [`WaitObject::MutexCond`], as
-    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond): `FI_GETWAIT`.
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
     ///
@@ -176,15 +175,15 @@ impl WaitSet {
         Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
     }
 
-    /// Adds a member that is being opened, and watches its sleepers' descriptor.
+    /// Adds a member that is being opened, and watches the descriptor of its sleepers.
     ///
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn admit(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
         let number = self.shared.members.lock().admit();
-        // Listed first: a sleeper that this wakes finds the member in the list, and yields until it
-        // is open.
+        // List the member first: a sleeper that this wakes then finds the member in the list, and yields
+        // until it is open.
         let watched = self.shared.waiter.watch_member(sleepers);
         if watched.is_err() {
             self.shared.members.lock().remove(number);
@@ -216,7 +215,7 @@ impl Membership {
         self.set.try_wait()
     }
 
-    /// Removes the member, which is closed, and stops watching its sleepers' descriptor.
+    /// Removes the member, which is being closed, and stops watching the descriptor of its sleepers.
     pub(super) fn leave(&self, sleepers: Option<&Sleepers>) {
         self.set.waiter.unwatch_member(sleepers);
         self.set.members.lock().remove(self.number);

@@ -32,19 +32,20 @@ pub(super) enum Side {
 /// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
-    /// Wakes threads inside calls. A wait set has no doorbell of its own for them: calls sleep in turns on
-    /// the object that the application sleeps on.
+    /// Wakes threads inside calls. A wait set has none: its calls sleep in turns on the object for the
+    /// application.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,
-    /// The time after which a sleeper checks for events that no descriptor announces.
+    /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Held while a call sleeps on the application's object, so that only one does: by arming the
-    /// doorbells of members, a second call would silence one that has rung before the first woke.
+    /// Held while a call sleeps on the application's object, so that only one call does so. A second call
+    /// would arm the doorbells of the members. If one has rung, it would be silent before the first call
+    /// woke.
     turn: Turn<()>,
-    /// The process that the descriptors belong to. A forked child has copies, and would change the
-    /// epoll sets of its parent.
+    /// The process that has opened the descriptors. A forked child has copies of them, and would change
+    /// the epoll sets of its parent.
     process: u32,
 }
 
@@ -65,14 +66,14 @@ struct State {
 /// A thread that may sleep now.
 pub(super) struct Sleeper<'a> {
     wakeup: &'a Wakeup,
-    /// The state that counts it, while it is inside a call.
+    /// The state in which the thread is counted, if it is inside a call.
     counted: Option<&'a Mutex<State>>,
-    /// Released last.
+    /// Must be dropped last.
     _turn: Option<TurnGuard<'a, ()>>,
 }
 
 impl Sleepers {
-    /// Opens the descriptors for calls of this library, and with `has_application` also for an
+    /// Opens the descriptors for calls of this library; with `has_application`, also those for an
     /// application that sleeps by itself.
     ///
     /// # Errors
@@ -87,7 +88,7 @@ impl Sleepers {
         Ok(Sleepers { timer: Some(timer), ..sleepers })
     }
 
-    /// Creates the sleepers of a wait set. The members' sources include their timers.
+    /// Creates the sleepers of a wait set. They need no timer, since the members have timers.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Sleepers {
         }
     }
 
-    /// Sleeps as an application does after `try_wait` allowed it.
+    /// Sleeps as an application does after `try_wait` has returned `true`.
     #[cfg(all(test, loom))]
     pub(super) fn sleep_in_application(&self) {
         self.application.as_ref().expect("something to sleep on").doorbell.wait();
@@ -145,7 +146,7 @@ impl Sleepers {
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
-        // No thread sleeps in a forked child, and this would wake the parent's sleepers.
+        // In a forked child no thread sleeps, and adding the descriptor would wake the parent's sleepers.
         if !self.is_own_process() {
             return Ok(());
         }
@@ -180,7 +181,7 @@ impl Sleepers {
         }
     }
 
-    /// Waits until no other call sleeps on the application's object. `None` if the time passes before.
+    /// Waits until no other call sleeps on the application's object. Returns `None` after the deadline.
     fn take_turn(&self, deadline: Deadline) -> Option<TurnGuard<'_, ()>> {
         match deadline.instant() {
             Some(end) => self.turn.try_lock_until(end),
@@ -188,8 +189,8 @@ impl Sleepers {
         }
     }
 
-    /// Arms the doorbell and then the endpoints. `None` if an endpoint may have work, or if others have
-    /// not woken yet.
+    /// Arms the doorbell, then the endpoints. Returns `None` if an endpoint may have work, or if other
+    /// sleepers have not woken yet.
     pub(super) fn arm(
         &self,
         side: Side,
@@ -202,7 +203,7 @@ impl Sleepers {
         let wakeup = self.wakeup_for(side)?;
         let must_be_alone = side == Side::Call && self.calls.is_none();
         let turn = if must_be_alone { Some(self.take_turn(deadline)?) } else { None };
-        // SYNC POINT join. Held until the end, so that the last thread to check sets the timer.
+        // SYNC POINT join. Lock the state until the end, so that the last thread to check sets the timer.
         let mut state = self.state.lock();
         if side == Side::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
@@ -224,8 +225,8 @@ impl Sleepers {
         }
     }
 
-    /// Disarms the doorbell, since no thread sleeps on this side: endpoints that find it armed would go on
-    /// working for a sleeper.
+    /// Disarms the doorbell, since no thread sleeps on this side. Otherwise endpoints that find it armed
+    /// would continue to do the work for sleepers.
     pub(super) fn disarm(&self, side: Side) {
         if self.is_own_process()
             && let Some(wakeup) = self.wakeup_for(side)
@@ -242,7 +243,7 @@ impl Sleepers {
         let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
         let it_value = after_at_least.map_or(NO_TIME, to_timespec);
         let time = Itimerspec { it_interval: NO_TIME, it_value };
-        // It fails only for invalid times.
+        // The call fails only for invalid times.
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &time);
         state.is_timer_set = after.is_some();
     }
@@ -278,7 +279,7 @@ impl Sleeper<'_> {
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// Ends the attempt to sleep of a thread that has found an event.
+    /// Ends an attempt to sleep, of a thread that has found an event.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }

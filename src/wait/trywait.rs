@@ -66,10 +66,10 @@ macro_rules! waitable {
 waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
-    /// Returns whether the application may now sleep until one of these queues, counters and wait
-    /// sets has something to read: `fi_trywait(3)`. Each must have a wait object for the
-    /// application. As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
-    /// [`WaitSet::try_wait`], for all of them.
+    /// Prepares to sleep until one of these queues, counters and wait sets has an event: `fi_trywait(3)`.
+    /// Returns whether the application may sleep. Each object needs a wait object for the application. It
+    /// does for all objects what [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
+    /// [`WaitSet::try_wait`] do for one.
     ///
     /// # Errors
     ///

@@ -16,11 +16,11 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::sync::yield_now;
 
-/// The wait of the application for one queue, counter or wait set.
+/// The means by which the application waits for one queue, counter or wait set.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     object: WaitObject,
-    /// `None` for [`WaitObject::Yield`], under which no thread sleeps.
+    /// `None` for [`WaitObject::Yield`], with which no thread sleeps.
     sleepers: Option<Sleepers>,
     /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
@@ -30,7 +30,7 @@ pub(crate) struct Waiter {
 
 /// The result of the last check before a thread sleeps.
 enum SleepCheck<'a> {
-    /// Nothing to do: the next event wakes the sleeper.
+    /// There is nothing to do. The next event wakes the sleeper.
     Quiet(Sleeper<'a>),
     /// The awaited event has happened.
     Ready,
@@ -38,13 +38,13 @@ enum SleepCheck<'a> {
     Busy,
 }
 
-/// The waiter of objects without a wait object: its waits poll, and yield the processor.
+/// The waiter for objects without a wait object. Its waits poll, and yield the processor in between.
 static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
 impl Waiter {
-    /// Returns the waiter of a queue or a counter; `None` if the application does not wait.
-    /// [`WaitObject::Set`] needs the set to be a member of; other objects ignore it.
+    /// Returns the waiter of a queue or a counter; `None` without a wait object. [`WaitObject::Set`]
+    /// needs a set to join; other wait objects ignore the set.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a set does not have; the
-    /// system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a wait set cannot have;
+    /// the system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn for_wait_set(object: WaitObject) -> Result<Waiter, Error> {
         let sleepers = match object {
             WaitObject::Yield => None,
@@ -86,12 +86,12 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// Returns this waiter, or a waiter that polls for an object that was opened without one.
+    /// Returns this waiter; for an object without a wait object, the waiter that polls.
     pub(crate) fn or_polling(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
-    /// Attaches the member that waits by this waiter to its set, if it has one.
+    /// Attaches the object of this waiter to its wait set, if it is a member of one.
     pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
@@ -103,11 +103,11 @@ impl Waiter {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
 
-    /// Waits until an attempt succeeds, without limit if there is no timeout. `None` after the timeout: then
-    /// the caller makes the last attempt.
+    /// Repeats an attempt until it succeeds, without limit if there is no timeout. Returns `None` after
+    /// the timeout; the caller then makes a last attempt.
     ///
-    /// The thread sleeps between attempts, unless its check finds the awaited event. It yields the
-    /// processor if there is nothing to sleep on.
+    /// The thread sleeps between attempts, unless its check finds the awaited event. If there is nothing
+    /// to sleep on, it yields the processor.
     pub(crate) fn wait<R>(
         &self,
         timeout: Option<Duration>,
@@ -128,7 +128,7 @@ impl Waiter {
                 SleepCheck::Busy => yield_now(),
                 SleepCheck::Quiet(sleeper) => {
                     sleeper.sleep(deadline.remaining());
-                    // While the sleeper still has its turn.
+                    // Disarm while the sleeper still has its turn.
                     awaited.disarm();
                 }
             }
@@ -137,7 +137,8 @@ impl Waiter {
     }
 
     /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether it may sleep until the
-    /// event; if not, the event may have happened. A member of a set answers for the whole set.
+    /// event; if not, the event may have happened. For a member of a set, the result is that of the whole
+    /// set.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
@@ -278,7 +279,7 @@ impl Waiter {
         self.prepare_sleep(Side::Call, awaited, Deadline::after(None));
     }
 
-    /// Sleeps as an application does after `try_wait` allowed it.
+    /// Sleeps as an application does after `try_wait` has returned `true`.
     #[cfg(all(test, loom))]
     pub(super) fn sleep_in_application(&self) {
         self.sleepers.as_ref().expect("something to sleep on").sleep_in_application();
@@ -307,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// A doorbell that finds an event once `fire` was called, which needs the sleepers unlocked.
+    /// An event that happens once `fire_due_works` is called, for which the sleepers must be unlocked.
     struct Fired<'a> {
         waiter: &'a Waiter,
         is_armed: Cell<bool>,

@@ -1,13 +1,13 @@
 //! A mutex and a condition variable for applications that wait by them: `FI_WAIT_MUTEX_COND`.
 //!
-//! The library makes no progress while the application sleeps on a condition. So the watcher thread
-//! sleeps on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its
-//! endpoints: it wakes the application, which makes progress itself.
+//! While the application sleeps on a condition, no call of the library runs. So the watcher thread sleeps
+//! on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its endpoints.
+//! It only wakes the application, which then makes progress itself.
 //!
-//! The application calls `fi_trywait(3)` and then waits for the condition. If it holds the mutex
-//! during both, the thread broadcasts before the call or after the application has gone to sleep.
-//! If not, a broadcast may come between the two. So the thread repeats it, less and less often, as
-//! long as the descriptor is readable.
+//! The application calls `fi_trywait(3)`, and then waits for the condition. If it holds the mutex during
+//! both, the thread broadcasts either before the call or after the application has gone to sleep. If it
+//! does not, a broadcast may come between the two and be lost. So the thread repeats it, less and less
+//! often, as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -38,19 +38,19 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 /// `struct fi_mutex_cond`. Both live as long as the object that was opened with them.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
-    /// The thread holds it while it broadcasts the condition.
+    /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
     /// Broadcast when there may be an entry to read.
     pub cond: *mut pthread_cond_t,
 }
 
-/// The thread, and the condition that it broadcasts.
+/// The watcher thread, and the condition that it broadcasts.
 #[derive(Debug)]
 pub(super) struct Watcher {
     shared: Arc<Watched>,
-    /// `None` only while it is dropped.
+    /// `None` only while this is being dropped.
     thread: Option<JoinHandle<()>>,
-    /// The process that has the thread.
+    /// The process in which the thread runs.
     process: u32,
 }
 
@@ -61,8 +61,8 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// Whether the thread possibly does not sleep on the queue's descriptor, so that
-    /// `begin_broadcasting` must notify it.
+    /// Set unless the thread certainly sleeps on the queue's descriptor. While it is set,
+    /// `begin_broadcasting` must notify the thread.
     needs_notification: AtomicBool,
 }
 
@@ -71,7 +71,8 @@ struct Pair {
     cond: UnsafeCell<pthread_cond_t>,
 }
 
-// SAFETY: any thread may use them, and only the functions of the C library access them.
+// SAFETY: any thread may use the mutex and the condition, and only functions of the C library access
+// them.
 unsafe impl Send for Pair {}
 // SAFETY: as above.
 unsafe impl Sync for Pair {}
@@ -116,7 +117,7 @@ impl Watcher {
             return Ok(watcher.mutex_cond());
         }
         let started = Watcher::start(queue)?;
-        // If another thread was faster, its watcher is used.
+        // If another thread was faster, use its watcher.
         let watcher = watcher.get_or_init(|| started);
         // `try_wait` may have allowed the application to sleep before the watcher existed.
         watcher.begin_broadcasting();
@@ -128,7 +129,7 @@ impl Watcher {
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }
 
-    /// Makes the thread broadcast whenever the descriptor is readable from now on, since `try_wait`
+    /// Has the thread broadcast from now on whenever the descriptor is readable. Called when `try_wait`
     /// has allowed the application to sleep.
     pub(super) fn begin_broadcasting(&self) {
         if self.shared.needs_notification.load(Ordering::SeqCst) {
@@ -154,12 +155,12 @@ impl Drop for Watcher {
 impl Watched {
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     fn notify_thread(&self) {
-        // It fails only if the count is full, and then the descriptor is readable.
+        // The write fails only if the count is at its maximum, and then the descriptor is readable.
         let _ = io::write(&self.notify_fd, &1_u64.to_ne_bytes());
     }
 
     fn run(&self) {
-        // The application does not wait before `try_wait` allows it.
+        // Nothing to do before `try_wait` first allows the application to wait.
         self.sleep(&self.notify_fd, None);
         while !self.is_stopping() {
             self.sleep(&self.queue, None);
@@ -222,7 +223,7 @@ impl Pair {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
         });
-        // SAFETY: both are at their final address, and no other thread has them yet.
+        // SAFETY: both are at their final address, and no other thread has a pointer to them yet.
         let failed = unsafe {
             match libc::pthread_mutex_init(pair.mutex.get(), ptr::null()) {
                 0 => libc::pthread_cond_init(pair.cond.get(), ptr::null()),
@@ -238,8 +239,8 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: the thread has ended, and an application that closes a queue does not wait for
-        // it. A mutex that is still held stays as it is.
+        // SAFETY: the thread has ended, and an application must not wait for the condition of a queue
+        // that it closes. A mutex that is still locked stays as it is.
         unsafe {
             libc::pthread_cond_destroy(self.cond.get());
             libc::pthread_mutex_destroy(self.mutex.get());
@@ -277,8 +278,8 @@ mod tests {
         eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
     }
 
-    /// Waits for the condition, with the mutex held from before `then`. The time limit only matters
-    /// if the test fails.
+    /// Waits for the condition, and holds the mutex from before `then` on. The time limit matters only if
+    /// the test fails.
     fn wait_on_cond(pair: MutexCond, then: impl FnOnce()) -> bool {
         let deadline = realtime_deadline(Duration::from_secs(30));
         // SAFETY: the watcher, which owns the pair, is alive.

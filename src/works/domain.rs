@@ -1,4 +1,4 @@
-//! A domain as the objects see it whose operations wait in its work queue.
+//! The interface of a domain to the objects whose operations wait in its work queue.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::counter::Counter;
 pub(crate) trait WorkDomain: Send + Sync {
     fn work_queue(&self) -> &Arc<WorkQueue>;
 
-    /// Prepares a counter for works that wait for it: reads of the counter drive the endpoints of the
-    /// domain from now on, and these carry out the works that they make due. Before its first work a
-    /// domain spends nothing on works.
+    /// Prepares a counter for works that wait for it. From now on reads of the counter drive the
+    /// endpoints of the domain, and the endpoints run the works that they make due. A domain spends
+    /// nothing on works before its first one.
     ///
     /// # Errors
     ///

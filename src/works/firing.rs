@@ -1,29 +1,29 @@
-//! One thread at a time carries works out. Other threads leave the due works that they find to it.
+//! One thread at a time runs works. Other threads leave the due works that they find to it.
 
 use std::ops::ControlFlow;
 
 use crate::sync::{AtomicBool, Ordering, ReentrantMutex, fence};
 
-/// The limit of the rounds of a call. Works that make others due, and threads that poll, could keep it
-/// without end.
+/// The largest number of rounds in one call. Works that make others due, and threads that poll, could
+/// otherwise keep the call for ever.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
-/// Whether works may be due, and which thread carries them out.
+/// Whether works may be due, and which thread runs them.
 #[derive(Debug, Default)]
 pub(super) struct Firing {
-    /// Set while a counter may be due, a thread carries works out, or works have found no room.
+    /// Set while a counter may be due, a thread runs works, or works wait for room.
     is_due: AtomicBool,
-    /// Set when a thread leaves due works to the thread that carries works out.
+    /// Set when a thread leaves due works to the thread that runs works.
     is_left: AtomicBool,
-    /// Held while works are carried out: a thread that gets it knows that no work is on its way to an
-    /// endpoint. Its owner may lock it again: an operation, or memory that is dropped, may call back.
+    /// Held while a thread runs works. So a thread that locks it knows that no work is being posted. Its
+    /// owner may lock it again, since an operation, or memory that is dropped, may call back.
     turn: ReentrantMutex,
 }
 
 /// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
-    /// No work is due, except works that find no room.
+    /// No work is due, except works that wait for room.
     Finished,
     /// Works are still due.
     Unfinished,
@@ -36,22 +36,23 @@ impl Firing {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Sets whether a work may be due. The caller holds the lock of the list of due counters.
+    /// Sets whether a work may be due. The caller has the list of due counters locked.
     pub(super) fn set_due(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::SeqCst);
     }
 
-    /// Takes rounds until no work is due, or leaves the rest to the thread that is taking rounds. Returns
-    /// `Break` if works may be due after [`ROUNDS_MAX`] rounds; another call then goes on.
+    /// Runs rounds until no work is due, or leaves the rest to the thread that is running rounds. Returns
+    /// `Break` if works may still be due after [`ROUNDS_MAX`] rounds; another call then continues.
     #[cold]
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
-            // The call that carries works out looks for more before it returns.
+            // The call on this thread that runs works checks for more before it returns.
             return ControlFlow::Continue(());
         }
         for _ in 0..ROUNDS_MAX {
-            // SYNC POINT turn. The thread that has the turn looks again after it has given it back.
+            // SYNC POINT turn. The thread that has the turn checks again after it has given the turn
+            // back.
             self.is_left.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let Some(turn) = self.turn.try_lock() else { return ControlFlow::Continue(()) };
@@ -67,8 +68,8 @@ impl Firing {
         ControlFlow::Break(())
     }
 
-    /// Calls a function while no thread carries works out. The caller then fires the works that others left
-    /// to it meanwhile.
+    /// Calls a function while no thread runs works. The caller then runs the works that other threads
+    /// have left meanwhile.
     pub(super) fn run_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();

@@ -1,10 +1,9 @@
 //! The works of a domain that wait for counters, and those that were posted and have not ended.
 //!
-//! A counter may change while an endpoint is locked, and work may be for that endpoint. So a change
-//! only notes that the counter is due; the works are carried out once the locks were released, by
-//! the thread that has made the change. One thread at a time does that, in the order of the
-//! thresholds of each counter; others leave it to that thread. See
-//! docs/decisions/due-works.md.
+//! A counter may change while an endpoint is locked, and a work may be for that endpoint. So a change
+//! only notes that the counter is due. The thread that has made the change runs the works after it has
+//! released the locks. Only one thread at a time runs works, in the order of the thresholds of each
+//! counter; other threads leave their due works to it. See docs/decisions/due-works.md.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -32,47 +31,47 @@ impl TriggerCounter for Arc<counter::CounterShared> {
     }
 }
 
-/// How many works are carried out in a round. After that other threads get a turn, such as one that cancels.
+/// The largest number of works in a round. After a round other threads get a turn, such as one that
+/// cancels a work.
 const ROUND_WORKS_MAX: u32 = 64;
 
 /// The works of a domain.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
-    /// Nothing else is locked while this is.
+    /// An innermost lock.
     due: Mutex<Due>,
     firing: Firing,
-    /// By the numbers of the counters that are waited for. Only `due` is locked while this is.
+    /// The works that wait, by the numbers of their counters. Only `due` may be locked while this is.
     waiting: Mutex<WaitingWorks<Arc<counter::CounterShared>, Work>>,
-    /// Deferred work that was posted and has not ended, by its number. Nothing else is locked while this is.
+    /// Deferred work that was posted and has not ended, by its number. An innermost lock.
     posted: Mutex<HashMap<u64, Posted>>,
-    /// How many numbers were given, to counters and to works.
+    /// The next number for a counter or a work.
     numbers: AtomicU64,
-    /// The counters that threads sleep on until works are done.
+    /// The counters on which threads sleep until works are done.
     domain_counters: Arc<DomainCounters>,
-    /// The endpoints that works are for, and perhaps some that are gone. Nothing else is locked
-    /// while this is.
+    /// The endpoints that works may be for. Some of them may be gone. An innermost lock.
     endpoints: Mutex<Vec<Weak<dyn Poster>>>,
 }
 
-/// Counters, by their numbers.
+/// The numbers of counters with works to run.
 #[derive(Default)]
 struct Due {
-    /// Those that may be due.
+    /// The counters that may be due.
     counters: BTreeSet<u64>,
-    /// Those whose first work has found no room. It is tried again at the next call, which may have
-    /// made some.
+    /// The counters whose first work has found no room. The next call tries it again, since that call may
+    /// have made room.
     blocked: BTreeSet<u64>,
-    /// The counter at which the next round begins, so that one counter does not keep the others waiting.
+    /// The counter at which the next round begins, so that one counter does not delay the others.
     resume_at: u64,
 }
 
 /// The outcome for the due works of a counter.
 enum Fired {
-    /// They were carried out.
+    /// All of them were carried out.
     All,
-    /// The first of the rest finds no room.
+    /// The first of those left has found no room.
     Blocked,
-    /// The round has ended before.
+    /// The round has ended before all were carried out.
     Unfinished,
 }
 
@@ -81,30 +80,30 @@ struct Posted {
     endpoint: Arc<dyn Poster>,
     context: u64,
     completion: Option<CounterUse>,
-    /// The events that the endpoint counts for it, if it is reported.
+    /// The events by which the endpoint counts it, if the endpoint reports it.
     events: CounterEvents,
     is_reported: bool,
 }
 
 impl WorkQueue {
-    /// For a domain with these counters.
+    /// Returns the work queue of a domain with these counters.
     pub(crate) fn new(domain_counters: Arc<DomainCounters>) -> WorkQueue {
         WorkQueue { domain_counters, ..WorkQueue::default() }
     }
 
-    /// Wakes the threads that sleep on this endpoint when works are left to do.
+    /// Has the queue wake the threads that sleep on this endpoint when works are left to run.
     pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
         endpoints.push(endpoint);
     }
 
-    /// A number that nothing else has.
+    /// Returns a number that no other counter or work has.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has work wait for its counter, or carries it out if the counter is there already.
+    /// Adds a work, and runs it if its counter has already reached the threshold.
     pub(crate) fn add_and_fire(self: &Arc<Self>, mut work: Work) {
         let counter = work.trigger.counter().clone();
         let counter_number = counter.register_queue(self);
@@ -116,7 +115,7 @@ impl WorkQueue {
         self.fire_due_works();
     }
 
-    /// A counter may be due.
+    /// Notes that a counter may be due.
     #[cold]
     pub(crate) fn mark_due(&self, counter_number: u64) {
         let mut due = self.due.lock();
@@ -124,26 +123,26 @@ impl WorkQueue {
         self.firing.set_due(true);
     }
 
-    /// A counter is about to be set to another value: the works that are due by now are carried out
-    /// all the same.
+    /// Called before a counter is set to another value. Notes the works that are due by now: they are run
+    /// even if the new value is lower.
     pub(crate) fn mark_reached_due(&self, counter_number: u64) {
         if self.waiting.lock().mark_reached_due(counter_number) {
             self.mark_due(counter_number);
         }
     }
 
-    /// A counter is about to be changed, perhaps beyond the largest number. If it was, it has
-    /// reached the thresholds of all works that wait.
+    /// Makes a change that may take a counter beyond the largest number. If it does, the counter has
+    /// reached the thresholds of all works that wait for it.
     pub(crate) fn mark_all_due_if(&self, counter_number: u64, change: impl FnOnce() -> bool) {
-        // Held meanwhile, so that no work is added in between.
+        // Locked during the change, so that no work is added in between.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_due(counter_number) {
             self.mark_due(counter_number);
         }
     }
 
-    /// Carries out the due works. Call it with no endpoint or queue locked, after anything that
-    /// may have changed a counter.
+    /// Runs the due works. Call it after anything that may have changed a counter, with no endpoint or
+    /// queue locked.
     #[inline(always)]
     pub(crate) fn fire_due_works(&self) {
         if self.is_due() {
@@ -165,7 +164,7 @@ impl WorkQueue {
         }
     }
 
-    /// Wakes the threads that wait for works, so that their next pass carries out the rest.
+    /// Wakes the threads that wait for works, so that their next pass runs the rest.
     #[cold]
     fn wake_sleepers(&self) {
         self.domain_counters.wake_sleepers();
@@ -173,7 +172,7 @@ impl WorkQueue {
         endpoints.iter().for_each(|endpoint| endpoint.wake_sleepers());
     }
 
-    /// Carries out due works until only those without room are left, or the round ends.
+    /// Runs due works until only those without room are left, or the round ends.
     fn fire_round(&self) -> Round {
         let (mut counters, mut resume_at) = {
             let mut due = self.due.lock();
@@ -198,8 +197,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Not before: a call that makes room while a work finds none has to see that there
-                // is a due work.
+                // Do not clear this earlier: if a call makes room while a work finds none, that call must
+                // see that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -207,7 +206,7 @@ impl WorkQueue {
         }
     }
 
-    /// Carries out the due works of a counter, in order.
+    /// Runs the due works of a counter, in order.
     fn run_work_of_counter(&self, counter_number: u64, works_left: &mut u32) -> Fired {
         while *works_left > 0 {
             let taken = self.waiting.lock().pop_due_or_arm(counter_number);
@@ -222,13 +221,14 @@ impl WorkQueue {
         Fired::Unfinished
     }
 
-    /// Does a work that is due. Hands it back if its endpoint has no room yet.
+    /// Runs a work that is due. Returns it if its endpoint has no room yet.
     fn carry_out(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
         let (poster, post) = match action {
             Action::Post { poster, post } => (poster, post),
             Action::Change { counter, change } => {
-                // The application may close both counters as soon as it has seen the change.
+                // Release the counters first: the application may close both as soon as it has seen the
+                // change.
                 drop(trigger);
                 counter.release().apply_change(change);
                 return None;
@@ -243,7 +243,7 @@ impl WorkQueue {
         Some(Work { trigger, threshold, action: Action::Post { poster, post }, kind })
     }
 
-    /// Posts deferred work. Hands it back if there is no room for it.
+    /// Posts deferred work. Returns it if its endpoint has no room yet.
     fn post_deferred(
         &self,
         number: u64,
@@ -260,7 +260,7 @@ impl WorkQueue {
         let error = post_to(&**poster, &mut post).err()?;
         if let Some(error) = refusal_to_report(error) {
             poster.report_refused(post.into_refused(error));
-            // It is still there if the endpoint is being closed.
+            // It is still listed if the endpoint is being closed.
             drop(self.take_posted(number));
             return None;
         }
@@ -273,8 +273,9 @@ impl WorkQueue {
         self.posted.lock().remove(&number)
     }
 
-    /// Deferred work has ended at its endpoint, which may be locked, and says whether a counter
-    /// counts some events of it. Returns whether the endpoint counts and reports the end too.
+    /// Called by an endpoint, perhaps while it is locked, when deferred work has ended there.
+    /// `is_counted_by` says whether a counter counts some events of the endpoint. Returns whether the
+    /// endpoint counts and reports the end, too.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,
@@ -283,11 +284,11 @@ impl WorkQueue {
         is_counted_by: impl Fn(&Arc<counter::CounterShared>, CounterEvents) -> bool,
     ) -> WorkEnd {
         let Some(posted) = self.take_posted(number) else {
-            // Its endpoint is being closed.
+            // The endpoint is being closed.
             return WorkEnd { context: number, is_reported: false };
         };
         let Posted { context, completion, events, is_reported, .. } = posted;
-        // A counter that is bound to the endpoint counts an end once.
+        // If the completion counter is also bound to the endpoint, the end counts once.
         let completion = completion
             .map(CounterUse::release)
             .filter(|counter| !(is_reported && is_counted_by(counter, events)));
@@ -299,11 +300,11 @@ impl WorkQueue {
         WorkEnd { context, is_reported }
     }
 
-    /// Takes back deferred work that waits, the oldest with this context.
+    /// Cancels the oldest deferred work with this context that waits.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is none.
+    /// [`Misuse::NotFound`] if no such work waits.
     pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
         match self
             .while_nothing_fires(|| self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true))
@@ -313,7 +314,7 @@ impl WorkQueue {
         }
     }
 
-    /// Takes back all deferred work that waits, or what waits for one counter.
+    /// Cancels all deferred work that waits, or all that waits for one counter.
     pub(crate) fn flush(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
@@ -321,12 +322,12 @@ impl WorkQueue {
         drop(self.while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
-    /// Cancels an operation of an endpoint with this context: one that was triggered and waits, or
+    /// Cancels an operation of an endpoint with this context: a triggered one that waits, or that of
     /// deferred work that was posted.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is none.
+    /// [`Misuse::NotFound`] if there is no such operation.
     pub(crate) fn cancel_by_context(&self, endpoint: &dyn Poster, context: u64) -> Result<(), Error> {
         self.while_nothing_fires(|| {
             let name = WorkName::Triggered(context);
@@ -343,27 +344,27 @@ impl WorkQueue {
             };
             match number {
                 Some(number) => endpoint.cancel_work(number),
-                // It may have been posted since the endpoint was asked.
+                // It may have been posted since the caller asked the endpoint.
                 None => endpoint.cancel(context),
             }
         })
     }
 
-    /// Calls a function while no work is on its way to an endpoint.
+    /// Calls a function while no work is being posted.
     pub(crate) fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
         let done = self.firing.run_without_firing(act);
         self.fire_due_works();
         done
     }
 
-    /// Forgets the works that wait to be posted to an endpoint, which is about to be closed. None
-    /// of them is reported, also if another thread is trying just now to post it.
+    /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
+    /// is reported, even if another thread is just trying to post it.
     pub(crate) fn forget_waiting(&self, endpoint: &dyn Poster) {
         drop(self.while_nothing_fires(|| self.take_waiting_where(|work| work.is_for(endpoint))));
     }
 
-    /// Forgets the works of an endpoint that was closed, also those that were posted. None of them
-    /// is reported.
+    /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
+    /// reported.
     pub(crate) fn forget_endpoint(&self, endpoint: &dyn Poster) {
         let waiting = self.take_waiting_where(|work| work.is_for(endpoint));
         let posted: Vec<_> = {
@@ -373,26 +374,26 @@ impl WorkQueue {
         drop((waiting, posted));
     }
 
-    /// Forgets everything, which may refer to the queue in a circle.
+    /// Drops all works, since some of them may refer back to this queue.
     pub(crate) fn clear(&self) {
         drop(self.take_waiting_where(|_| true));
     }
 
-    /// Takes out all works that wait and are meant. They are dropped by the caller, with nothing
-    /// locked: that may drop memory of the application.
+    /// Takes all selected works that wait. The caller drops them without locks, since that may drop
+    /// memory of the application.
     fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.waiting.lock().take_where(is_meant)
     }
 }
 
-/// Takes the first counter from this number on, or the first of all.
+/// Takes the first counter from this number on; if there is none, the first of all.
 fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
 }
 
-/// Posts a triggered operation. Hands it back if there is no room for it.
+/// Posts a triggered operation. Returns it if its endpoint has no room yet.
 fn post_triggered(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
     let error = post_to(poster, &mut post).err()?;
     match refusal_to_report(error) {
@@ -411,7 +412,7 @@ fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
     }
 }
 
-/// The error to report for a due operation that was refused. `None` if it is to be tried again.
+/// Returns the error to report for a due operation that was refused; `None` if it will be tried again.
 fn refusal_to_report(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,

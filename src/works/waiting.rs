@@ -1,18 +1,18 @@
-//! The works that wait for counters: in the order of their thresholds, and by the name that cancels them.
+//! The works that wait for counters, ordered by threshold, and indexed by the name that cancels them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// The counter that works wait for.
+/// The counter for which works wait.
 pub(super) trait TriggerCounter {
-    /// The sum of its values now.
+    /// Returns the current sum of its values.
     fn sum(&self) -> u64;
 
-    /// Has the counter tell when its sum has reached a threshold, also if it has already.
+    /// Has the counter notify its queue when its sum has reached a threshold, also if it has already.
     fn arm_threshold(&self, threshold: u64);
 }
 
-/// A work that can be taken back by its name.
+/// A work that can be cancelled by its name.
 pub(super) trait CancellableWork {
     /// The name by which the application cancels it. Several works may have the same name.
     type Name: Eq + Hash + Copy;
@@ -20,26 +20,26 @@ pub(super) trait CancellableWork {
     fn name(&self) -> Self::Name;
 }
 
-/// The works (`W`) that wait for counters (`C`). Counters are known by numbers, and so are works:
-/// the older the work, the lower its number. To find, add and take one work takes steps in
-/// proportion to the logarithm of how many there are, unless many share its name.
+/// The works (`W`) that wait for counters (`C`). Counters and works are identified by numbers; an older
+/// work has a lower number. Finding, adding or taking one of `n` works takes O(log n) steps, unless many
+/// works share its name.
 pub(super) struct WaitingWorks<C, W: CancellableWork> {
     counters: HashMap<u64, CounterWorks<C, W>>,
     /// The numbers of the works with each name.
     names: HashMap<W::Name, BTreeSet<u64>>,
-    /// The counter that each work waits for, and its threshold.
+    /// The counter of each work, and its threshold.
     places: HashMap<u64, (u64, u64)>,
 }
 
 /// The works that wait for one counter.
 struct CounterWorks<C, W> {
     counter: C,
-    /// Works whose threshold the counter has reached, in the order in which they are carried out.
-    /// They stay here whatever becomes of the counter.
+    /// Works whose threshold the counter has reached, in the order in which they will run. Later changes
+    /// of the counter do not affect them.
     reached: BTreeMap<i64, (u64, W)>,
-    /// The turn of each of those.
+    /// The key in `reached` of each of these works.
     turns: HashMap<u64, i64>,
-    /// The others, by their thresholds; those with the same threshold keep the order in which they came.
+    /// The other works, by threshold; those with the same threshold by age.
     unreached: BTreeMap<(u64, u64), W>,
 }
 
@@ -50,7 +50,7 @@ impl<C, W: CancellableWork> Default for WaitingWorks<C, W> {
 }
 
 impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
-    /// Has a work wait until its counter has reached a threshold.
+    /// Adds a work that waits until its counter has reached a threshold.
     pub(super) fn add(&mut self, (counter_number, counter): (u64, C), threshold: u64, number: u64, work: W) {
         self.index_work(counter_number, threshold, number, &work);
         let works = self.counters.entry(counter_number).or_insert_with(|| CounterWorks::new(counter));
@@ -58,7 +58,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.counter.arm_threshold(threshold);
     }
 
-    /// Puts a work back that was taken and found no room. It is the first again.
+    /// Puts a work back that was taken and has found no room. It is the first again.
     pub(super) fn put_back(
         &mut self,
         (counter_number, counter): (u64, C),
@@ -73,17 +73,19 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.reached.insert(turn, (number, work));
     }
 
-    /// Remembers which works of a counter are due by its sum as it is now. Returns whether there are some.
+    /// Marks the works of a counter that are due by its current sum. They remain due. Returns whether
+    /// there are any.
     pub(super) fn mark_reached_due(&mut self, counter_number: u64) -> bool {
         self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_due)
     }
 
-    /// Remembers all works of a counter as due. Returns whether there are some.
+    /// Marks all works of a counter as due. Returns whether there are any.
     pub(super) fn mark_all_due(&mut self, counter_number: u64) -> bool {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
-    /// Takes the first work of a counter, if it is due. If not, the counter tells when it is.
+    /// Takes the first work of a counter if it is due. If not, has the counter notify the queue when it
+    /// is.
     pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
         let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;
         self.unindex_work(number, &work);
@@ -91,7 +93,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some((number, work))
     }
 
-    /// Takes the oldest selected work with this name.
+    /// Takes the oldest work with this name that `is_meant` selects.
     pub(super) fn take_oldest(&mut self, name: W::Name, is_meant: impl Fn(&W) -> bool) -> Option<W> {
         let numbers = self.names.get(&name)?;
         let (number, counter_number, threshold) = numbers.iter().find_map(|number| {
@@ -105,7 +107,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some(work)
     }
 
-    /// Takes all works that are meant.
+    /// Takes all works that `is_meant` selects.
     pub(super) fn take_where(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
         let mut taken = Vec::new();
         self.counters.retain(|_, works| {
@@ -162,7 +164,7 @@ impl<C, W> CounterWorks<C, W> {
         }
     }
 
-    /// Puts the works with thresholds up to this one behind those that were reached before.
+    /// Moves the works with thresholds up to `sum` behind those that were reached before.
     fn mark_due_up_to(&mut self, sum: u64) -> bool {
         let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
         while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {
@@ -196,7 +198,7 @@ impl<C: TriggerCounter, W> CounterWorks<C, W> {
             return Some((number, work));
         }
         let ((threshold, _), _) = self.unreached.first_key_value()?;
-        // It looks once more after it has promised, so nothing that is counted meanwhile is missed.
+        // The counter compares its sum once more after it is armed, so no change in between is missed.
         self.counter.arm_threshold(*threshold);
         None
     }
@@ -208,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// A counter that has come to this value.
+    /// A counter with this sum.
     struct At(u64);
 
     impl TriggerCounter for At {
@@ -233,7 +235,7 @@ mod tests {
 
     const JOBS: u64 = 1000;
 
-    /// Half of the works of each counter are due.
+    /// Returns works of ten counters, half of which are due.
     fn make_half_due_works() -> WaitingWorks<At, Job> {
         let mut waiting = WaitingWorks::default();
         for number in 0..JOBS {
@@ -260,7 +262,7 @@ mod tests {
     #[test]
     fn oldest_of_works_with_one_context_is_cancelled_first() {
         let mut waiting = WaitingWorks::default();
-        // The older one waits for more.
+        // The older work waits for the higher threshold.
         waiting.add((7, At(5)), 9, 1, Job(3));
         waiting.add((8, At(5)), 4, 2, Job(3));
         assert!(!waiting.mark_reached_due(7) && waiting.mark_reached_due(8));

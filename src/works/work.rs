@@ -1,4 +1,4 @@
-//! Work that waits for a counter, as the queue keeps it.
+//! Work that waits for a counter, in the form in which the queue keeps it.
 
 use std::sync::Arc;
 
@@ -22,26 +22,26 @@ pub(crate) struct Work {
 
 /// The action of a work.
 pub(crate) enum Action {
-    /// Carries an operation out through an endpoint.
+    /// Posts an operation to an endpoint or a receive context.
     Post { poster: Arc<dyn Poster>, post: DeferredPost },
     /// Changes a counter.
     Change { counter: CounterUse, change: CounterChange },
 }
 
-/// How a counter is changed.
+/// A change of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CounterChange {
     Add(u64),
     Set(u64),
 }
 
-/// An operation that waits. It reads and fills memory of the application only once it is posted.
+/// An operation that waits. It accesses memory of the application only once it is posted.
 pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),
 }
 
-/// How the application asked for the work.
+/// The way in which the application has requested the work.
 pub(crate) enum WorkKind {
     /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it as any other.
     Triggered,
@@ -49,9 +49,9 @@ pub(crate) enum WorkKind {
     Deferred {
         /// The number by which the application cancels it.
         context: u64,
-        /// Counts its end.
+        /// The counter that counts its end.
         completion: Option<CounterUse>,
-        /// Whether the endpoint counts and reports it besides.
+        /// Whether the endpoint counts and reports its end, too.
         is_reported: bool,
     },
 }
@@ -65,7 +65,7 @@ pub(crate) enum WorkName {
     Triggered(u64),
 }
 
-/// A counter that work depends on, which therefore cannot be closed.
+/// A counter on which work depends. It cannot be closed while this exists.
 pub(crate) struct CounterUse(Arc<counter::CounterShared>);
 
 impl CounterUse {
@@ -78,8 +78,8 @@ impl CounterUse {
         &self.0
     }
 
-    /// Lets go of the counter, so that the application may close it as soon as it has seen the
-    /// change that follows.
+    /// Releases the counter, so that the application may close it as soon as it has seen the change that
+    /// follows.
     pub(crate) fn release(self) -> Arc<counter::CounterShared> {
         self.0.clone()
     }
@@ -92,12 +92,12 @@ impl Drop for CounterUse {
 }
 
 impl Work {
-    /// Whether it posts to this endpoint.
+    /// Whether the work posts to this endpoint.
     pub(crate) fn is_for(&self, endpoint: &dyn Poster) -> bool {
         matches!(&self.action, Action::Post { poster, .. } if is_same_endpoint(poster, endpoint))
     }
 
-    /// Whether it is deferred work.
+    /// Whether the work is deferred work.
     pub(crate) fn is_deferred(&self) -> bool {
         matches!(self.kind, WorkKind::Deferred { .. })
     }
@@ -114,13 +114,13 @@ impl CancellableWork for Work {
     }
 }
 
-/// Whether two endpoints are the same, whatever they were seen as.
+/// Whether two references are to the same endpoint, whatever interfaces they use.
 pub(crate) fn is_same_endpoint(one: &Arc<dyn Poster>, other: &dyn Poster) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), std::ptr::from_ref(other))
 }
 
 impl Action {
-    /// The context of the operation. Changes of counters have none.
+    /// Returns the context of the operation. Changes of counters have none, which is 0.
     fn context(&self) -> u64 {
         match self {
             Action::Post { post, .. } => post.context(),
@@ -128,7 +128,7 @@ impl Action {
         }
     }
 
-    /// The application's memory, to be handed back.
+    /// Returns the application's memory, to hand it back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
             Action::Post { post, .. } => post.into_buffer(),
@@ -152,7 +152,7 @@ impl DeferredPost {
         }
     }
 
-    /// The events that an endpoint counts for it.
+    /// Returns the events by which an endpoint counts the operation.
     pub(crate) fn counter_events(&self) -> CounterEvents {
         CounterEvents::of_completion(self.completion_flags())
     }
@@ -172,7 +172,7 @@ impl DeferredPost {
         signalled == Signalled::Deferred
     }
 
-    /// The application's memory, to be handed back.
+    /// Returns the application's memory, to hand it back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
             DeferredPost::Transmit(mut post) => post.request.op.take_buffer(),
@@ -180,7 +180,7 @@ impl DeferredPost {
         }
     }
 
-    /// The error that reports its refusal.
+    /// Returns a report of its refusal with this error.
     pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
         let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_deferred_work());
         RefusedPost { context, flags, error, buffer: self.into_buffer(), is_work }

@@ -50,13 +50,14 @@ pub struct AtomicCall {
 }
 
 impl AtomicCall {
-    /// The same at another address.
+    /// Returns the same operation at another address.
     pub fn at_address(mut self, address: u64) -> AtomicCall {
         self.target.memory.address = address;
         self
     }
 
-    /// Posts the operation. Returns raw memory of results, to be read after the completion.
+    /// Posts the operation. Returns the raw memory of its results, which can be read after the
+    /// completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
         if self.by == AtomicBy::Raw {
             return RawBuffer::post_atomic(endpoint, &self);

@@ -18,7 +18,7 @@ use super::transport::Transport;
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
-    /// Must be the first call, and only that. Answered by [`RemoteAnswer::Opened`].
+    /// Must be the first call, and must not be repeated. Answered by [`RemoteAnswer::Opened`].
     Open {
         transport: Transport,
         setup: Setup,
@@ -28,15 +28,15 @@ pub(super) enum RemoteCall {
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),
-    /// [`Taken`](RemoteCall::Taken) returns raw results.
+    /// With raw results, [`Taken`](RemoteCall::Taken) returns them.
     Atomic(AtomicCall),
     /// Answered by [`RemoteAnswer::Registered`].
     Register(RegionSpec),
     /// The content of the region with this number. Answered by [`RemoteAnswer::Bytes`].
     RegionContent(usize),
-    /// The content from an offset on, of a length. Answered by [`RemoteAnswer::Bytes`].
+    /// The content of a region: its number, the offset, the length. Answered by [`RemoteAnswer::Bytes`].
     RegionPart(usize, usize, usize),
-    /// Copies bytes into a region, to an offset.
+    /// Copies bytes into a region: its number, the offset, the bytes.
     RegionPut(usize, usize, #[serde(with = "serde_bytes")] Vec<u8>),
     RegionClose(usize),
     /// Starts counting accesses to the region with this number.

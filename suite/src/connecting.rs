@@ -20,7 +20,7 @@ use super::net::Net;
 use super::posix;
 use super::transport::Turns;
 
-/// A client or server: an event queue, a completion queue and a domain, with endpoints that have numbers as
+/// A client or a server: an event queue, a completion queue and a domain. Its endpoints have numbers as
 /// contexts.
 #[derive(Debug)]
 pub struct Side {
@@ -44,17 +44,17 @@ pub type EventResult = Result<ConnectionEvent, EventError>;
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 impl Side {
-    /// A side with queues that no thread waits for.
+    /// Opens a side with queues that no thread waits for.
     pub fn new(net: &Net) -> Side {
         Side::with_wait_objects(net, WaitObject::None, WaitObject::None)
     }
 
-    /// With queues that have these wait objects.
+    /// Opens a side with queues that have these wait objects.
     pub fn with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
         Side::open(net, eq, cq, None)
     }
 
-    /// With queues that are members of a wait set.
+    /// Opens a side with queues that are members of a wait set.
     pub fn with_wait_set(net: &Net, set: &WaitSet) -> Side {
         Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
     }
@@ -76,12 +76,12 @@ impl Side {
         Side { fabric, domain, info, eq, cq, driver }
     }
 
-    /// An endpoint bound to both queues. Its context is `name`.
+    /// Opens an endpoint bound to both queues. Its context is `name`.
     pub fn open_endpoint(&self, name: u64) -> Endpoint {
         self.bind_endpoint(self.domain.endpoint(&self.info).expect("an endpoint"), name)
     }
 
-    /// An endpoint for a connection request.
+    /// Opens an endpoint for a connection request.
     pub fn open_endpoint_for_request(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
         let endpoint = self.domain.endpoint_for_request(&request.info(), request);
         self.bind_endpoint(endpoint.expect("the request is open"), name)
@@ -94,7 +94,7 @@ impl Side {
         endpoint
     }
 
-    /// A listening passive endpoint.
+    /// Opens a passive endpoint, and has it listen.
     pub fn open_listener(&self, name: u64) -> PassiveEndpoint {
         let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
         passive.bind_eq(&self.eq, name).expect("its first event queue");
@@ -169,13 +169,13 @@ pub fn next_operation_end(sides: &[&Side]) -> Ended {
     }
 }
 
-/// The same, for an operation that must succeed.
+/// As [`next_operation_end`], for an operation that must succeed.
 #[track_caller]
 pub fn next_completion(sides: &[&Side]) -> Completion {
     next_operation_end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
-/// The same, for a connection request.
+/// As [`next_event`], for an event that must be a connection request.
 #[track_caller]
 pub fn next_request(sides: &[&Side]) -> ConnectionRequest {
     match next_event(sides) {
@@ -191,7 +191,7 @@ pub const SERVER: u64 = 2;
 /// The context of the passive endpoint.
 pub const LISTENER: u64 = 3;
 
-/// An endpoint of one side, connected to one of the other.
+/// Connects an endpoint of one side to an endpoint of the other.
 #[track_caller]
 pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
@@ -217,7 +217,7 @@ pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
     });
 }
 
-/// Waits for the next event, asleep by the queue's wait object.
+/// Sleeps on the queue's wait object until the next event.
 #[track_caller]
 pub fn sleep_for_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;
@@ -246,12 +246,12 @@ pub fn sleep_for_event(side: &Side) -> EventResult {
     }
 }
 
-/// Sleeps on the queue's descriptor or condition variable, if the queue says that it is safe.
+/// Sleeps on the queue's descriptor or condition variable, if the queue allows it.
 fn sleep_on_event_queue(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {
-            // A transport that cannot be slept on makes this a polling loop.
+            // A transport without a descriptor to sleep on makes this a polling loop.
             thread::yield_now();
         }
         may
@@ -261,7 +261,7 @@ fn sleep_on_event_queue(eq: &EventQueue, at_most: Duration) {
     } else if may_sleep() {
         let fd = eq.wait_fd().expect("a queue with a wait object of the application's");
         let at_most = Timespec::try_from(at_most).expect("not so long");
-        // A signal may end the sleep early; the caller looks again.
+        // A signal may end the sleep early; the caller checks again.
         let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_most));
     }
 }

@@ -54,7 +54,7 @@ impl Counters {
         Counters::Here(counters.into())
     }
 
-    /// The counter of this event.
+    /// Returns the values of the counter of this event.
     pub(super) fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Counters::Here(counters) => {
@@ -66,7 +66,7 @@ impl Counters {
     }
 }
 
-/// The counter values in a process's answer.
+/// Returns the counter values of a process's answer.
 pub(super) fn expect_counted(answer: RemoteAnswer) -> Counted {
     match answer {
         RemoteAnswer::Counted(value, errors) => (value, errors),

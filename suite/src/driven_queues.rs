@@ -8,18 +8,18 @@ use homespun::CompletionQueue;
 use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
-/// The queues of all parties, so that a test that waits for one can drive the others.
+/// The queues of all parties. While a test waits for one of them, it can drive the others.
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,
     stopped: AtomicBool,
 }
 
-/// A queue to be driven.
+/// A queue that tests drive.
 #[derive(Debug, Clone)]
 enum Driven {
     Here(CompletionQueue),
-    /// The queue of a party in another process, which ends when nothing else refers to it.
+    /// The queues of a party in another process. They end with the last other reference to the party.
     There(Weak<RemoteParty>),
 }
 
@@ -29,18 +29,18 @@ impl DrivenQueues {
         self.lock_all().push(Driven::Here(cq.clone()));
     }
 
-    /// Adds the queues of a party in another process, and has it drive them.
+    /// Adds the queues of a party in another process, and has that process drive them.
     pub(super) fn add_remote(&self, party: &Arc<RemoteParty>) {
         party.call_and_expect_done(&RemoteCall::Wake).expect("a wake call is not refused");
         self.lock_all().push(Driven::There(Arc::downgrade(party)));
     }
 
-    /// Has the threads that drive queues end.
+    /// Tells the threads that drive queues to end.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the threads that drive queues are to end.
+    /// Whether the threads that drive queues should end.
     pub(super) fn are_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::prerequisites::can_count_dirty_pages;
 
-/// A file with a name that other processes know, removed when this is dropped.
+/// A file whose name other processes know. Dropping this removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
     /// The number of the name, for [`FileKind`](crate::FileKind).
@@ -31,7 +31,7 @@ impl NamedFile {
         fs::read(self.path()).expect("the file is there")
     }
 
-    /// Checks that all bytes that a process has changed in the file's pages are on the device.
+    /// Checks that the device has all bytes that a process has changed in the file's pages.
     ///
     /// On a host without [`Prerequisite::FILES_ON_A_DEVICE`] this check is skipped.
     ///
@@ -44,8 +44,8 @@ impl NamedFile {
         }
     }
 
-    /// Checks that not all bytes that a process has changed in the file's pages are on the device. It is
-    /// skipped where [`assert_clean`](Self::assert_clean) is.
+    /// Checks that the device lacks some of the bytes that a process has changed in the file's pages. On
+    /// the same hosts as for [`assert_clean`](Self::assert_clean), the check is skipped.
     #[track_caller]
     pub fn assert_dirty(&self, process_id: u32) {
         let path = self.path();
@@ -61,7 +61,7 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens a file of this length: by its number, or without a name.
+/// Opens a file of this length. Its name is that of this number, or an unused one.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -78,14 +78,14 @@ fn next_number() -> u64 {
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Beside the program of the tests: unlike directories of temporary files, where programs are built there is
-/// a device.
+/// Returns a path beside the test's program. That directory is on a device, unlike some directories of
+/// temporary files.
 fn region_file_path(number: u64) -> PathBuf {
     let program = env::current_exe().expect("the test's own program");
     program.with_file_name(format!("region-{number:016x}"))
 }
 
-/// The dirty bytes of the file's mappings in a process, from `proc(5)`.
+/// Returns the number of dirty bytes in a process's mappings of the file, from `proc(5)`.
 fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
     let smaps = fs::read_to_string(format!("/proc/{process_id}/smaps")).expect("a process of ours");
     let name = path.to_str().expect("a name that is a text");
@@ -97,7 +97,7 @@ fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
                 let kib = amount.trim().strip_suffix(" kB").expect("an amount of memory");
                 dirty_kib += kib.trim().parse::<u64>().expect("a number");
             }
-            // Only the first line about a mapping does not begin with a capitalised word.
+            // Of the lines about a mapping, only the first does not begin with a capitalised word.
             Some((word, _)) if word.starts_with(|first: char| first.is_ascii_uppercase()) => {}
             _ => is_of_file = line.ends_with(name),
         }

@@ -1,4 +1,5 @@
-//! The work of a forked child: operations on the inherited endpoint, which fail, and a send on a new one.
+//! The work of a forked child: operations on the inherited endpoint, which fail, and a send on a new
+//! endpoint.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::payload::{marked_buffer, payload};
 use super::rma_call::{RmaBy, RmaCall};
 use super::transport::{Transport, Turns};
 
-/// The number of rounds without an event after which none is expected.
+/// After this many rounds without an event, none is expected any more.
 const SILENT_ROUNDS: usize = 50;
 
 /// The first context of the child's own sends.
@@ -33,7 +34,7 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 /// Calls every operation of an endpoint and its queue, closes the endpoint, and checks that each operation
 /// has failed.
 ///
-/// The region is one of the peer's, by key and address, which the parent has accessed.
+/// The region is one of the peer's, given by key and address. The parent has accessed it.
 pub(super) fn check_all_operations_fail(
     endpoint: Endpoint,
     cq: &CompletionQueue,
@@ -72,15 +73,15 @@ pub(super) fn check_all_operations_fail(
     assert!(poll_completion(cq).is_none(), "an operation has ended twice");
 }
 
-/// Waits until all sends have failed. Operations of the parent fail in the child, too; the parent's are not
-/// affected.
+/// Waits until all sends have failed. In the child, operations of the parent fail, too; in the parent
+/// they are not affected.
 fn wait_for_all_sends_failed(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();
     let mut silent_rounds = 0;
     while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {
         match poll_completion(cq) {
-            // It had completed before the fork.
+            // This operation had completed before the fork.
             Some(Ok((completion, _))) => assert!(completion.context < SENDS, "{completion:?}"),
             Some(Err(failed)) => {
                 let is_denied = matches!(failed.error, OperationError::Link(LinkError::Denied(_)));

@@ -40,7 +40,7 @@ pub(crate) mod bits {
     }
 }
 
-/// String constants of another process are leaked; there are few.
+/// String constants from another process are leaked, since there are few of them.
 mod constant {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -53,7 +53,7 @@ mod constant {
     }
 }
 
-/// Serialises a type as another one.
+/// Serialises a type by way of another type.
 macro_rules! travels_as {
     ($module:ident: $type:ty, $form:ty, $into:expr, $from:expr) => {
         pub(crate) mod $module {
@@ -99,7 +99,7 @@ travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
 |lens_bytes| lens_bytes.into_iter().map(payload::marked_buffer).collect() }
 
-// Only meaningful to the process that it comes from.
+// The address is meaningful only in the process that it comes from.
 travels_as! { segment: SegmentMut, (usize, usize),
 |segment| (segment.address.addr(), segment.len_bytes),
 |(address, len_bytes)| SegmentMut { address: std::ptr::without_provenance_mut(address), len_bytes } }
@@ -198,7 +198,7 @@ enum BufferForm {
     Unused(BytesMut),
     ReceivedLast(#[serde(with = "received_last")] Box<ReceivedLast>),
     Fetched(#[serde(with = "fetched")] Box<Fetched>),
-    /// No call to another process posts one.
+    /// No call to another process posts such a buffer.
     #[serde(skip)]
     Reusable(ReusableBuffer),
 }

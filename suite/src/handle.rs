@@ -27,7 +27,7 @@ use super::rma_call::RmaCall;
 pub struct Endpoint {
     /// `None` while it is being dropped.
     place: Option<EndpointPlace>,
-    /// Driven while the endpoint closes: closing waits for its peers.
+    /// The queues to drive while the endpoint closes, since closing waits for its peers.
     queues: Arc<DrivenQueues>,
 }
 
@@ -169,7 +169,7 @@ impl Endpoint {
         })
     }
 
-    /// Sends from memory that nothing else uses, through the raw tier.
+    /// Sends from raw memory that nothing else uses.
     pub fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
         self.post_send_call(RemoteSend {
@@ -247,8 +247,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a receive into pieces of memory of these lengths, through the raw tier. The endpoint must use
-    /// the context only once.
+    /// Posts a receive into raw memory, in pieces of these lengths. The endpoint must use the context
+    /// only once.
     pub fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
@@ -273,8 +273,8 @@ impl Endpoint {
         }
     }
 
-    /// Posts an atomic operation on a region of a peer. Returns the memory of raw results; then the endpoint
-    /// must use the context only once.
+    /// Posts an atomic operation on a region of a peer. If its results are in raw memory, returns that
+    /// memory, and the endpoint must use the context only once.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
@@ -463,7 +463,8 @@ impl Queue {
         }
     }
 
-    /// In another process all entries are read before the first is passed to `take`.
+    /// As [`CompletionQueue::read_each`]. For a queue in another process, all entries are read before
+    /// `take` gets the first.
     pub fn read_each(
         &self,
         max: usize,
@@ -563,7 +564,8 @@ impl Vector {
 }
 
 impl ReceiveBuffer {
-    /// The received bytes, after the completion was read. Fails if memory beyond the buffer was written.
+    /// Returns the received bytes. Call it after reading the completion. Fails if memory beyond the
+    /// buffer was written.
     #[track_caller]
     pub fn into_message(self, completion: &Completion) -> Vec<u8> {
         self.into_filled_bytes(completion.context, completion.len_bytes)
@@ -581,7 +583,7 @@ impl ReceiveBuffer {
         expect_bytes(remote.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
-    /// A message in a multi-receive buffer, after its completion was read.
+    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         match self {
@@ -592,7 +594,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// The whole memory, after the endpoint was closed.
+    /// Returns the whole memory. Call it after the endpoint was closed.
     #[track_caller]
     pub fn contents(&self) -> Vec<u8> {
         match self {

@@ -1,8 +1,8 @@
 //! The parties, networks and processes of the tests that run over every transport.
 //!
-//! A [`Net`] is a transport and the way in which its endpoints are driven ([`Turns`]). It opens [`Party`]s:
-//! endpoints with their queues, in this process or each in a process of its own. [`connecting`] does the same
-//! for endpoints with connections. A transport of your own takes part as a [`Backend`].
+//! A [`Net`] is a transport, and the driver of its endpoints ([`Turns`]). It opens [`Party`]s: endpoints
+//! with their queues, all in this process, or each in a process of its own. [`connecting`] does the same
+//! for endpoints with connections. Your own transport takes part as a [`Backend`].
 //!
 //! ```
 //! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -61,10 +61,10 @@ pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;
 pub use transport::{Backend, Transport, Turns};
 
-/// The entry of processes with a party, [`Turns::Processes`]: an ignored test at the root of the test's
-/// crate.
+/// The entry of the processes that [`Turns::Processes`] starts for parties: an ignored test at the root
+/// of the test's crate.
 ///
-/// A test starts its own program again for each such party, at this entry.
+/// For each such party, a test starts its own program again, at this entry.
 #[macro_export]
 macro_rules! party_process_entry {
     () => {

@@ -18,17 +18,17 @@ use super::party::Party;
 use super::setup::Setup;
 use super::transport::{Transport, Turns};
 
-/// The time for which a closing endpoint waits for its unsent messages: their peer may read slowly on a busy
-/// machine. No test depends on how soon they are sent. On the loopback network it is simulated time.
+/// The longest time that a closing endpoint waits until its messages are sent. Their peer may read slowly
+/// on a busy machine, and no test depends on how soon they are sent. On the loopback network it is
+/// simulated time.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How much faster time passes on the loopback network while it is idle. A thread that is about to receive
-/// may be delayed for the fiftieth part of [`LINGER`], or for a thousand pauses of the thread that waits for
-/// it.
+/// The pace of time on the loopback network while the network is idle. A thread that is about to receive
+/// may be delayed by a fiftieth of [`LINGER`], or by a thousand pauses of the thread that waits for it.
 const IDLE_PACE: u32 = 50;
 
-/// The clock of a network inside the process. A closing endpoint may wait for peers that no thread drives:
-/// while nothing is received, time passes faster.
+/// Returns the clock of a network inside the process. Time passes faster while nothing is received, since
+/// a closing endpoint may wait for peers that no thread drives.
 fn accelerated_clock(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_sleep_pace(move |waited| {
@@ -70,7 +70,7 @@ impl Net {
         self.transport.maps_peer_memory()
     }
 
-    /// A network without parties.
+    /// Creates a network without parties.
     pub fn new(transport: &Transport, turns: Turns) -> Net {
         let (domain, node) = transport.domain_and_address();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
@@ -104,7 +104,7 @@ impl Net {
         }
     }
 
-    /// A loopback network with faults.
+    /// Creates a loopback network with faults.
     pub fn faulty_loopback(seed: u64, turns: Turns) -> Net {
         Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
     }
@@ -119,33 +119,34 @@ impl Net {
         self.queues.progress();
     }
 
-    /// A domain other than that of the parties.
+    /// Opens another domain than that of the parties.
     pub fn open_other_domain(&self) -> Domain {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
 
-    /// The same transport with a process for each party, if it reaches other processes.
+    /// Returns a network with the same transport and a process for each party, if the transport reaches
+    /// other processes.
     pub fn with_processes(&self) -> Option<Net> {
         let reaches = Transport::BETWEEN_PROCESSES.contains(&self.transport);
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
-    /// Whether its endpoints can be slept on. Others are polled by a waiting application.
+    /// Whether an application can sleep until an event of the endpoints. Other endpoints it must poll.
     pub fn can_sleep(&self) -> bool {
         Transport::BETWEEN_PROCESSES.contains(&self.transport)
     }
 
-    /// A party with the default setup.
+    /// Opens a party with the default setup.
     pub fn open_party(&self) -> Party {
         self.open_party_with(Setup::default())
     }
 
-    /// Two parties with the addresses of each other only.
+    /// Opens two parties. Each has only the other's address.
     pub fn open_pair(&self) -> (Party, Party) {
         self.open_pair_with(Setup::default(), Setup::default())
     }
 
-    /// Two parties with these setups and the addresses of each other only.
+    /// Opens two parties with these setups. Each has only the other's address.
     pub fn open_pair_with(&self, left: Setup, right: Setup) -> (Party, Party) {
         let (left, right) = (self.open_party_with(left), self.open_party_with(right));
         left.insert_address_of(&right);
@@ -153,7 +154,7 @@ impl Net {
         (left, right)
     }
 
-    /// A party with this setup.
+    /// Opens a party with this setup.
     pub fn open_party_with(&self, setup: Setup) -> Party {
         let asleep = setup.asleep;
         let domain = match setup.resource_mgmt {
@@ -176,8 +177,8 @@ impl Net {
         party
     }
 
-    /// Whether an endpoint can be opened at an address that another one had. An endpoint without a requested
-    /// port may have got it: other tests open such endpoints all the time.
+    /// Whether an endpoint can be opened at an address that another endpoint had. Other tests open
+    /// endpoints without a requested port all the time, and such an endpoint may have got it.
     pub fn can_reopen_at(&self, address: Address) -> bool {
         if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
@@ -195,7 +196,7 @@ impl Net {
         }
     }
 
-    /// An address without a listener, which stays so while this is held.
+    /// Returns an address without a listener. It stays so while the result exists.
     pub fn reserve_vacant_address(&self) -> VacantAddress {
         if matches!(self.transport, Transport::Loopback { .. } | Transport::Backend(_)) {
             // Ports are assigned from the dynamic range only.
@@ -208,8 +209,9 @@ impl Net {
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
         let mut address = Address::from(bound);
         if let Transport::Shm4 | Transport::Shm6 = self.transport {
-            // The transport has its own port numbers, which the socket does not reserve. The socket gives a
-            // number that no other vacancy has, and endpoints get no port below the dynamic range.
+            // The transport has its own port numbers, which the socket does not reserve. But the socket's
+            // number belongs to no other vacant address, and endpoints get no port below the dynamic
+            // range.
             address = address.with_port(1024 + address.port() % 32_768);
         }
         VacantAddress { address, _held: Some(held) }

@@ -31,9 +31,9 @@ const SILENT_ROUNDS: usize = 50;
 pub struct Party {
     /// The endpoint, enabled.
     pub endpoint: Endpoint,
-    /// Reports sends, and also receives unless they have their own queue.
+    /// The queue of sends; of receives, too, if `receive_cq` is `None`.
     pub cq: Queue,
-    /// Reports receives, if they have their own queue.
+    /// The queue of receives, if they have their own.
     pub receive_cq: Option<Queue>,
     /// The address vector.
     pub av: Vector,
@@ -71,8 +71,8 @@ impl Party {
         endpoint.bind_av(&av).expect("the first address vector");
         let counters =
             setup.counts.then(|| Counters::bind_all_events(domain, &endpoint, setup.wait, setup.wait_set));
-        // Another test's endpoint may hold the address for a moment: an endpoint without a requested port
-        // gets any free one.
+        // An endpoint of another test may hold the address for a moment, since an endpoint without a
+        // requested port gets any free one.
         let deadline = Deadline::new();
         while let Err(error) = endpoint.enable() {
             let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
@@ -90,7 +90,7 @@ impl Party {
         }
     }
 
-    /// Opens a party in its own process, which drives it unless it is asleep.
+    /// Opens a party in its own process. The process drives it, unless the setup has it asleep.
     pub(super) fn open_in_process(
         transport: &Transport,
         domain: &Domain,
@@ -207,13 +207,13 @@ impl Party {
         self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
     }
 
-    /// The fabric address of another party.
+    /// Returns the fabric address of another party.
     pub fn fabric_address_of(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.reverse_lookup(&name).expect("the other was met")
     }
 
-    /// The first inserted address: the peer, in tests with two parties.
+    /// Returns the address that was inserted first. In a test with two parties, it is the peer's.
     pub fn peer(&self) -> FabricAddress {
         FabricAddress(0)
     }
@@ -251,8 +251,8 @@ impl Party {
         }
     }
 
-    /// Exchanges a message each way between parties with the addresses of each other, too long for the inline
-    /// path.
+    /// Exchanges a message each way between parties that have each other's address. The messages are too
+    /// long for the inline path.
     #[track_caller]
     pub fn exchange_long_messages(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;

@@ -1,4 +1,5 @@
-//! A party in a process of its own, inside that process: carries out the calls of the test.
+//! A party in a process of its own: the part inside that process, which carries out the calls of the
+//! test.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -24,10 +25,10 @@ use super::transport::{Transport, Turns};
 /// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
 
-/// The time of that sleep, unless a call comes.
+/// The length of that sleep, which a call ends early.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// The number of rounds that a party waits for a completion before it answers that there is none.
+/// The number of rounds that a party waits for a completion before it answers that it has none.
 const WAITING_ROUNDS: usize = 1000;
 
 /// The party inside its process.
@@ -106,7 +107,7 @@ impl PartyServer {
             RemoteCall::RefuseCopies { errno } => refuse_system_calls(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
-                // Besides this thread there is at most the one that waits for the test's end.
+                // Besides this thread there is at most the thread that waits for the end of the test.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
                     forked_child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
@@ -211,7 +212,7 @@ impl PartyServer {
                 return RemoteAnswer::Counted(value, errors);
             }
             RemoteCall::RegionClose(number) => {
-                // It may be closed already.
+                // The region may be closed already.
                 let raw = self.regions.remove(&number).and_then(Registered::close);
                 self.closed.extend(raw.map(|raw| (number, raw)));
             }
@@ -235,7 +236,7 @@ impl PartyServer {
         RemoteAnswer::Done
     }
 
-    /// Waits for some rounds for the next operation to end.
+    /// Waits some rounds for the next operation to end.
     fn next(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
             if let Some(ended) = poll_completion(self.queue(name)) {
@@ -280,8 +281,8 @@ fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     }
 }
 
-/// The life of a party's process: [`party_process_entry`](crate::party_process_entry) calls it. Returns at
-/// once in a process that no test has started.
+/// Runs a party's process: [`party_process_entry`](crate::party_process_entry) calls it. Returns at once
+/// in a process that no test has started.
 pub fn serve_party() {
     let Some(mut channel) = Channel::from_parent() else { return };
     let Some(RemoteCall::Open { transport, setup }) = channel.receive_message().expect("a test that asks")

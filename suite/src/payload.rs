@@ -1,13 +1,13 @@
-//! The contents of messages: reproducible from a number, so that a misplaced byte is found.
+//! The contents of messages. A number determines each of them, so that a test finds a misplaced byte.
 
 use homespun::{Buffer, Bytes, BytesMut};
 
-/// The period of a message's content. It has a large prime factor, so that bytes misplaced by the size of a
-/// buffer, a page or a ring, or a few of them, are found.
+/// The period of a message's content. It has a large prime factor. So bytes are found that are misplaced
+/// by the size of a buffer, a page or a ring, or by a small multiple of it.
 const PERIOD_BYTES: usize = 8 * 1009;
 
-/// The first `len_bytes` bytes of an endless text, distinct for each `identity`. It starts with the identity
-/// itself.
+/// Returns the first `len_bytes` bytes of an endless text that is different for each `identity`. The text
+/// begins with the identity.
 pub fn payload(identity: u64, len_bytes: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(len_bytes + PERIOD_BYTES);
     bytes.extend_from_slice(&identity.to_le_bytes());
@@ -23,7 +23,7 @@ pub fn payload(identity: u64, len_bytes: usize) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// The message in `count` pieces of uneven length, the shortest first.
+/// Splits a message into `count` pieces of uneven length, the shortest first.
 pub fn split_unevenly(message: &Bytes, count: usize) -> Vec<Bytes> {
     let mut rest = message.clone();
     let mut pieces = Vec::new();
@@ -34,20 +34,20 @@ pub fn split_unevenly(message: &Bytes, count: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// A buffer of `len_bytes` bytes, filled with a byte that no test sends.
+/// Returns a buffer of `len_bytes` bytes, filled with a byte that no test sends.
 pub fn marked_buffer(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
     room
 }
 
-/// A buffer of `len_bytes` bytes in `count` pieces of uneven length.
+/// Returns buffers of `len_bytes` bytes in all, in `count` pieces of uneven length.
 pub fn marked_buffers(len_bytes: usize, count: usize) -> Vec<BytesMut> {
     let lens = split_unevenly(&Bytes::from(vec![0; len_bytes]), count);
     lens.iter().rev().map(|piece| marked_buffer(piece.len())).collect()
 }
 
-/// The received bytes, from any kind of buffer.
+/// Returns the received bytes of any kind of buffer.
 pub fn received_bytes(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),

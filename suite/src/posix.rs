@@ -1,4 +1,5 @@
-//! System calls of tests without a safe interface, such as those that affect all threads of the process.
+//! System calls that tests need and that have no safe interface, such as those that affect all threads of
+//! the process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +14,14 @@ pub fn become_user(uid: u32) {
     // SAFETY: these calls take numbers and no memory.
     let results = unsafe { [libc::setresgid(uid, uid, uid), libc::setresuid(uid, uid, uid)] };
     assert_eq!(results, [0; 2], "only the superuser may become another: {}", io::Error::last_os_error());
-    // The change of the user has reset the death signal.
+    // The change of the user has reset the parent-death signal.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
 }
 
 /// Forks this process. The child does nothing: it ends at once, or lingers until the other end of standard
 /// input is closed.
 pub fn fork_idle_child(lingers: bool) {
-    // SAFETY: the child makes system calls, on the stack alone, and exits without running exit handlers.
+    // SAFETY: the child only makes system calls, uses only the stack, and exits without exit handlers.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
     if child > 0 {
@@ -31,11 +32,12 @@ pub fn fork_idle_child(lingers: bool) {
         let mut fds = [PollFd::new(&stdin, PollFlags::RDHUP)];
         while let Err(rustix::io::Errno::INTR) = poll(&mut fds, None) {}
     }
-    // SAFETY: ends the child and nothing else.
+    // SAFETY: the call ends the child and does nothing else.
     unsafe { libc::_exit(0) };
 }
 
-/// Forks this process, runs `work` in the child, and waits for its end. Fails if the work fails.
+/// Forks this process, runs `work` in the child, and waits for the end of the child. Fails if the work
+/// fails.
 ///
 /// The child has only the calling thread, so no other thread may hold a lock that the work needs.
 pub fn in_forked_child(work: impl FnOnce()) {
@@ -45,7 +47,7 @@ pub fn in_forked_child(work: impl FnOnce()) {
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
     if child == 0 {
         let has_failed = catch_unwind(AssertUnwindSafe(work)).is_err();
-        // SAFETY: ends the child and nothing else.
+        // SAFETY: the call ends the child and does nothing else.
         unsafe { libc::_exit(i32::from(has_failed)) };
     }
     let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).expect("a child");
@@ -66,11 +68,11 @@ pub fn resume_child(child: Pid) {
     kill_process(child, Signal::CONT).expect("it was not waited for");
 }
 
-/// The used bytes of the heap, if the C library counts them.
+/// Returns the used bytes of the heap, if the C library counts them.
 pub fn heap_bytes() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: takes nothing and returns numbers.
+        // SAFETY: the call takes no argument and returns numbers.
         let info = unsafe { libc::mallinfo2() };
         Some((info.uordblks + info.hblkhd) as u64)
     }
@@ -81,21 +83,21 @@ pub fn heap_bytes() -> Option<u64> {
 /// Returns free memory of the heap to the system, if the C library can.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: takes a number, and changes nothing that is in use.
+    // SAFETY: the call takes a number, and changes no memory in use.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Waits for the condition, if `needs_wait` once the mutex is held. Returns false only if the time
-/// ran out.
+/// Locks the mutex and, if `needs_wait` then returns true, waits for the condition. Returns false only if
+/// the time ran out.
 pub fn wait_for_condition(of: MutexCond, at_most: Duration, needs_wait: impl FnOnce() -> bool) -> bool {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set") + at_most;
     let deadline = libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),
         tv_nsec: then.subsec_nanos().into(),
     };
-    // SAFETY: the queue of the mutex and the condition is open, says the caller.
+    // SAFETY: the caller promises that the queue of the mutex and the condition is open.
     unsafe {
         assert_eq!(libc::pthread_mutex_lock(of.mutex), 0);
         let waited = if needs_wait() {
@@ -108,9 +110,9 @@ pub fn wait_for_condition(of: MutexCond, at_most: Duration, needs_wait: impl FnO
     }
 }
 
-/// The processor time that this thread, or this process, has used.
+/// Returns the processor time that this thread, or this process, has used.
 pub fn processor_time(of: libc::c_int) -> Duration {
-    // SAFETY: all zeroes are a valid value of it, which the call overwrites.
+    // SAFETY: all zeros are a valid `rusage`, which the call overwrites.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(of, &raw mut usage), 0);

@@ -1,5 +1,5 @@
-//! The features of a host that tests need and a host may lack: the only reasons for which a test may be
-//! skipped.
+//! The features of a host that tests need and that a host may lack. A test may be skipped for no other
+//! reason.
 //!
 //! A test asks here for the feature that it needs, and returns if the host lacks it.
 //! [`Prerequisite::report_skipped`] then reports the skipped test on standard error, and in the file that the
@@ -15,15 +15,15 @@ use std::thread;
 use rustix::fs::statfs;
 use rustix::process::geteuid;
 
-/// The number of tmpfs, whose files are in memory only, `statfs(2)`.
+/// The number of tmpfs in `statfs(2)`. Its files are only in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A feature that a host may lack. The constants here are all that there are.
+/// A feature that a host may lack. The constants here are the only ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prerequisite {
     name: &'static str,
     reason: &'static str,
-    /// Whether it must be there in CI, since `./test` installs it or every CI host has it.
+    /// Whether every CI host has it, or `./test` installs it.
     is_in_ci: bool,
 }
 
@@ -63,7 +63,7 @@ impl Prerequisite {
         is_in_ci: true,
     };
 
-    /// The libfabric that docs/tolerance.md describes, with the providers in it.
+    /// The version of libfabric that docs/tolerance.md describes, with its providers.
     pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
         name: "the documented libfabric",
         reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
@@ -84,7 +84,7 @@ impl Prerequisite {
         is_in_ci: true,
     };
 
-    /// A processor that Intel MPI is made for.
+    /// A processor that Intel MPI supports.
     pub const PROCESSOR_OF_INTEL_MPI: Prerequisite = Prerequisite {
         name: "processor of Intel MPI",
         reason: "Intel MPI is made for x86-64 only",
@@ -98,27 +98,29 @@ impl Prerequisite {
         is_in_ci: true,
     };
 
-    /// Reports that the calling test is skipped for lack of this, with what is known about it.
+    /// Reports that the calling test is skipped for lack of this feature. `detail` adds what is known
+    /// about it.
     ///
     /// # Panics
     ///
-    /// If the environment variable `CI` is set, and every CI host has this.
+    /// If the environment variable `CI` is set, and every CI host has this feature.
     #[track_caller]
     pub fn report_skipped(self, detail: impl Display) {
         let Prerequisite { name, reason, is_in_ci } = self;
         assert!(!is_in_ci || env::var_os("CI").is_none(), "in CI there must be {name}: {detail}");
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
-        // Standard error as it is: the test harness would hide a line that a passing test prints.
+        // Write to standard error directly: the test harness would hide a line that a passing test
+        // prints.
         let _ = std::io::stderr().write_all(line.as_bytes());
         if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {
-            // One call appends the line, also while other tests append theirs.
+            // One call appends the whole line, even while other tests append theirs.
             let file = File::options().create(true).append(true).open(path);
             file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of skipped tests");
         }
     }
 
-    /// Returns the value that was found. If there is none, reports that the test is skipped.
+    /// Returns the value that was found. If there is none, reports that the calling test is skipped.
     #[track_caller]
     pub fn report_if_none<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
         if found.is_none() {
@@ -128,7 +130,8 @@ impl Prerequisite {
     }
 }
 
-/// Whether this process may start one of this user, who must exist here: `user_namespaces(7)`.
+/// Whether this process may start a process of this user, who must exist in the user namespace:
+/// `user_namespaces(7)`.
 #[track_caller]
 pub fn may_start_as_user(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");

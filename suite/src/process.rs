@@ -1,8 +1,8 @@
-//! Other processes of a test: the test's own program, started again for one purpose.
+//! Other processes of a test: the test's own program, started again at another entry.
 //!
-//! The work of such a process is an ignored test, its entry. The two processes are connected by a pair of
-//! sockets, one of which is the standard input of the started one. The process ends when the test closes its
-//! end, and is killed when the thread that started it ends, for any reason.
+//! The work of such a process is an ignored test, its entry. A pair of sockets connects it with the test;
+//! one of them is the standard input of the new process. The process ends when the test closes its
+//! socket. It is killed when the thread that started it ends, for any reason.
 
 use std::env;
 use std::fmt;
@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 
 use super::posix;
 
-/// Marks a process that [`Process::spawn`] has started.
+/// The environment variable that marks a process which [`Process::spawn`] has started.
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 
-/// The time that a process may take for an answer, or to end: longer than its own waits.
+/// The time that a process may take to answer or to end. It is longer than the process's own waits.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A process that a test has started.
@@ -64,7 +64,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether this process has observed its end.
+    /// Whether this process has observed the end of the other.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -93,7 +93,8 @@ impl Process {
         })
     }
 
-    /// Whether it has closed its end of the channel, as it does when it dies. It must have no more messages.
+    /// Whether the process has closed its end of the channel, as it does when it dies. It must have no
+    /// more messages to send.
     pub fn is_channel_readable(&self) -> bool {
         self.channel.wait_readable(Duration::ZERO)
     }
@@ -130,7 +131,7 @@ impl Process {
         assert!(status.success(), "a process ended badly: {status}, signal {:?}", status.signal());
     }
 
-    /// Waits until the process has closed its end of the channel, which is its last act.
+    /// Waits until the process has closed its end of the channel, which it does last.
     #[track_caller]
     fn wait_for_channel_close(&mut self) {
         let mut rest = Vec::new();
@@ -164,8 +165,8 @@ impl Drop for Process {
 }
 
 impl Channel {
-    /// The channel to the test that has started this process, or `None` in a process that [`Process::spawn`]
-    /// has not started. From now on the process dies with the test.
+    /// Returns the channel to the test that has started this process; `None` if [`Process::spawn`] has
+    /// not started it. From now on the process dies with the test.
     pub fn from_parent() -> Option<Channel> {
         env::var_os(VARIABLE)?;
         set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
@@ -176,14 +177,15 @@ impl Channel {
     /// Sends a message to the other side.
     pub fn send_message<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut bytes = vec![0; size_of::<u64>()];
-        // Not `to_extend`, which appends byte by byte: slow in tests, which are not optimised.
+        // Do not use `to_extend`, which appends byte by byte. That is slow in tests, which are not
+        // optimised.
         postcard::to_io(message, &mut bytes).expect("it can be written down");
         let len_bytes = bytes.len() - size_of::<u64>();
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());
         self.0.write_all(&bytes)
     }
 
-    /// Waits for the next message. `None` when the other side has closed.
+    /// Waits for the next message. Returns `None` when the other side has closed.
     pub fn receive_message<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut len_bytes = [0; size_of::<u64>()];
         match self.0.read_exact(&mut len_bytes) {

@@ -1,4 +1,4 @@
-//! The system resources of a process, to compare before and after.
+//! The system resources of a process, to compare them before and after a test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,27 +6,27 @@ use std::fs;
 use super::posix::{heap_bytes, trim_heap};
 use super::prerequisites::Prerequisite;
 
-/// All resources of a process that could leak: equal before and after if none does.
+/// All resources of a process that could leak. If none does, they are equal before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResources {
     descriptors: BTreeSet<String>,
-    /// Shared mappings of files that have no name in the file system.
+    /// The number of shared mappings of files that have no name in the file system.
     mappings: usize,
-    /// The names in /dev/shm that may be the library's.
+    /// The names in /dev/shm that may be this library's.
     shared_files: BTreeSet<String>,
 }
 
 /// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MemoryUsage {
-    /// Its private memory in bytes, without free memory of its heap. The C library keeps some more.
+    /// Its private memory in bytes, without the free memory of its heap that the C library can return.
     pub resident_bytes: u64,
     /// The used bytes of its heap; 0 if the C library does not count them.
     pub heap_bytes: u64,
 }
 
 impl ProcessResources {
-    /// The resources of this process.
+    /// Measures the resources of this process.
     pub fn measure_now() -> ProcessResources {
         ProcessResources {
             descriptors: list_descriptors(),
@@ -37,7 +37,7 @@ impl ProcessResources {
 }
 
 impl MemoryUsage {
-    /// The memory of this process.
+    /// Measures the memory of this process.
     pub fn measure_now() -> MemoryUsage {
         trim_heap();
         let counted =
@@ -45,7 +45,7 @@ impl MemoryUsage {
         MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: counted.unwrap_or(0) }
     }
 
-    /// The larger number of each.
+    /// Returns the larger value of each field.
     pub fn max(self, other: MemoryUsage) -> MemoryUsage {
         MemoryUsage {
             resident_bytes: self.resident_bytes.max(other.resident_bytes),
@@ -54,7 +54,7 @@ impl MemoryUsage {
     }
 }
 
-/// The open descriptors, except the one that lists them.
+/// Returns the open descriptors, except the one that lists them.
 fn list_descriptors() -> BTreeSet<String> {
     let listed = fs::read_dir("/proc/self/fd").expect("Linux lists them");
     let entries = listed.map(|entry| entry.expect("an entry").path());

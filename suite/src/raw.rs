@@ -1,4 +1,4 @@
-//! The raw tier of posting, made safe for tests by memory that is never freed.
+//! Operations on raw memory, made safe for tests by never freeing the memory.
 
 use std::fs::File;
 use std::ptr;
@@ -17,7 +17,7 @@ use super::atomic_call::AtomicCall;
 use super::form;
 use super::payload::marked_buffer;
 
-/// The length of the guard behind each buffer, which must stay unchanged.
+/// The length of the guard behind each buffer. Guards must remain unchanged.
 const GUARD_BYTES: usize = 64;
 
 /// The arguments of a send or receive, apart from its memory.
@@ -37,7 +37,7 @@ pub struct Post {
     pub flags: Option<OpFlags>,
 }
 
-/// Leaked copies.
+/// Returns leaked copies of these pieces.
 fn leak_copies(pieces: &[Bytes]) -> Vec<Segment> {
     let leak = |piece: &Bytes| {
         let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
@@ -57,7 +57,7 @@ pub fn write_raw(
     flags: OpFlags,
 ) -> Result<(), Error> {
     let buffers = &leak_copies(pieces)[..];
-    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
+    // SAFETY: the memory is never freed, and nothing else has a reference to it. So it stays readable and
     // unchanged.
     unsafe {
         endpoint.post_write(&WriteMsg {
@@ -71,7 +71,7 @@ pub fn write_raw(
     }
 }
 
-/// Registered memory in two segments, each with a guard behind it that must stay unchanged.
+/// Registered memory in two segments. Behind each is a guard that must remain unchanged.
 #[derive(Debug)]
 pub struct RawMemory {
     segments: [SegmentMut; 2],
@@ -88,7 +88,7 @@ impl RawMemory {
             let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
             SegmentMut { address: memory.as_mut_ptr(), len_bytes }
         });
-        // SAFETY: the memory is initialised, never freed, and not read before the region is dropped, see
+        // SAFETY: the memory is initialised, never freed, and not read before the region is dropped: see
         // `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
@@ -97,24 +97,25 @@ impl RawMemory {
     /// Registers the same memory again, in another domain, or with another key.
     pub fn register_again(&self, domain: &Domain, attr: &MrAttr) -> Result<(MemoryRegion, RawMemory), Error> {
         let segments = self.segments;
-        // SAFETY: as in `register`; it is not read before both regions are dropped, says the caller of
-        // `content`.
+        // SAFETY: as in `allocate_and_register`. The caller of `content` promises that both regions are
+        // dropped by then.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
     }
 
-    /// Its first address.
+    /// Returns its first address.
     pub fn address(&self) -> u64 {
         self.segments[0].address as u64
     }
 
-    /// Its content, after the region was dropped. Fails if memory beyond it was written.
+    /// Returns its content. Call it after the region was dropped. Fails if memory beyond the region was
+    /// written.
     #[track_caller]
     pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         for segment in self.segments {
-            // SAFETY: the segment and its guard are one allocation, leaked by `register`; the region was
-            // dropped, so nothing writes there any more.
+            // SAFETY: the segment and its guard are one allocation, which `allocate_and_register` has
+            // leaked. The region was dropped, so nothing writes to it any more.
             let memory =
                 unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(segment.len_bytes);
@@ -125,7 +126,7 @@ impl RawMemory {
     }
 }
 
-/// Maps a file for ever, and registers it in two segments as persistent memory.
+/// Maps a file, never unmaps it, and registers it in two segments as persistent memory.
 pub fn register_mapped(
     domain: &Domain,
     file: &File,
@@ -143,7 +144,7 @@ pub fn register_mapped(
         SegmentMut { address: first, len_bytes: len_bytes / 3 },
         SegmentMut { address: second, len_bytes: len_bytes - len_bytes / 3 },
     ];
-    // SAFETY: the memory is a file's, never unmapped, and not accessed otherwise.
+    // SAFETY: the memory is a mapping of a file. It is never unmapped, and nothing else accesses it.
     unsafe { domain.register_raw(&segments, &MrAttr { flags, ..*attr }) }
 }
 
@@ -163,7 +164,7 @@ pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(),
     let buffers = &leak_copies(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
-    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
+    // SAFETY: the memory is never freed, and nothing else has a reference to it. So it stays readable and
     // unchanged.
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
@@ -171,7 +172,7 @@ pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(),
 /// The memory of a posted receive.
 #[derive(Debug)]
 pub struct RawBuffer {
-    /// Each with [`GUARD_BYTES`] behind it.
+    /// The pieces, each with [`GUARD_BYTES`] behind it.
     pieces: Vec<SegmentMut>,
     context: u64,
 }
@@ -194,8 +195,8 @@ impl RawBuffer {
         let Post { peer: from, tag, context, flags, .. } = post;
         let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
-        // SAFETY: the memory is initialised, never freed, and not read before the completion was read, see
-        // `taken`.
+        // SAFETY: the memory is initialised, never freed, and not read before the completion was read:
+        // see `into_message`.
         unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
         Ok(RawBuffer { pieces, context })
     }
@@ -212,8 +213,8 @@ impl RawBuffer {
             })
             .collect();
         let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
-        // SAFETY: the memory is initialised and never freed. Nothing refers to that of the operands, and that
-        // of the results is not read before the completion was read, see `taken`.
+        // SAFETY: the memory is initialised and never freed. Nothing else refers to the operands, and the
+        // results are not read before the completion was read: see `into_message`.
         unsafe {
             match kind {
                 AtomicKind::Base => {
@@ -233,37 +234,39 @@ impl RawBuffer {
         Ok(Some(RawBuffer { pieces, context }))
     }
 
-    /// A message in a multi-receive buffer, after its completion was read. Fails if it lies elsewhere.
+    /// Returns a message in a multi-receive buffer. Call it after reading the message's completion. Fails
+    /// if the message lies elsewhere.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
         let offset = place.address.addr().wrapping_sub(piece.address.addr());
         let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
         assert!(is_inside, "{place:?} is not in {piece:?}");
-        // SAFETY: it lies in the piece, which was leaked by `post`. The message has been completed, says
-        // the caller, and no other uses these bytes.
+        // SAFETY: the bytes lie in the piece, which `post_receive` has leaked. The caller has read the
+        // completion of the message, and no other message uses these bytes.
         unsafe { std::slice::from_raw_parts(piece.address.add(offset), place.len_bytes) }.to_vec()
     }
 
-    /// The whole memory, after the endpoint was closed.
+    /// Returns the whole memory. Call it after the endpoint was closed.
     pub fn contents(&self) -> Vec<u8> {
         let whole = self.pieces.iter().map(|piece| {
-            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the endpoint is closed,
-            // says the caller, so nothing writes there any more.
+            // SAFETY: the piece and its guard are one allocation, which `post_receive` has leaked. The
+            // caller has closed the endpoint, so nothing writes to it any more.
             unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) }
         });
         whole.collect::<Vec<_>>().concat()
     }
 
-    /// The received bytes, after the completion with this context and length was read. Fails if memory beyond
-    /// the buffer was written.
+    /// Returns the received bytes. Call it after reading the completion, which has this context and
+    /// length. Fails if memory beyond the buffer was written.
     #[track_caller]
     pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {
-            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the operation has
-            // ended, for this is the completion of its context, so nothing writes there any more.
+            // SAFETY: the piece and its guard are one allocation that was leaked when the operation was
+            // posted. This is the completion of its context, so the operation has ended, and nothing
+            // writes to the memory any more.
             let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(piece.len_bytes);
             assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the room was written to");

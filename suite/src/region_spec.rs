@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::form;
 
-/// The region to register.
+/// A region to register.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct RegionSpec {
     /// Its length.
     pub len_bytes: usize,
-    /// The owner of the memory.
+    /// The kind of its memory.
     pub kind: Kind,
     /// The accesses that peers may make.
     #[serde(with = "form::bits")]
@@ -21,23 +21,23 @@ pub struct RegionSpec {
     pub is_counted: bool,
 }
 
-/// The owner of the memory.
+/// The kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// The region.
+    /// Memory that the region owns.
     Owned,
-    /// The party, in two segments.
+    /// Memory of the party, in two segments.
     Raw,
-    /// The region; peers may map it if possible.
+    /// Memory that the region owns, and that peers may map if possible.
     Shareable,
-    /// A file, which is persistent.
+    /// A mapped file, which is persistent.
     File(FileKind),
 }
 
-/// The file, and the owner of its mapping.
+/// The name of the file, and who maps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKind {
-    /// Mapped by the party, not by the region.
+    /// Whether the party maps it, not the region.
     pub is_raw: bool,
     /// The number of its [name](super::files::NamedFile), if it has one.
     pub number: Option<u64>,

@@ -36,7 +36,7 @@ pub enum Region {
     },
 }
 
-/// A region of this process, and its memory if that is raw.
+/// A region of this process, and its memory if that is raw memory.
 #[derive(Debug)]
 pub struct Registered {
     region: MemoryRegion,
@@ -125,7 +125,7 @@ impl Registered {
 }
 
 impl Region {
-    /// The key, as peers use it.
+    /// Returns the key by which peers name the region.
     pub fn key(&self) -> u64 {
         match self {
             Region::Here(registered) => expect_open(registered).key_and_address().0,
@@ -133,7 +133,7 @@ impl Region {
         }
     }
 
-    /// The address of an offset, as peers use it.
+    /// Returns the address by which peers name this offset.
     pub fn address_at(&self, offset_bytes: usize) -> u64 {
         let address = match self {
             Region::Here(registered) => expect_open(registered).key_and_address().1,
@@ -142,7 +142,7 @@ impl Region {
         address + offset_bytes as u64
     }
 
-    /// The whole content.
+    /// Returns the whole content.
     pub fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => expect_open(registered).content(),
@@ -153,7 +153,7 @@ impl Region {
         }
     }
 
-    /// Starts counting accesses to it.
+    /// Starts to count accesses to the region.
     pub fn start_counting(&mut self) {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
@@ -165,7 +165,7 @@ impl Region {
         }
     }
 
-    /// The counted accesses of this kind.
+    /// Returns the values of the counter of these accesses.
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => expect_open(registered).read_counter(event),
@@ -175,7 +175,7 @@ impl Region {
         }
     }
 
-    /// The content from an offset on.
+    /// Returns the content from an offset on.
     pub fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         match self {
             Region::Here(registered) => expect_open(registered).read_at(offset_bytes, len_bytes),
@@ -199,7 +199,8 @@ impl Region {
         }
     }
 
-    /// Closes a raw region. Returns the content of its memory at that moment, and a handle to read it later.
+    /// Closes a raw region. Returns the content of its memory at that moment, and a handle to read the
+    /// content later.
     pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
         let closed = match &mut self {
             Region::Here(registered) => {
@@ -218,7 +219,7 @@ impl Region {
 }
 
 impl RmaCall {
-    /// A write or read at the beginning of a region.
+    /// Returns a write or a read at the beginning of a region.
     pub fn new(by: RmaBy, bytes: Bytes, peer: FabricAddress, region: &Region, context: u64) -> RmaCall {
         RmaCall {
             by,
@@ -234,8 +235,8 @@ impl RmaCall {
 }
 
 impl AtomicCall {
-    /// An operation at the beginning of a region, by the simplest call. Its compare operand equals its
-    /// operand.
+    /// Returns an operation at the beginning of a region, by the simplest call. The elements to compare
+    /// with equal its operands.
     pub fn new(
         kind: AtomicKind,
         (op, datatype): (AtomicOp, Datatype),
@@ -293,7 +294,7 @@ pub enum Closed {
 }
 
 impl Closed {
-    /// The memory's present content. Fails if memory beyond it was written.
+    /// Returns the memory's present content. Fails if memory beyond the region was written.
     pub fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),

@@ -1,4 +1,4 @@
-//! A party in a process of its own, from the test's side.
+//! A party in a process of its own: the part in the test's process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use super::process::Process;
 /// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
 const ENTRY: &str = "party_process_entry";
 
-/// The party's process, from the test's side. The process ends when this is dropped.
+/// The process of a party. The process ends when this is dropped.
 #[derive(Debug)]
 pub struct RemoteParty(Mutex<Process>);
 
@@ -26,7 +26,7 @@ impl RemoteParty {
         process.receive_message()
     }
 
-    /// Makes a call that is answered by done or refused.
+    /// Makes a call to which the answer is done or refused.
     #[track_caller]
     pub(super) fn call_and_expect_done(&self, call: &RemoteCall) -> Result<(), Error> {
         match self.ask(call) {

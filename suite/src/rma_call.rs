@@ -35,9 +35,9 @@ pub enum RmaBy {
 pub struct RmaCall {
     /// The call that posts it.
     pub by: RmaBy,
-    /// The source of a write; of a read only the lengths count.
+    /// The bytes of a write. Of a read, only the lengths of the buffers.
     pub buffers: Vec<Bytes>,
-    /// The owner of the region.
+    /// The peer that owns the region.
     #[serde(with = "form::fabric_address")]
     pub peer: FabricAddress,
     /// The first address in the region.

@@ -1,11 +1,11 @@
-//! Seccomp filters by which a process gives up system calls.
+//! Seccomp filters, by which a process gives up system calls.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_filter_all_threads};
 
-/// The copies between processes.
+/// The system calls that copy between processes.
 pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
 /// Makes these system calls fail with an error from now on, in all threads of this process.
@@ -14,20 +14,20 @@ pub fn refuse_system_calls(system_calls: &[i64], errno: i32) {
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
-/// The same for this thread only, and for threads and processes that it starts.
+/// As [`refuse_system_calls`], only for this thread, and for threads and processes that it starts later.
 pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
     let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// Makes the first of these system calls kill this process.
+/// Has the first of these system calls kill this process.
 pub fn kill_at_system_calls(system_calls: &[i64]) {
     let filter = build_filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
 fn build_filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
-    // A call without rules matches with any arguments.
+    // A system call without rules matches whatever its arguments.
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).expect("a filter");

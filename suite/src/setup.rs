@@ -10,7 +10,7 @@ use super::form;
 /// The setup of a party's endpoint and queues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Setup {
-    /// Empty for all capabilities.
+    /// The requested capabilities; empty for all.
     #[serde(with = "form::bits")]
     pub caps: Caps,
     /// The depth of the queue; 0 for the default.
@@ -20,7 +20,7 @@ pub struct Setup {
     pub cq_format: Option<CqFormat>,
     /// Whether receives have their own queue.
     pub separate_queues: bool,
-    /// The queue of another party of this process, to share instead of opening one.
+    /// A queue of another party of this process, if the party shares it instead of opening its own.
     #[serde(skip)]
     pub shares_cq: Option<CompletionQueue>,
     /// Whether the queue is bound with selective completion.
@@ -36,7 +36,7 @@ pub struct Setup {
     /// The requested message order, in both directions.
     #[serde(with = "form::bits")]
     pub order: Order,
-    /// Whether sends are requested to complete in order.
+    /// Whether the party requests that sends complete in order.
     pub completes_in_order: bool,
     /// The default flags of sends.
     #[serde(with = "form::bits")]
@@ -44,13 +44,13 @@ pub struct Setup {
     /// The endpoint's address; `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
     pub at: Option<Address>,
-    /// The user of the party's process, which must be another; `None` for the test's user.
+    /// The user of the party's process, which must not be the test's process; `None` for the test's user.
     pub user: Option<u32>,
     /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether the party stays undriven until a test reads its queue, or
-    /// [`Net::start_driving`](super::net::Net::start_driving)s it.
+    /// Whether no thread drives the party until a test reads its queue, or calls
+    /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,
     /// The wait object of its queues and counters, for a party in this process only.
     #[serde(skip)]
@@ -61,7 +61,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The info to open the endpoint with, from the offered one.
+    /// Returns the info to open the endpoint with, made from the offered one.
     pub(super) fn info_from_offered(&self, offered: &Info) -> Info {
         let mut info = offered.clone();
         if !self.caps.is_empty() {

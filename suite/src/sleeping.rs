@@ -1,4 +1,4 @@
-//! Waits for completion queues and counters, as an application does, by each kind of wait object.
+//! Waits for completion queues and counters as an application waits, with each kind of wait object.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,15 +12,15 @@ pub use super::deadline::PATIENCE;
 use super::ended::{Ended, poll_completion};
 use super::posix;
 
-/// The wait objects of a queue.
+/// The wait objects that a queue can have.
 pub const WAIT_OBJECTS: [WaitObject; 4] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
-/// The wait objects by which an application sleeps.
+/// The wait objects on which an application sleeps.
 pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 
-/// Waits for the next operation to end, asleep by the queue's wait object.
+/// Sleeps on the queue's wait object until the next operation ends.
 #[track_caller]
 pub fn next(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
@@ -40,7 +40,7 @@ pub fn next(cq: &CompletionQueue) -> Ended {
     }
 }
 
-/// Waits until a counter has reached a threshold, by its wait object.
+/// Sleeps on a counter's wait object until the counter has reached a threshold.
 #[track_caller]
 pub fn wait_for_threshold(counter: &Counter, threshold: u64) {
     let deadline = Instant::now() + PATIENCE;
@@ -70,8 +70,8 @@ pub fn blocking_read(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     }
 }
 
-/// Sleeps on the descriptor or the condition variable, if `on` says that it is safe. Returns false after the
-/// time-out or a signal.
+/// Sleeps on the descriptor or the condition variable, if `on` allows it. Returns false after the timeout
+/// or a signal.
 pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
         return posix::wait_for_condition(of, at_most, || try_wait_or_yield(on));
@@ -88,13 +88,13 @@ pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
 fn try_wait_or_yield(on: &impl Waitable) -> bool {
     let may = on.try_wait().expect("a wait object");
     if !may {
-        // A transport that cannot be slept on makes this a polling loop.
+        // A transport without a descriptor to sleep on makes this a polling loop.
         thread::yield_now();
     }
     may
 }
 
-/// Tells another thread to stop when dropped, even by a failing test.
+/// Tells another thread to stop when it is dropped, even if the test fails.
 #[derive(Debug)]
 pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
@@ -104,14 +104,15 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Drives the endpoints of a counter until told to stop: they may have to answer counted accesses.
+/// Drives the endpoints of a counter until `is_over` is set, since they may have to answer counted
+/// accesses.
 pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
     }
 }
 
-/// Waits until a member of a wait set has an event, by the set's wait object. May return early.
+/// Sleeps on a set's wait object until a member has an event. May return early.
 #[track_caller]
 pub fn sleep_on_set(set: &WaitSet) {
     match set.wait_object() {
@@ -125,7 +126,7 @@ pub fn sleep_on_set(set: &WaitSet) {
     }
 }
 
-/// Waits for the next operation to end of a queue that is a member of a wait set.
+/// Sleeps on a wait set until the next operation of a member queue ends.
 #[track_caller]
 pub fn sleep_until_ended_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
@@ -138,7 +139,8 @@ pub fn sleep_until_ended_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     }
 }
 
-/// Gives another thread time to fall asleep. No test depends on it: an earlier event prevents the sleep.
+/// Gives another thread time to fall asleep. No test depends on it: if an event comes before, the thread
+/// does not sleep.
 pub fn give_time_to_sleep() {
     thread::sleep(Duration::from_millis(3));
 }

@@ -1,4 +1,4 @@
-//! The transports under test, and the driver of their endpoints.
+//! The transports under test, and the drivers of their endpoints.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process;
@@ -8,7 +8,7 @@ use homespun::Fabric;
 use homespun_engine::loopback::Faults;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-/// The transport of the messages.
+/// A transport under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// The network inside the process.
@@ -20,17 +20,17 @@ pub enum Transport {
     },
     /// TCP over IPv4, at a loopback address that no other network of a test uses.
     Tcp4,
-    /// TCP over \[::1\].
+    /// TCP over IPv6, at \[::1\].
     Tcp6,
-    /// Shared memory, between endpoints with such addresses.
+    /// Shared memory, with IPv4 addresses as for `Tcp4`.
     Shm4,
-    /// The same with addresses of \[::1\].
+    /// Shared memory, with addresses of \[::1\].
     Shm6,
-    /// A transport that the tests bring along, inside the process.
+    /// A transport that the tests provide, inside the process.
     Backend(Backend),
 }
 
-/// A transport that the tests bring along. It connects the endpoints of one fabric.
+/// A transport that the tests provide. It connects the endpoints of one fabric.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
     /// The name of its domain.
@@ -57,7 +57,7 @@ impl Transport {
         matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
     }
 
-    /// The name of its domain, and the IP address of its endpoints.
+    /// Returns the name of its domain, and the IP address of its endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
             Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
@@ -70,7 +70,7 @@ impl Transport {
     }
 }
 
-/// As its index in the list of transports between processes.
+/// Serialises it as its index in the list of transports between processes.
 impl Serialize for Transport {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let index = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
@@ -85,10 +85,10 @@ impl<'de> Deserialize<'de> for Transport {
     }
 }
 
-/// An address of this host for one network alone.
+/// Returns a loopback address that no other network uses.
 ///
-/// Tests run side by side, and close endpoints while peers send to them: at a shared address, an endpoint of
-/// another test might get their port.
+/// Tests run side by side, and close endpoints while peers still send to them. If networks shared an
+/// address, an endpoint of another test could get the port of a closed one.
 fn unique_loopback_address() -> Ipv4Addr {
     static NETWORKS: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
@@ -97,12 +97,12 @@ fn unique_loopback_address() -> Ipv4Addr {
     Ipv4Addr::new(127, 1 + b % 250, c, 1 + d % 254)
 }
 
-/// The driver of the endpoints.
+/// The driver of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// The test's thread: it drives all of them in turn while it waits.
+    /// The test's thread. It drives all of them in turn while it waits.
     Alternate,
-    /// A thread for each endpoint, without a pause, in addition to the test's.
+    /// A thread for each endpoint, which does not pause, besides the test's thread.
     Threads,
     /// A process for each endpoint.
     Processes,

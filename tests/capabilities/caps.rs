@@ -251,7 +251,7 @@ fn check_fence(info: &Info) {
             .sendmsg(SendMsg { buffers, to: alice.peer, context, flags, ..SendMsg::default() })
             .unwrap();
     };
-    // The second is sent only when the first is matched.
+    // The second message is sent only once the first is matched.
     send(1, OpFlags::MATCH_COMPLETE);
     send(2, OpFlags::FENCE | OpFlags::MATCH_COMPLETE);
     stage.assert_no_completion(alice);
@@ -307,8 +307,8 @@ fn check_peers_on_this_host(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
 }
 
-/// The test has no other host. A request for peers there is granted, or refused where no transport
-/// reaches them.
+/// The test has only this host. A request for peers on other hosts is granted, or refused if the
+/// transport reaches none.
 fn check_peers_on_other_hosts(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();
     let elsewhere = Hints::new().node("192.0.2.1").service(1).numeric_host();

@@ -22,11 +22,11 @@ pub(crate) fn check_threading_models(info: &Info) {
         assert_eq!(granted.domain.threading, Some(asked));
         match asked {
             Threading::Safe => use_shared_objects_in_two_threads(&granted),
-            // Each thread uses its own objects of one domain.
+            // Two threads, each with its own objects of one domain.
             Threading::Fid | Threading::Completion | Threading::Endpoint => {
                 use_separate_objects_in_two_threads(&granted);
             }
-            // One thread after the other.
+            // Two threads, one after the other.
             Threading::Domain => {
                 let stage = EndpointPair::open(&granted);
                 stage.exchange();
@@ -146,7 +146,7 @@ pub(crate) fn check_resource_management(info: &Info) {
             ResourceManagement::Disabled => {
                 let deadline = Deadline::new();
                 while bob.cq.read().err() != Some(ReadError::Overrun) {
-                    // Progress without reads, so the queue stays full.
+                    // Make progress without reads, so that the queue stays full.
                     (0..20).for_each(|_| stage.progress());
                     deadline.yield_or_panic("an overrun");
                 }

@@ -18,13 +18,13 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How many rounds without an event show that none comes.
+/// After this many rounds without an event, none is expected any more.
 const SILENT_ROUNDS: usize = 50;
 
 /// All access rights of peers.
 pub(crate) const REMOTE: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-/// The attributes of an endpoint's objects, beside its info.
+/// The attributes of an endpoint's objects, besides its info.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OpenAttr {
     pub(crate) cq: CqAttr,
@@ -37,12 +37,12 @@ pub(crate) struct OpenAttr {
 pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// Its address of the other endpoint; unused over a connection.
+    /// The address of the other endpoint in its vector; unused over a connection.
     pub(crate) peer: FabricAddress,
     av: Option<AddressVector>,
 }
 
-/// The result of an operation, and the source of a received message.
+/// The result of an operation; for a received message, with its source.
 pub(crate) type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
 /// Two connected endpoints in one domain.
@@ -167,8 +167,8 @@ impl EndpointPair {
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
-    /// Registers a region of a file whose pages are all on the device. Alice needs the capability
-    /// to commit.
+    /// Registers a region of a file, all of whose pages are on the device. Alice needs the capability to
+    /// commit.
     #[track_caller]
     pub(crate) fn register_persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
         let named = NamedFile::with_unused_name();

@@ -26,7 +26,7 @@ pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
     (OpFlags::COMPLETION, check_reported_receives),
     (OpFlags::MORE, check_all_receives),
     (OpFlags::MULTI_RECV, check_multi_receive_default),
-    // Host memory is visible to all threads at once.
+    // All threads see host memory at once.
     (OpFlags::INJECT_COMPLETE, check_all_receives),
     (OpFlags::TRANSMIT_COMPLETE, check_all_receives),
     (OpFlags::DELIVERY_COMPLETE, check_all_receives),
@@ -68,7 +68,7 @@ fn check_more_flag(info: &Info) {
 fn check_inject_complete_sends(info: &Info) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    // A first message brings up the link.
+    // The first message brings up the link.
     stage.send_and_receive(alice, bob, 1, 8);
     alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
     assert_eq!(alice.poll_completion().expect("at once").expect("success").0.context, 2);

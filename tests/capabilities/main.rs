@@ -1,8 +1,8 @@
-//! Exercises the answers and grants of `getinfo`: every capability, default flag, order, mode,
-//! choice and number, of every domain and endpoint type.
+//! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and
+//! number, of every domain and endpoint type.
 //!
-//! Tables name the check of each. A bit that is answered or granted without an entry fails the
-//! test; a new field of an answer does not compile until a table has it.
+//! Tables have a check for each. The test fails for a returned or granted bit that is in no table. A new
+//! field of an info does not compile until a table has it.
 
 mod caps;
 mod choices;
@@ -39,8 +39,8 @@ fn offered_infos() -> Vec<Info> {
     infos
 }
 
-/// Returns the answer to hints that equal this info after a change, or `None` if they are refused.
-/// The source address stays that of the info.
+/// Returns the result for hints that equal this info after a change; `None` if they are refused. The
+/// source address is that of the info.
 pub(crate) fn getinfo_after_change(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
@@ -179,7 +179,7 @@ fn getinfo_requires_no_mode_bits() {
 #[test]
 fn every_mr_mode_works() {
     for info in offered_infos() {
-        // The mode bits required when the hints allow none, one, and all.
+        // The mode bits that are required if the hints allow none, one, or all.
         let single = (0..u32::BITS).map(|place| MrMode::from_bits_retain(1 << place));
         for asked in single.chain([MrMode::empty(), MrMode::from_bits_retain(u32::MAX)]) {
             let granted = getinfo_after_change(&info, |hints| hints.domain.mr_mode = asked);
@@ -187,7 +187,7 @@ fn every_mr_mode_works() {
             let demanded = granted.domain.mr_mode;
             assert!(asked.contains(demanded), "{demanded:?} is required though the hints allow {asked:?}");
             choices::check_registration(&granted);
-            // An application may demand the modes that it has offered.
+            // An application may demand the modes that its hints offered.
             let mut insisting = granted;
             insisting.domain.mr_mode = asked;
             if Fabric::new().domain(&insisting).is_ok() {

@@ -1,4 +1,4 @@
-//! The limits of an answer: operations within them succeed, and operations beyond them are refused.
+//! The limits of an info: operations within them succeed, and operations beyond them are refused.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
@@ -11,11 +11,10 @@ use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_conn
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 
-/// How many objects are opened at most: a test has descriptors for no more.
+/// The largest number of objects that a test opens, since its descriptors are limited.
 const OBJECTS_MAX: usize = 50;
 
-/// Exercises every number of an answer. The patterns name all fields, so a new field does not
-/// compile.
+/// Tests every number of an info. The patterns name all fields, so a new field does not compile.
 pub(crate) fn exercise_limits(info: &Info) {
     let Info {
         caps: _,
@@ -53,7 +52,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 ep_type: _,
                 protocol: PROTOCOL,
                 protocol_version: PROTOCOL_VERSION,
-                // The plugin's tests check that longer messages are refused: no memory is that
+                // The plugin's tests check that longer messages are refused, since no memory is that
                 // long.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
@@ -92,7 +91,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 caps: _,
                 mode: _,
                 auth_key: domain_key,
-                // `caps.rs` checks it with the longest address too.
+                // `caps.rs` also checks it with the longest address.
                 max_err_data_bytes,
                 mr_cnt: 0,
                 tclass: 0,
@@ -107,7 +106,7 @@ pub(crate) fn exercise_limits(info: &Info) {
     check_inject_size(info, *inject_size_bytes);
     check_outstanding_operations(info, *tx_size_ops, *rx_size_ops);
     check_segment_limits(info, *tx_iov_limit, *rx_iov_limit);
-    // Calls of the crate have one remote segment; the plugin's calls pass a count.
+    // Calls of the crate have one remote segment; calls of the plugin pass a count.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
     check_long_message(info, *max_msg_size_bytes);
     check_tag_bits(info, *mem_tag_format);
@@ -229,8 +228,8 @@ fn check_long_message(info: &Info, max_bytes: usize) {
 fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    // The format promises nothing about bits that it lacks. The generic one has fields of one bit
-    // each, up to the highest.
+    // The format promises nothing about bits that it lacks. The generic format has fields of one bit
+    // each, up to the highest bit.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
     for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), 1).unwrap();

@@ -39,7 +39,7 @@ pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::ATOMIC_WAW, check_updates_after_updates),
 ];
 
-/// The check of each completion order of transmit operations. A request for one grants all.
+/// The check of each completion order of transmit operations. A request for one order grants all of them.
 pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
     (Order::RAR, check_completion_order),
     (Order::RAW, check_completion_order),
@@ -61,7 +61,7 @@ const LENS_BYTES: [usize; 5] = [300_000, 0, 20_000, 8, 3000];
 /// The length of an access that takes longer than the operation after it.
 const LONG_BYTES: usize = 300_000;
 
-/// How often to repeat a check that could pass by accident.
+/// The number of repetitions of a check that could pass by accident.
 const TURNS: u64 = 10;
 
 fn check_accesses_and_atomics(info: &Info, accesses: Check, atomics: Check) {
@@ -110,8 +110,7 @@ fn post_read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, cont
     endpoint.read(marked_buffer(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
-/// Waits for all of alice's operations, and returns the results of her reads in the order of their
-/// contexts.
+/// Waits for all operations of alice. Returns the results of her reads in the order of their contexts.
 fn await_read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
     let completions = (0..count).map(|_| stage.next_completion(&stage.alice));
     let mut reads: Vec<_> =
@@ -178,7 +177,7 @@ fn check_accesses_after_sends(info: &Info, order: Order) {
     }
 }
 
-/// Checks that a later read sees at least the writes that an earlier one saw.
+/// Checks that a later read sees at least the writes that an earlier read saw.
 fn check_reads_after_reads(info: &Info) {
     let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {

@@ -1,8 +1,8 @@
 //! Processes that are killed at every step, and a peer that must survive them.
 //!
-//! The test process is the survivor. Its one endpoint serves all victims, one after the other. Each
-//! victim is a process that exchanges messages of all kinds with it until it is killed: by itself
-//! after a number of library calls, by the system at a certain system call, or by the test at a
+//! The test process is the survivor. It has one endpoint for all victims, which come one after the other.
+//! A victim is a process that exchanges messages of all kinds with the survivor until it is killed: by
+//! itself after a number of library calls, by the system at a certain system call, or by the test at a
 //! random moment.
 //!
 //! `HOMESPUN_DEATHS` sets how many peers die in each test.
@@ -21,10 +21,10 @@ use homespun_suite::Transport;
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 
-/// The resources of the process are counted, so its tests run one after the other.
+/// The tests count resources of the process, so they run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Returns how many peers die: `HOMESPUN_DEATHS`, or the default if that is not set.
+/// Returns the number of peers that die: `HOMESPUN_DEATHS`, or the default if it is not set.
 fn death_count(default: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
@@ -44,7 +44,7 @@ fn outlive_victims_of_kind(
     end: impl Fn(u64) -> CauseOfDeath,
 ) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Resources that the process opens once and keeps do not count.
+    // Resources that the process opens once and keeps are not counted.
     drop(Survivor::new(transport));
     let before = ProcessResources::measure_now();
     let mut survivor = Survivor::new(transport);

@@ -15,17 +15,17 @@ use homespun_suite::process::Process;
 use homespun_suite::process_resources::{MemoryUsage, ProcessResources};
 use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
 
-/// How many sends are outstanding at most.
+/// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
 
-/// The survivor kills a victim after fewer rounds than this, if it is to kill it.
+/// The limit of the rounds after which the survivor kills a victim, if it is to kill it.
 const ROUNDS_MAX: u64 = 80;
 
-/// How many rounds without an event show that none comes.
+/// After this many rounds without an event, none is expected any more.
 const SILENT_ROUNDS: usize = 30;
 
-/// How much the memory of the process may grow over all deaths: the C library may keep that much
-/// freed memory.
+/// The largest growth of the process's memory over all deaths: the C library may keep that much freed
+/// memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;
 
 /// The heap that may be kept for each dead peer: its address and the state of its link.
@@ -49,7 +49,7 @@ pub(crate) struct Tally {
     pub(crate) receives_truncated: u64,
     pub(crate) receives_broken: u64,
     pub(crate) receives_cancelled: u64,
-    /// The most memory that the process used while no operation was outstanding.
+    /// The most memory that the process has used while no operation was outstanding.
     pub(crate) memory_max: MemoryUsage,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Survivor {
     is_victim_dead: bool,
     /// The resources of the process while no victim lives.
     alone: ProcessResources,
-    /// The number of deaths at the first measurement of memory, and its result.
+    /// The number of deaths before memory was first measured, and the result.
     memory: Option<(u64, MemoryUsage)>,
 }
 
@@ -158,7 +158,7 @@ impl Survivor {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
             (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
-        // Some receives may be left over: the death of a peer ends no receive from any source.
+        // Receives may be left, since the death of a peer ends no receive from any source.
         (0..4 * POSTED).for_each(|_| self.post_any_receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
@@ -213,7 +213,7 @@ impl Survivor {
     /// Waits for every operation with a dead peer to end.
     fn finish_operations(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
         self.is_victim_dead = true;
-        // These sends end too, whether or not the link has noticed the death.
+        // These sends end, too, whether or not the link has noticed the death.
         self.send_any_message(life, peer);
         self.send_any_message(life, peer);
         let mut deadline = Deadline::new();
@@ -227,8 +227,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_unexpected();
-        // A receive in the middle of a message could not be cancelled. After every other victim the
-        // receives from any source stay posted for the next peer.
+        // Cancel the receives, except one in the middle of a message, which cannot be cancelled. After
+        // every other victim, receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());
@@ -256,8 +256,8 @@ impl Survivor {
         }
     }
 
-    /// Receives every unexpected message. One left over would match the next receive from any source, which
-    /// is meant to stay posted.
+    /// Receives every unexpected message. If one were left, it would match the next receive from any
+    /// source, which should stay posted.
     fn receive_unexpected(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;

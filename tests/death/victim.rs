@@ -16,14 +16,13 @@ use homespun_suite::{AddressForm, Net, Party, Transport, Turns};
 /// The entry of a victim's process.
 pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
 
-/// The number of calls after which a victim dies, if it has not died earlier and the survivor does
-/// not kill it.
+/// The number of calls after which a victim dies by itself, if nothing kills it before.
 const CALLS_MAX: u64 = 200;
 
-/// How many messages a victim sends at most: unexpected ones fill the survivor's memory.
+/// The largest number of messages that a victim sends, since unexpected ones fill the survivor's memory.
 const MESSAGES_MAX: u64 = 100;
 
-/// How many receives of each kind stay posted.
+/// The number of receives of each kind that stay posted.
 pub(crate) const POSTED: usize = 3;
 
 /// The maximal length of most messages.
@@ -73,7 +72,7 @@ pub(crate) struct VictimPlan {
     pub(crate) end: CauseOfDeath,
 }
 
-/// The side that sends first, and so connects.
+/// The side that sends first, and so makes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FirstSender {
     Victim,
@@ -81,13 +80,13 @@ pub(crate) enum FirstSender {
     Both,
 }
 
-/// How the victim dies.
+/// The way in which the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CauseOfDeath {
     /// It kills itself after this many library calls.
     AfterCalls(u64),
-    /// The system kills it at a certain system call, after this many library calls, the first of
-    /// which opens the endpoint.
+    /// The system kills it at a certain system call, after this many library calls. The first of those
+    /// calls opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
     /// The survivor kills it at a random moment.
     FromOutside,
@@ -137,7 +136,7 @@ impl Victim {
     }
 
     fn read_completion(&mut self) {
-        // The test is about the survivor: any end of a victim's operation is fine.
+        // Only the survivor is tested: an operation of a victim may end in any way.
         let Some(ended) = self.party.poll_completion() else { return };
         let completion = ended.map_or_else(|failed| failed.completion, |(completion, _)| completion);
         if completion.flags.contains(CompletionFlags::RECV) {
@@ -188,7 +187,8 @@ pub(crate) fn make_any_message(
     }
 }
 
-/// Returns a receive of any message of its kind, from any source. Few have room for the longest.
+/// Returns a receive of any message of its kind, from any source. Only a few have room for the longest
+/// messages.
 pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
     let tagged = is_tagged.then_some(TagMatch::ANY);

@@ -33,7 +33,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::program::{FAILED, Program};
 
-/// The domains to run them over.
+/// The domains over which the examples run.
 const DOMAINS: [&str; 2] = ["tcp", "shm"];
 
 #[test]

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the name of the example and its arguments, one a line.
+/// The environment variable that has the name of the example and its arguments, one on each line.
 const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
 
 /// The beginning of the line with an example's error.
 pub(crate) const FAILED: &str = "it failed: ";
 
-/// The time-out of every wait.
+/// The timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running example. Dropping it kills the process.
@@ -51,7 +51,7 @@ impl Program {
             .expect("a process");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
-        // The pipe closes with the process, which has its only write end.
+        // The pipe closes when the process ends, since the process has its only write end.
         thread::spawn(move || {
             let _reader_is_gone = stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         });
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// Waits until the example has ended, which must be a success.
+    /// Waits until the example has ended. Fails if it has not succeeded.
     #[track_caller]
     pub(crate) fn assert_ends_in_success(self) {
         assert!(self.ends_in_success(), "the example fails");

@@ -12,8 +12,8 @@ use crate::run::{Runner, is_accepted, lost_sender_errno};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
-/// The length of the part of every region that plain accesses use: enough for every protocol. Behind it
-/// are [elements](crate::elements).
+/// The length of the part of every region that plain accesses use. It is enough for every protocol.
+/// Behind it are [elements](crate::elements).
 pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// Returns the bytes that an access writes, which no message contains.
@@ -36,7 +36,7 @@ impl Runner<'_> {
         region
     }
 
-    /// Posts a write to the region at a place, or a read.
+    /// Posts a read or a write of the region at a place.
     pub(crate) fn post_plain_access(
         &mut self,
         from: usize,
@@ -50,8 +50,8 @@ impl Runner<'_> {
         self.post_access(from, to, (place, len_bytes), call, fenced);
     }
 
-    /// Returns the completion level and flags of an access, and whether it is fenced. Fences need a
-    /// program that has them.
+    /// Returns the completion level and the flags of an access, and whether it is fenced. Only some
+    /// programs have fences.
     pub(crate) fn completion_level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
@@ -64,7 +64,7 @@ impl Runner<'_> {
         (level, flags, fenced)
     }
 
-    /// Posts an access to this part, cut to the inject size if it is injected.
+    /// Posts an access to this part. If it is injected, the part is cut to the inject size.
     pub(crate) fn post_access(
         &mut self,
         from: usize,
@@ -237,7 +237,7 @@ impl Runner<'_> {
         assert_eq!(before, None, "the target was told again of access {identity}");
     }
 
-    /// Reads the whole of every open region when every operation has ended.
+    /// Reads every open region as a whole, once every operation has ended.
     pub(crate) fn read_all_regions(&mut self) {
         self.mark_injected_done();
         for place in 0..self.parties.len() {
@@ -248,8 +248,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Marks injected accesses as ended. They precede the fences of the last messages, so they have
-    /// taken effect unless an injected operation of the same endpoint has failed.
+    /// Marks injected accesses as ended. They come before the fences of the last messages. So they have
+    /// taken effect, unless an injected operation of the same endpoint has failed.
     fn mark_injected_done(&mut self) {
         let now = self.tick();
         let History { sends, accesses, .. } = &self.history;
@@ -271,14 +271,13 @@ impl Runner<'_> {
 
     pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
         let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
-        // A living target has yet to read the remote data of a successful write.
+        // A target that is alive has not yet read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
         has_no_end || is_untold && self.history.is_alive(access.at)
     }
 }
 
-/// Returns the error of an access, which may be refused because the region closed with its
-/// endpoint.
+/// Returns the error of an access. It may have been refused, because the region closed with its endpoint.
 fn access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),

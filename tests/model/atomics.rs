@@ -12,7 +12,7 @@ use crate::run::{Runner, is_accepted};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
-/// A read of all rows begins this far before them, so that it is long.
+/// The distance before the rows at which a read of all rows begins, so that the read is long.
 const LONG_BYTES: usize = 40_000;
 
 impl Access {
@@ -28,7 +28,7 @@ impl Access {
 }
 
 impl Runner<'_> {
-    /// Posts an atomic operation on elements of the region at a place, or another access to them.
+    /// Posts an atomic operation, or another access, to elements of the region at a place.
     pub(crate) fn access_elements(&mut self, from: usize, to: usize, step: &Step) {
         let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
         let row = &ROWS[row % ROWS.len()];
@@ -103,8 +103,8 @@ impl Runner<'_> {
     }
 }
 
-/// Chooses the operation with this number among those of a datatype, or the most common one without
-/// a number.
+/// Returns the operation with this number among those of a datatype; without a number, the most common
+/// one.
 fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
     let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
     let ops: Vec<AtomicOp> = ops.collect();

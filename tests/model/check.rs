@@ -1,5 +1,5 @@
-//! The checks of every history. The runner has already checked, when it read the entries, that each
-//! operation ends once and that buffers and entries are right.
+//! The checks of every history. Before them, the runner has checked each entry that it read: that each
+//! operation ends once, and that buffers and entries are right.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// No network fetches messages that are shorter.
+/// No network has its receivers fetch messages that are shorter.
 const SHORT_BYTES: usize = 1000;
 
-/// The promises that hold with the network and the disruptions of a program.
+/// The promises that hold for a program, with its network and disruptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// All messages arrive, in order.
@@ -70,7 +70,7 @@ fn is_original_endpoint(history: &History, place: usize) -> bool {
     history.places[place].is_original_endpoint()
 }
 
-/// The operation that removed a message from the unexpected ones.
+/// The operation that has taken a message out of the unexpected ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Receive(usize),
@@ -126,7 +126,7 @@ fn check_operations_end(history: &History, promise: Promise) {
         if !matches!(receive.ended, Some(ReceiveEnd::Broken(_))) {
             continue;
         }
-        // An endpoint that closes in order leaves no message half sent.
+        // An endpoint that is closed in order leaves no message half sent.
         let has_lost_its_sender = receive.from.is_some_and(|from| !is_original_endpoint(history, from));
         let may_break = match promise {
             Promise::Everything => false,
@@ -182,7 +182,7 @@ fn check_cancellations(history: &History) {
     }
 }
 
-/// Checks that no message passes an earlier receive that accepts it and gets none.
+/// Checks that no message passes an earlier receive that accepts it and gets no message.
 fn earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
@@ -239,8 +239,8 @@ fn match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that earlier messages reach their level and the fence's before a fenced message is seen
-/// or completes.
+/// Checks that before a fenced message is seen or completes, earlier messages have reached their own
+/// level and that of the fence.
 fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
@@ -252,7 +252,7 @@ fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
         for (earlier, send) in sends[..later].iter().enumerate() {
             let is_before_it = send.from == fenced.from && send.to == fenced.to;
             let has_failed = matches!(send.ended, Some(Err(_)));
-            // If links break, a message may be lost unreported; then only a success at match level
+            // If links break, a message may be lost without a report. Then only a success at match level
             // proves a match.
             let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
@@ -304,8 +304,8 @@ fn messages_arrive(history: &History) {
     }
 }
 
-/// Checks two messages of one sender: an operation that accepts the earlier one never gets the
-/// later one, and unexpected ones wait in order.
+/// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
+/// and unexpected ones wait in order.
 fn messages_do_not_overtake(history: &History) {
     for Space { messages, .. } in matching_spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -345,9 +345,9 @@ fn messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Checks that messages of one sender in one buffer complete in the order of sending if nothing
-/// delays some of them: each travels with its payload, since it is short and the link's initial
-/// credit covers all earlier sends.
+/// Checks that messages of one sender in one buffer complete in the order of sending, if nothing delays
+/// some of them. Each then travels with its payload: it is short, and the link's initial credit covers
+/// all earlier sends.
 fn short_messages_of_a_buffer_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

@@ -56,8 +56,8 @@ proptest! {
     }
 }
 
-/// Two receives that match nothing leave one slot for the runner's receives, and the untagged
-/// messages wait for room until a tagged one is received.
+/// Two receives that match nothing leave one slot for the receives of the runner. The untagged messages
+/// wait for room until a tagged one is received.
 #[test]
 fn runner_with_one_free_receive_slot_finishes() {
     let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };

@@ -1,14 +1,14 @@
 //! The elements of atomic operations: their places, operands and results.
 //!
-//! They are in rows after the part of a region that other accesses use. All elements of a row have
-//! one datatype and hold only small numbers, so that comparisons often succeed.
+//! They are in rows behind the part of a region that other accesses use. All elements of a row have one
+//! datatype, and hold only small numbers, so that comparisons often succeed.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};
 
 use crate::accesses::REGION_BYTES;
 
-/// Elements side by side.
+/// A row of elements, one after the other.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// Its offset in the region.
@@ -45,7 +45,7 @@ const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [R
     let mut row = 0;
     while row < N {
         let (multiple, datatype, count) = rows[row];
-        // One byte of padding for the row that is not aligned.
+        // Add a byte of padding, so that the unaligned row is not aligned by accident.
         laid_out[row] = Row { place: (end / multiple + 1) * multiple, datatype, count };
         end = laid_out[row].end_offset();
         row += 1;

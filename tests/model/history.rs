@@ -21,7 +21,7 @@ pub(crate) struct History {
 /// The successive endpoints at one address.
 #[derive(Debug, Default)]
 pub(crate) struct AddressHistory {
-    /// How the former endpoints ended.
+    /// The ways in which the former endpoints ended.
     pub(crate) ends: Vec<End>,
     pub(crate) is_vacant: bool,
 }
@@ -32,14 +32,14 @@ pub(crate) enum End {
     Killed,
 }
 
-/// One endpoint of an address: the place, and how many endpoints were there before.
+/// One endpoint of an address: the place, and the number of endpoints that were there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
     pub(crate) life: usize,
 }
 
-/// How soon a send may complete.
+/// The completion level of a send or an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Inject,
@@ -52,24 +52,24 @@ pub(crate) enum Level {
 #[derive(Debug)]
 pub(crate) struct SendOp {
     pub(crate) from: Incarnation,
-    /// The place that it was sent to, whichever endpoint is there.
+    /// The place to which it was sent, whichever endpoint is there.
     pub(crate) to: usize,
     pub(crate) tag: Option<u64>,
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Injected: success is not reported, and a failure does not name the operation.
+    /// Whether it was injected. Then its success is not reported, and a failure does not name it.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
     pub(crate) arrived: Option<Arrived>,
-    /// When a read entry first showed that the message has arrived.
+    /// The time at which a read entry first showed that the message has arrived.
     pub(crate) seen_at: Option<u64>,
 }
 
-/// Where a message has arrived.
+/// The operation with which a message has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// A receive of the program took it.
@@ -78,11 +78,11 @@ pub(crate) enum Arrived {
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// It was unexpected when the program ended; its index among the unexpected messages of its
-    /// kind.
+    /// It was unexpected when the program ended. `order` is its index among the unexpected messages of
+    /// its kind.
     Waiting {
         order: usize,
-        /// When the receive that took it was posted.
+        /// The time at which the receive that took it was posted.
         posted_at: u64,
     },
 }
@@ -96,7 +96,7 @@ pub(crate) struct ReceiveOp {
     pub(crate) len_bytes: usize,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
-    /// A cancel came too late, so it completes on its own.
+    /// Whether a cancel came too late, so that it completes as usual.
     pub(crate) too_late_to_cancel: bool,
     pub(crate) ended: Option<ReceiveEnd>,
     /// The state of a multi-receive buffer.
@@ -108,7 +108,7 @@ pub(crate) struct ReceiveOp {
 pub(crate) struct BufferOp {
     pub(crate) min_free_bytes: usize,
     pub(crate) took: Vec<usize>,
-    /// A message was lost in the middle.
+    /// Whether a message was lost half-way.
     pub(crate) has_lost: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct PeekOp {
     pub(crate) then: PeekAction,
     pub(crate) posted_at: u64,
     pub(crate) ended: Option<PeekEnd>,
-    /// The end of the message that it claimed.
+    /// The result of the receive of the message that it claimed.
     pub(crate) claim: Option<ClaimOp>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum PeekEnd {
     Nothing,
 }
 
-/// The end of a claimed message.
+/// The receive of a claimed message.
 #[derive(Debug)]
 pub(crate) struct ClaimOp {
     pub(crate) len_bytes: usize,
@@ -167,10 +167,10 @@ pub(crate) struct AccessOp {
     pub(crate) by: Incarnation,
     pub(crate) at: Incarnation,
     pub(crate) access: Access,
-    /// Offset and length in the region.
+    /// The offset and the length in the region.
     pub(crate) place: usize,
     pub(crate) len_bytes: usize,
-    /// The level that its fence waits for, if it has one.
+    /// The level for which its fence waits, if it has one.
     pub(crate) level: Level,
     pub(crate) fenced: bool,
     pub(crate) injected: bool,
@@ -180,7 +180,7 @@ pub(crate) struct AccessOp {
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
-    /// When the target read that completion.
+    /// The time at which the target read that completion.
     pub(crate) data_read_at: Option<u64>,
     /// The bytes that were read or fetched.
     pub(crate) found: Option<Vec<u8>>,
@@ -197,7 +197,7 @@ pub(crate) enum Access {
 }
 
 impl AccessOp {
-    /// Whether the owner of the region read or wrote it directly, without a post.
+    /// Whether the owner of the region has read or written it directly, without a post.
     pub(crate) fn is_direct_by_owner(&self) -> bool {
         self.posted_at == self.ended_at
     }
@@ -265,18 +265,18 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records where a message has arrived. Each message arrives once.
+    /// Records the operation with which a message has arrived. Each message arrives once.
     pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
     }
 
-    /// Records that a read entry shows a message to have arrived.
+    /// Records that a read entry shows that a message has arrived.
     pub(crate) fn record_seen(&mut self, message: usize, now: u64) {
         self.sends[message].seen_at.get_or_insert(now);
     }
 
-    /// Returns when the operation that matched or discarded a message was posted.
+    /// Returns the time at which the operation that matched or discarded a message was posted.
     pub(crate) fn matched_at(&self, message: usize) -> Option<u64> {
         match self.sends[message].arrived? {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),

@@ -1,13 +1,12 @@
 //! Random programs of posts, reads, peeks, cancels, accesses to regions and atomic operations, over every
 //! transport, checked against a model of matching, memory and elements.
 //!
-//! A [program](program) is run step by step. Its calls and their results are its
-//! [history](history), which is then [checked](check). A failure prints the program, shrunk as far
-//! as it still fails; the transport's seed is part of it. Shared receive contexts
-//! ([`shared_context`]), connected endpoints ([`connected`]) and work that waits for counters
-//! ([`works`]) have their own programs.
+//! A [program](program) runs step by step. Its calls and their results are its [history](history), which
+//! is then [checked](check). A failure prints the program, shrunk as far as it still fails; the program
+//! includes the transport's seed. Shared receive contexts ([`shared_context`]), connected endpoints
+//! ([`connected`]) and work that waits for counters ([`works`]) have their own programs.
 //!
-//! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
+//! The environment variable `PROPTEST_CASES` sets the number of programs for each test.
 
 mod accesses;
 mod atomics;

@@ -1,11 +1,11 @@
 //! The bytes that a read of a region may find.
 //!
-//! The known order of accesses to one region is partial: one precedes another if it ended before
-//! the other was posted, if a fence is between them, or if both endpoints agreed on their order.
-//! Messages have a place in this order, since they can be ordered after accesses. Each byte that is
-//! read must come from a write that may be the last before the read: the write does not follow the
-//! read, and no other write is known to be between them. Unordered accesses may take effect in
-//! either order.
+//! The order of accesses to one region is known only in part: one precedes another if it ended before the
+//! other was posted, if a fence is between them, or if both endpoints have agreed on that order. Messages
+//! are part of this order, since they can be ordered after accesses. Each byte that a read finds must
+//! come from a write that may be the last before the read: that write does not follow the read, and no
+//! other write is known to be between the two. Accesses without a known order may take effect in either
+//! order.
 //!
 //! Atomic operations depend on the former value; [`updates`](crate::updates) checks them.
 
@@ -90,7 +90,7 @@ pub(crate) enum Event {
 pub(crate) struct Known<'a> {
     pub(crate) history: &'a History,
     pub(crate) events: Vec<Event>,
-    /// Whether the first is known to precede the second.
+    /// Whether the first of two events is known to precede the second.
     pub(crate) is_before: Vec<Vec<bool>>,
     /// Whether no injected operation has failed.
     is_safe: bool,
@@ -104,7 +104,7 @@ impl Event {
         }
     }
 
-    /// Returns when it is known to have ended.
+    /// Returns the time by which the event is known to have ended.
     fn known_end_at(self, history: &History) -> Option<u64> {
         match self {
             Event::Access(number) => {
@@ -123,7 +123,7 @@ impl Event {
         }
     }
 
-    /// Whether it has a fence and was not cancelled.
+    /// Whether the event has a fence and was not cancelled.
     fn is_fenced(self, history: &History) -> bool {
         match self {
             Event::Access(number) => history.accesses[number].fenced && !history.accesses[number].cancelled,
@@ -190,7 +190,7 @@ impl<'a> Known<'a> {
     fn check_read(&self, read: usize, number: usize, found: &[u8]) {
         let AccessOp { place, len_bytes, .. } = self.history.accesses[number];
         assert_eq!(found.len(), len_bytes);
-        // The elements, behind this part, have their own check.
+        // The elements are behind this part, and have their own check.
         let len_bytes = len_bytes.min(REGION_BYTES.saturating_sub(place));
         let writes: Vec<(usize, usize, &AccessOp)> = self
             .events
@@ -263,7 +263,7 @@ enum Role {
     Write,
 }
 
-/// Returns the roles of an operation. One that fetches and changes elements is both a read and a
+/// Returns the roles of an operation. An operation that fetches and changes elements is both a read and a
 /// write.
 fn order_classes(event: Event, history: &History) -> &'static [Role] {
     match event.as_access(history).map(|access| access.access) {
@@ -300,7 +300,8 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
-/// Checks that when a fenced access ends, the earlier messages that must be matched are matched.
+/// Checks that when a fenced access ends, all earlier messages that its fence requires to be matched are
+/// matched.
 fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced

@@ -1,7 +1,7 @@
 //! Random programs.
 //!
-//! Every operand is taken modulo the number of choices, so each part of a program is a program too, and a
-//! failing one shrinks well.
+//! Every operand is taken modulo the number of choices. So each part of a program is a program, too, and
+//! a failing program shrinks well.
 
 use homespun::flags::Order;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ pub(crate) struct Program {
     pub(crate) depth_ops: usize,
     /// The budget of every endpoint for unexpected messages; 0 for the default.
     pub(crate) unexpected_bytes: usize,
-    /// Whether sends may use the match level. If not they use the delivery level instead.
+    /// Whether sends may use the match level. If not, they use the delivery level instead.
     pub(crate) with_matches: bool,
     /// Whether fence flags are set.
     pub(crate) with_fences: bool,
@@ -38,8 +38,8 @@ pub(crate) struct Program {
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
     pub(crate) memory: Kind,
-    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled.
-    /// Then they can be matched in only one way.
+    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled. Then
+    /// there is only one way to match them.
     pub(crate) is_stream: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -68,7 +68,7 @@ pub(crate) enum Step {
         len_bytes: usize,
         min_free_bytes: usize,
     },
-    /// Peeks at a tagged message that has arrived. Needs remote data, which identifies the message.
+    /// Peeks at a tagged message that has arrived. It needs remote data, to identify the message.
     Peek {
         at: usize,
         tagged: (u64, u64),
@@ -142,7 +142,7 @@ pub(crate) enum Step {
     },
 }
 
-/// How a message is sent.
+/// The call that sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendCall {
     /// At the default level.
@@ -155,7 +155,7 @@ pub(crate) enum SendCall {
     Match,
 }
 
-/// How a region is accessed.
+/// The call that accesses a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessCall {
     Write,
@@ -168,21 +168,21 @@ pub(crate) enum AccessCall {
     ReadMatched,
 }
 
-/// How elements are accessed.
+/// The call that accesses elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElementsCall {
     Base,
     Inject,
     Fetch,
     Compare,
-    /// Not atomically.
+    /// Plain accesses, which are not atomic.
     Write,
     Read,
-    /// All rows, with the bytes before them.
+    /// Of all rows, with the bytes before them.
     ReadAll,
 }
 
-/// The flags of a peek: leave, claim or discard the message it finds.
+/// The flags of a peek. It leaves, claims or discards the message that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeekAction {
     Leave,
@@ -190,7 +190,7 @@ pub(crate) enum PeekAction {
     Discard,
 }
 
-/// How endpoints and links are disrupted.
+/// The kinds of disruptions of endpoints and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disruption {
     None,
@@ -226,9 +226,9 @@ pub(crate) fn any_program(accidents: Disruption) -> impl Strategy<Value = Progra
     )
 }
 
-/// Returns the unexpected budget, and whether sends use the match level and fences. A small budget
-/// and the match level keep messages at their sender until the peer receives. Programs that close
-/// endpoints use neither: the promises cover only messages that leave the endpoint within the time
+/// Returns the budget for unexpected messages, and whether sends use the match level and fences. A small
+/// budget and the match level keep messages at their sender until the peer receives. Programs that close
+/// endpoints use neither, since a message may be lost if it has not left its endpoint within the time
 /// limit of closing.
 fn any_waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     match accidents {
@@ -294,7 +294,7 @@ pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
-/// Returns tag and mask of a receive. Many masks ignore some of the few bits that tags have.
+/// Returns the tag and the mask of a receive. Many masks ignore some of the few bits that tags have.
 pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
     prop::option::of(any_tag_and_mask())
 }
@@ -316,7 +316,7 @@ fn any_send_call() -> impl Strategy<Value = SendCall> {
     ])
 }
 
-/// Returns all orders, none, or any.
+/// Returns all orders, none, or a random choice.
 fn any_order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => Just(Order::STRICT),

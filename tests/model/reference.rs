@@ -1,4 +1,4 @@
-//! The result of matching where it is deterministic.
+//! The result of matching, in programs that have only one.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use homespun::limits::MULTI_RECV_ALIGN_BYTES;
 
 use crate::history::{History, ReceiveOp};
 
-/// Returns which receive takes which message, for messages of one sender and one kind. The receiver
-/// neither cancels, claims nor discards.
+/// Returns the receive that takes each message, for messages of one sender and one kind. The receiver
+/// must neither cancel, claim nor discard.
 ///
-/// Messages keep their order and so do receives, so the result does not depend on how arrivals and posts
-/// interleave. This computes the interleaving in which all receives are posted first.
+/// Messages keep their order, and so do receives. So the result does not depend on how arrivals and posts
+/// interleave, and this function posts all receives first.
 pub(crate) fn match_messages(
     history: &History,
     messages: &[usize],
@@ -49,11 +49,11 @@ struct Posted {
 }
 
 impl Posted {
-    /// Returns whether it takes an accepted message, and whether that ends the receive.
+    /// Returns whether the receive takes a message that it accepts, and whether that ends it.
     fn offer(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);
-        // Allocated buffers are aligned for any type.
+        // Buffers are allocated with an alignment for any type.
         let aligned = filled.next_multiple_of(MULTI_RECV_ALIGN_BYTES);
         let begin = if aligned + len_bytes <= receive.len_bytes { aligned } else { filled };
         let end = begin + len_bytes;

@@ -20,11 +20,11 @@ const RUNNERS_TAG: u64 = 1 << 63;
 /// The first context of the runner's operations; smaller ones belong to the program's.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// How many rounds without an event show that none comes: more than the longest delay of the loopback
-/// network. On other transports every message has arrived before.
+/// After this many rounds without an event, none is expected any more. They are more than the longest
+/// delay of the loopback network. On other transports every message has arrived before.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive of the runner's, which takes any waiting message.
+/// A receive that the runner posts. It takes any waiting message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
     pub(crate) at: Incarnation,
@@ -66,10 +66,9 @@ impl Runner<'_> {
 
     /// Waits until every send has ended and every message was received or lost.
     ///
-    /// Each endpoint sends a last message to each other one. It completes when it was received or
-    /// lost, so no earlier message is still in flight. A network that breaks links is an exception;
-    /// it reports whether it is quiet. A long message may be sent later, on request, so this runs
-    /// twice.
+    /// Each endpoint sends a last message to each other one. The message completes when it was received
+    /// or lost, so no earlier message is in flight then. A network that breaks links is an exception, but
+    /// it reports whether it is quiet. A long message may be sent later, on request, so this runs twice.
     pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();
@@ -89,7 +88,7 @@ impl Runner<'_> {
                     to: FabricAddress(to as u64),
                     tag: Some(Tag(RUNNERS_TAG)),
                     context,
-                    // They complete after earlier injected messages have arrived.
+                    // These messages complete after earlier injected messages have arrived.
                     flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,
                     ..SendMsg::default()
                 };
@@ -202,7 +201,7 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
-    /// Checks that no receive waits for a lost peer alone: the last message to that peer has
+    /// Checks that no receive still waits for a lost peer alone. The last message to that peer has
     /// failed, which ends such receives.
     pub(crate) fn check_directed_receives(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {

@@ -19,7 +19,7 @@ use crate::rest::{Drain, RUNNERS_CONTEXT};
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Net, Party, Region, Setup};
 
-/// The length of a message that must contain its identity, since it has no remote data.
+/// The least length of a message that must contain its identity, because it has no remote data.
 const IDENTITY_BYTES: usize = 8;
 
 pub(crate) struct Runner<'a> {
@@ -32,14 +32,14 @@ pub(crate) struct Runner<'a> {
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
-    /// How many injected messages and writes of each party may still fail.
+    /// The number of injected messages and writes of each party that may still fail.
     pub(crate) injected: Vec<usize>,
     /// The contexts of the runner's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
     /// The runner's own outstanding receives, by context.
     pub(crate) drains: BTreeMap<u64, Drain>,
-    /// How many unexpected messages of each kind each endpoint had.
+    /// The number of unexpected messages of each kind that each endpoint had.
     pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
     /// The number of events so far.
     pub(crate) events: usize,
@@ -94,7 +94,7 @@ fn party_setup(program: &Program) -> Setup {
     }
 }
 
-/// Inserts the names of all places in order, so that each address is the number of its place.
+/// Inserts the names of all places in order, so that each fabric address is the number of its place.
 fn insert_all(party: &Party, names: &[Address]) {
     for (n, name) in (0..).zip(names) {
         assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
@@ -300,7 +300,7 @@ impl Runner<'_> {
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
-    /// Returns the peeks of the endpoint at a place whose claimed messages wait.
+    /// Returns the peeks of the endpoint at a place whose claimed messages still wait.
     pub(crate) fn waiting_claims(&self, place: usize) -> Vec<usize> {
         let who = self.history.incarnation_at(place);
         let peeks = self.history.peeks.iter().enumerate();
@@ -336,7 +336,7 @@ impl Runner<'_> {
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // The claimed message has the same context, but no posted operation.
+        // A claimed message has the same context, but it is not a posted operation.
         let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
             .map(Operation::Send)
@@ -378,7 +378,7 @@ impl Runner<'_> {
         match &self.net.network {
             Some(network) => {
                 assert!(network.kill(self.names[at]), "the endpoint was alive");
-                // A dead process does not close its endpoint in order.
+                // A process that dies does not close its endpoint in order.
                 mem::forget(party.endpoint);
             }
             None => party.kill(),

@@ -1,9 +1,10 @@
 //! Random programs in which several endpoints share a receive context, checked against a model of
-//! matching. If members leave or links end, the model does not predict which messages are lost. It
-//! limits how many receives may fail, and checks that each receive ends once and that no credit is
-//! lost.
+//! matching. If members leave or links end, the model does not predict which messages are lost. Instead
+//! it limits the number of receives that may fail, and checks that each receive ends once and that no
+//! credit is lost.
 //!
-//! The members of the context live in this process, their peers in it or in processes of their own.
+//! The members of the context are in this process. Their peers are there, too, or in processes of their
+//! own.
 
 mod check;
 mod ending;
@@ -24,7 +25,7 @@ fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
     run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
-/// Runs a program. The faults, if there are any, replace those of the network during its steps.
+/// Runs a program. During its steps, `faults` replace the faults of the network, if there are any.
 fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
     let history = run_with_time_limit(program, || run::run_program(net, program, faults));
     check::check_history(&history, program.connected);

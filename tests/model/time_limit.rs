@@ -1,4 +1,4 @@
-//! A time limit for programs: a program that never ends cannot be shrunk, so it is printed.
+//! A time limit for programs. A program that never ends cannot be shrunk, so it is printed.
 
 use std::fmt::Debug;
 use std::process;
@@ -6,13 +6,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Far longer than a program that waits in vain takes to fail.
+/// Much longer than a program that waits in vain takes to fail.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Runs a program. If it does not end, prints it and aborts the process.
 pub(crate) fn run_with_time_limit<R>(program: &(impl Debug + Sync), run: impl FnOnce() -> R) -> R {
     thread::scope(|scope| {
-        // Dropped at the end of the run, also when the run panics.
+        // Dropped at the end of the run, even if the run panics.
         let (_running, end) = mpsc::channel::<()>();
         scope.spawn(move || {
             if end.recv_timeout(RUN_MAX) == Err(RecvTimeoutError::Timeout) {

@@ -1,11 +1,12 @@
 //! Checks the elements that atomic operations change.
 //!
-//! The operations on one element must be linearizable: the check searches for an order that agrees
-//! with the [known](crate::memory) one and explains every fetched and every read value. So sums are
-//! complete, no ticket is given out twice, and of competing swaps exactly one succeeds.
+//! The operations on one element must be linearizable. The check searches for an order that agrees with
+//! the [known](crate::memory) one, and that explains every value fetched or read. So sums are complete,
+//! no number is given out twice, and of competing swaps exactly one succeeds.
 //!
-//! Atomic operations and other accesses do not exclude each other, so elements that were plainly written
-//! during an atomic operation are not checked, and neither are concurrent plain reads of them.
+//! Atomic operations and plain accesses do not exclude each other. So elements that a plain access wrote
+//! during an atomic operation are not checked, nor are plain reads of an element during an atomic
+//! operation on it.
 
 use std::collections::HashSet;
 
@@ -28,7 +29,7 @@ struct ElementOp {
 
 #[derive(Debug)]
 enum Effect {
-    /// A read found this.
+    /// A read has found this value.
     Find(Element),
     Write(Element),
     Update {
@@ -52,7 +53,7 @@ impl Effect {
         matches!(self, Effect::Write(_))
     }
 
-    /// Returns the element afterwards, if the operation is possible with this value before.
+    /// Returns the element after the operation, if the operation is possible with the element `before`.
     fn from(&self, before: Element) -> Option<Element> {
         match *self {
             Effect::Find(found) => (found == before).then_some(before),
@@ -147,8 +148,8 @@ fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: D
     }
 }
 
-/// Whether the remaining operations can take effect in some order. `failed` has the states known to be dead
-/// ends.
+/// Whether the remaining operations can take effect in some order. `failed` has the states from which no
+/// order is possible.
 fn has_possible_order(
     deeds: &[ElementOp],
     mut done: u64,

@@ -7,8 +7,7 @@ use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_ca
 use homespun_suite::payload::received_bytes;
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
 
-/// Several parties add to the same elements. Each value is fetched once, in whatever process a
-/// party lives.
+/// Several parties add to the same elements. Each value is fetched once, whichever process a party is in.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
@@ -21,7 +20,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
     for memory_kind in Kind::ALL {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
         region.write_at(0, &[0; 96]);
-        // Aligned, misaligned, in two segments if it is raw, and longer than what the processor updates.
+        // Aligned elements, misaligned ones, elements in two segments if the memory is raw, and elements
+        // longer than the processor can update at once.
         let places = [
             (Datatype::Uint64, 0),
             (Datatype::Uint16, 8),
@@ -58,8 +58,8 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
     }
 }
 
-/// Threads, each with its own endpoints, add to the same memory over two transports, where it has
-/// different regions and keys.
+/// Threads with their own endpoints add to the same memory. They use two transports, each with its own
+/// region and key for the memory.
 pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
@@ -80,8 +80,8 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
             })
         })
         .collect();
-    // The threads add to the first word, the second counts its swaps, and the third is misaligned
-    // in one segment.
+    // The threads add to the first word. The second word counts its swaps. The third is misaligned, in
+    // one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
             for at in [0, 9] {
@@ -108,7 +108,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     assert_eq!(content[9..17], total);
 }
 
-/// A lock taken by compare-and-swap. Its holder changes two words one after the other.
+/// A lock that parties take by compare-and-swap. Its holder changes two words one after the other.
 pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;

@@ -80,7 +80,7 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
-                    // These two elements differ, so they are not swapped.
+                    // Make these two elements differ, so that they are not swapped.
                     compare[7] ^= 1;
                     compare[LEN_BYTES - 1] ^= 1;
                     (AtomicOp::Cswap, Datatype::Uint8)
@@ -179,7 +179,7 @@ pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     }
 }
 
-/// Returns the result of an operation on small, non-negative numbers, by the manual page.
+/// Returns the result of an operation on small, non-negative numbers, as `fi_atomic(3)` defines it.
 fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     let swapped_if = |is_so: bool| if is_so { operand } else { element };
     match op {
@@ -332,8 +332,7 @@ pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
     region.write_at(0, &encode_number(0));
-    // Each operation finds the result of the previous one, and a later message arrives after all of
-    // them.
+    // Each operation finds the result of the previous one. A later message arrives after all of them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
         let call = AtomicCall::new(
@@ -360,7 +359,7 @@ pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
-    // First too many operations at a time, then too many bytes.
+    // First exceed the number of operations at a time, then the number of bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
@@ -445,8 +444,8 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // A fenced read or atomic operation finds the effects of all of these. So does the receiver of
-        // a fenced message, when it looks at its memory.
+        // A fenced read or atomic operation finds the effects of all these operations. So does the
+        // receiver of a fenced message, in its memory.
         let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);

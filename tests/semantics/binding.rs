@@ -1,4 +1,4 @@
-//! How counters are bound to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
+//! Bindings of counters to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
 
 use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
 use homespun::{
@@ -100,7 +100,7 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
                 from.write(payload(1, 8), to, region.remote(), 3).unwrap();
                 from.read(marked_buffer(8), to, region.remote(), 4).unwrap();
             }
-            // Counts a send, a receive, two writes to each region, and a read at its target.
+            // The counter counts a send, a receive, two writes to each region, and a read at its target.
             events += 2 + 2 * 2 + 1;
         }
     }

@@ -68,11 +68,11 @@ pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
     }
     let len_bytes = |n: u64| n as usize * 150;
     let (mut sent, mut ended, mut refused) = (0, 0, 0);
-    // Completions may come in any order.
+    // Completions come in any order.
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
     while ended < count {
-        // Operations fill the queue, whether they complete at once or later.
+        // Keep the queue full of operations, which complete at once or later.
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,
@@ -117,7 +117,7 @@ pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
     for n in 0..count {
         send_acknowledged(&alice, n).unwrap();
     }
-    // No link waits for the full queue.
+    // The full queue does not delay any link.
     for _ in 0..count {
         alice.next_completion();
     }
@@ -227,8 +227,8 @@ pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     bob.endpoint.recv(marked_buffer(24), ANY, 9).unwrap();
 }
 
-/// Posts messages and receives until one is refused, whatever the limit, and retries later. Each
-/// attempt has its own number, so that an effect of a refused one would show.
+/// Posts messages and receives until one is refused, with every kind of limit, and retries later. Each
+/// attempt has its own number, so that an effect of a refused attempt would show.
 pub(crate) fn refused_posts_have_no_effect(net: &Net) {
     const COUNT: usize = 20;
     /// Messages that are copied when they are posted, and messages that are not.
@@ -292,8 +292,8 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Posts until `max` operations were accepted in all, or one is refused for lack of room.
-    /// `post` gets the index among the accepted operations, and the number of the attempt.
+    /// Posts until `max` operations were accepted in all, or an operation is refused for lack of room.
+    /// `post` gets the number of operations accepted so far, and the number of the attempt.
     #[track_caller]
     fn post_until_full(
         &mut self,

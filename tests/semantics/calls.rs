@@ -1,4 +1,4 @@
-//! Every call that sends, every call that receives, every size: `fi_msg(3)`, `fi_tagged(3)`.
+//! Every call that sends and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -16,7 +16,8 @@ const MARKER: u64 = 1 << 63;
 enum SendCall {
     /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
     Single,
-    /// `fi_sendv`, `fi_tsendv`; with data `fi_sendmsg`, since there is no other call for both.
+    /// `fi_sendv`, `fi_tsendv`. With data, `fi_sendmsg`, since no other call has data and several
+    /// buffers.
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,
@@ -145,7 +146,7 @@ impl Message {
     }
 }
 
-/// Sends one message to a receive that is posted before the send or after the arrival, and checks
+/// Sends one message to a receive. The receive is posted before the send, or after the arrival. Checks
 /// all entries.
 #[track_caller]
 fn exchange_and_check(
@@ -210,7 +211,7 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
-            // Every length near the boundary, since headers add to it, and some others.
+            // Try every length near the boundary, since headers add to the length, and some others.
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }

@@ -73,7 +73,7 @@ pub(crate) fn cancel_takes_one_of_several_receives(net: &Net) {
         assert_eq!(bob.next_completion().context, context);
         alice.next_completion();
     }
-    // Of two receives with the same context, the cancel takes the older.
+    // Of two receives with the same context, the older one is cancelled.
     for (tag, context) in [(1, 9), (2, 9)] {
         bob.endpoint.trecv(marked_buffer(8), ANY, tag, 0, context).unwrap();
     }

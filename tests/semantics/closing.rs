@@ -13,7 +13,7 @@ use homespun_suite::{Net, Party, Setup};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
-    // Six orders in which each object is dropped before and after each other.
+    // Six orders. For any two objects, each is dropped before the other in one of them.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
         [4, 3, 2, 1, 0],
@@ -92,13 +92,13 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
         assert_eq!(completion.context, n);
         assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     };
-    // The sender needs no more progress for short messages.
+    // Short messages need no more progress by the sender.
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 0, 900];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
     drop(alice);
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
-    // For long messages it may need progress until they are received.
+    // Long messages may need progress by the sender until they are received.
     let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));

@@ -13,8 +13,8 @@ use homespun_suite::{Deadline, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// After each long message, which its receiver fetches or requests, come shorter ones of every
-/// kind.
+/// The lengths of the messages. After each long message, which its receiver fetches or requests, come
+/// shorter ones of every kind.
 const LENS_BYTES: [usize; 16] = [
     1 << 20,
     8,
@@ -42,7 +42,7 @@ fn message_len_bytes(number: u64) -> usize {
     LENS_BYTES[number as usize % LENS_BYTES.len()]
 }
 
-/// Posts a send, driving both sides until there is room.
+/// Posts a send. Drives both sides until there is room.
 fn send_with_progress(from: &Endpoint, number: u64, tag: Option<u64>, sides: &[&Side; 2]) {
     let message = payload(number, message_len_bytes(number));
     post_with_progress(sides, || match tag {
@@ -51,7 +51,7 @@ fn send_with_progress(from: &Endpoint, number: u64, tag: Option<u64>, sides: &[&
     });
 }
 
-/// Posts an operation, driving both sides until there is room.
+/// Posts an operation. Drives both sides until there is room.
 fn post_with_progress(sides: &[&Side; 2], mut operation: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
     while let Err(error) = operation() {
@@ -174,7 +174,7 @@ pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     for number in 0..2 * COUNT {
         context.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
     }
-    // The number is also the remote data, which tells empty messages apart.
+    // The number is also the remote data, which distinguishes empty messages.
     let send = |from: &Endpoint, number| {
         let message = payload(number, message_len_bytes(number));
         post_with_progress(&[&client, &server], || {

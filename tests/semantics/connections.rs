@@ -53,7 +53,7 @@ fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>)
     }
 }
 
-/// Sends a message of each length from one to the other.
+/// Sends a message of each length from one endpoint to the other.
 fn exchange_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
@@ -104,7 +104,7 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
         accepting.accept(answers).unwrap();
         assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
         assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
-        // Both ends report the requested address, as sockets do.
+        // Both ends report the address that the client requested, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
             (accepting.peer(), connecting.name()),
@@ -332,7 +332,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // A rejection has no effect either, but is no error.
+    // A rejection has no effect either, but it is no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request(&[&server, &client]);
@@ -418,7 +418,7 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
     assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
-    // The name is free again once its last user closes.
+    // The name is free again once its last user has closed.
     drop((accepting, read));
     let deadline = Deadline::new();
     while !net.can_reopen_at(name) {
@@ -685,7 +685,7 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     }
 }
 
-/// The library's own threads, if it has any, complete the connection.
+/// The library's own threads, if it has any, make the connection.
 pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);

@@ -31,13 +31,13 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(setup(), setup())
 }
 
-/// Makes the net drive both parties again: closing one may need the other's progress.
+/// Has the net drive both parties again, since closing one may need the other's progress.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
-/// Both parties wait for counters alone: of sends, some of which end only when the peer responds, of
-/// receives, and of accesses by the peer.
+/// Both parties wait only for counters: of sends, some of which end only when the peer responds; of
+/// receives; and of accesses by the peer.
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
@@ -174,8 +174,8 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // This thread drives the endpoint and polls for every event, to read it before the
-            // waiter.
+            // This thread drives the endpoint, and polls for every event in order to read it before the
+            // waiting thread.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
                     bob.poll_completion();

@@ -119,8 +119,8 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     }
 }
 
-/// A region counts by the effect on its memory (`fi_mr(3)`), an endpoint by whether it returns
-/// results (`fi_endpoint(3)`).
+/// A region counts an operation by its effect on the memory (`fi_mr(3)`). An endpoint counts it by
+/// whether it returns results (`fi_endpoint(3)`).
 pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
@@ -158,7 +158,7 @@ pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
-        // The target learns of the accesses only from its counters.
+        // The target only looks at its counters to learn of the accesses.
         for (writes, len_bytes) in (1..).zip(&LENS_BYTES[1..]) {
             alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, writes, *len_bytes)).unwrap();
             await_region_counts(&bob, &region, 0, writes);

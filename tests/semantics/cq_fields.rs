@@ -23,7 +23,7 @@ const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::M
 const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
 const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
 
-/// A send call: its name, the call, and the tag and data that it sends.
+/// A kind of send: its name, the call, and the tag and the data that it sends.
 type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
 /// Returns an entry without its buffer.

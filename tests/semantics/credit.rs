@@ -1,5 +1,5 @@
-//! Unexpected messages take no more of the receiver's memory than its budget; the others wait at
-//! the sender: `total_buffered_recv` of `fi_endpoint(3)`. None is lost, and no other peer waits.
+//! Unexpected messages take no more of the receiver's memory than its budget: `total_buffered_recv` of
+//! `fi_endpoint(3)`. The others wait at the sender. None is lost, and no other peer waits.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -16,16 +16,16 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The receivers' budget for unexpected messages.
 const BUDGET_BYTES: usize = 40_000;
 
-/// More bytes of sends than the initial credit covers.
+/// An upper bound of the bytes that a sender sends by its initial credit.
 const CREDIT_BEFORE_ANY_BYTES: usize = 32 << 10;
 
-/// How many sends may be outstanding.
+/// The number of sends that may be outstanding.
 const TX_DEPTH: usize = 8;
 
 /// The length of an ordinary message.
 const LEN_BYTES: usize = 1000;
 
-/// How many refusals in a row show that sends are refused until the peer receives.
+/// After this many refusals in a row, sends are refused until the peer receives.
 const REFUSED_ROUNDS: usize = 60;
 
 /// The most messages that a sender can get accepted while the peer posts no receives.
@@ -55,8 +55,8 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
     }
 }
 
-/// Sends until no more is accepted. Returns how many were accepted, and the numbers of those that
-/// completed.
+/// Sends until no more sends are accepted. Returns the number of accepted sends, and the numbers of those
+/// that completed.
 fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
@@ -131,8 +131,8 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let mut taken = 0;
     let deadline = Deadline::new();
     while taken < count {
-        // Some batches have fewer receives than messages, others so many that messages find them
-        // posted.
+        // Some batches have fewer receives than messages. Others have so many receives that messages find
+        // them posted.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
             bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
@@ -285,8 +285,8 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
 
 pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    // Injected messages wait at the sender, also over transports that fetch others from their
-    // buffers.
+    // Injected messages wait at the sender, even if the transport lets the receiver fetch other messages
+    // from their buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
     let last = accepted - 1;

@@ -129,7 +129,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let failed = receiver.next_failure();
     assert_eq!(failed.completion.context, 5);
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
-    // The source is known to be gone when this one is posted.
+    // When this receive is posted, the endpoint knows that the source is gone.
     receiver.endpoint.recv(marked_buffer(16), names[0], 6).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 1, &GONE), [6]);
     deliver(&second, 12);
@@ -198,7 +198,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closed_before_the_first_sen
     assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [1, 3]);
     deliver(&second, 10);
     expect_message(&receiver, 2, 10, names[1]);
-    // The third endpoint closes while the link to it comes up, or just after.
+    // The third endpoint closes while the link to it comes up, or soon after.
     let third = net.open_party();
     let to = receiver.insert_address_of(&third);
     receiver.endpoint.recv(marked_buffer(16), to, 4).unwrap();

@@ -1,8 +1,8 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
 //!
-//! Killing the process does not show whether bytes are on the device: writes to a shared mapping
-//! survive it in any case. But the system reports which pages of a mapping are dirty and not yet
-//! written back.
+//! Killing the process does not show whether bytes are on the device, since writes to a shared mapping
+//! survive that anyway. But the system reports which pages of a mapping are dirty and not yet written
+//! back.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
-/// Registers a region of a file, and returns the file too.
+/// Registers a region of a file. Also returns the file.
 fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
     let file = NamedFile::with_unused_name();
     let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
@@ -32,13 +32,13 @@ fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, Named
     )
 }
 
-/// Commits the current content of the regions, so that later dirty bytes come from writes.
+/// Commits the current content of the regions, so that only later writes make bytes dirty.
 #[track_caller]
 fn commit_initial_content(alice: &Party, regions: &[&Region]) {
     for region in regions {
         alice.endpoint.rma(committing_write_call(alice, region, 0, 0, 0)).unwrap();
         assert_eq!(alice.next_completion().context, 0);
-        // Bytes that the owner has written so far belong to no write.
+        // Commit the bytes that the owner has written.
         alice.endpoint.rma(committing_write_call(alice, region, 0, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.next_completion().context, 0);
     }

@@ -79,7 +79,7 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
                 arrived.send(()).unwrap();
                 give_time_to_sleep();
                 let accepting = server.open_endpoint_for_request(&gone, SERVER);
-                // The requester closes right after its request has arrived.
+                // The requester closes soon after its request has arrived.
                 thread::sleep(Duration::from_millis(20));
                 accepting.accept(b"").unwrap();
                 match sleep_for_event(&server) {

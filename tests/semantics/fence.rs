@@ -1,5 +1,5 @@
-//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation, and all later ones to the same peer,
-//! wait for the operations before it.
+//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the
+//! same peer, and all later ones wait for the fenced one.
 
 use std::collections::BTreeSet;
 
@@ -132,7 +132,7 @@ pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-    // This send has no fence flag, and still stays behind the fence.
+    // This send has no fence flag, but stays behind the fence.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
     net.start_driving(&bob);
@@ -225,7 +225,7 @@ pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     post_tagged_receive(&bob, 1, 64);
     expect_tagged_message(&bob, 1, 64);
     let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
-    // A long message may arrive after one that was sent later.
+    // A long message may arrive after a message that was sent later.
     assert_eq!(taken[0], 2);
     assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");
     taken.sort_unstable();
@@ -338,7 +338,7 @@ const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 /// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 64;
 
-/// The operations that can be fenced, or precede a fence.
+/// The operations that can be fenced, or can come before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -395,7 +395,7 @@ fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
     post_kind(kind, party, region, 2, (END, 64), with_fence(level));
 }
 
-/// Waits for the completions of the operations with the contexts 1 and 2, which come in this order.
+/// Waits for the completions of the operations with the contexts 1 and 2. They must come in this order.
 #[track_caller]
 fn next_two_completions(party: &Party) -> (Completion, Completion) {
     let (first, second) = (party.next_completion(), party.next_completion());
@@ -469,7 +469,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     }
 }
 
-/// Receives message 1, for which the fenced message 2 waits, and then message 2.
+/// Receives message 1, for which the fenced message 2 waits. Then receives message 2.
 #[track_caller]
 fn match_fenced_message(party: &Party) {
     for tag in [1, 2] {
@@ -588,7 +588,7 @@ pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net
             let region = register_long_region(&bob);
             post_kind(before, &alice, &region, 1, (END, 64), OpFlags::empty());
             post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-            // This send has no fence flag, and still stays behind the fence.
+            // This send has no fence flag, but stays behind the fence.
             send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
             alice.assert_no_completion();
             net.start_driving(&bob);

@@ -82,8 +82,8 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     }
 }
 
-/// The only counter is bound while the endpoint exchanges messages with a connected peer, and the
-/// application waits only for that counter.
+/// The only counter is bound while the endpoint exchanges messages with a peer, and the application waits
+/// only for that counter.
 pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
@@ -136,7 +136,7 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
 }
 
-/// The queue is bound while its reader already sleeps, and only that reader drives the endpoint.
+/// The queue is bound while its reader already sleeps. Only that reader drives the endpoint.
 pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let domain = net.open_other_domain();

@@ -1,4 +1,4 @@
-//! Completion levels: how soon a send may complete, `fi_cq(3)`.
+//! Completion levels, which say when a send may complete: `fi_cq(3)`.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -84,7 +84,7 @@ pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
     }
 }
 
-/// The message is lost with its receiver, which made no progress, and its sender gets no error.
+/// The receiver makes no progress before it closes, so the message is lost. Its sender gets no error.
 pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
     let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
     post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
@@ -285,7 +285,7 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
-    // All sends complete as matched, at the latest when bob reads.
+    // All sends complete as matched. The last of them complete when bob reads.
     for tag in 1..=4 {
         let completion = bob.next_completion();
         assert_eq!(
@@ -354,7 +354,7 @@ pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
 pub(crate) fn match_completions_follow_any_order_of_receives(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 200;
-    // Every group of 7 is received in reverse.
+    // The messages are received in groups of 7, each group in reverse order.
     let tags = (0..count).step_by(7).flat_map(|first| (first..count.min(first + 7)).rev());
     for tag in 0..count {
         send_tagged(&alice, tag, 8 + 10 * tag as usize, OpFlags::MATCH_COMPLETE);

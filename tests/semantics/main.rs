@@ -1,9 +1,9 @@
 //! The behaviour that applications may rely on: tests that run over every transport.
 //!
-//! Each test is a function of a [`Net`], written once and listed once, below. "In turns" one thread
-//! drives all endpoints; "in threads" each endpoint also has its own thread that drives it all the
-//! time; "across processes" each endpoint lives in its own process; "by itself" the library's
-//! progress thread drives the endpoints.
+//! Each test is a function of a [`Net`]. It is written once, and listed once, below. "In turns", one
+//! thread drives all endpoints. "In threads", each endpoint also has its own thread, which drives it all
+//! the time. "Across processes", each endpoint is in its own process. "By itself", the library's progress
+//! thread drives the endpoints.
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -81,8 +81,8 @@ macro_rules! tests {
     };
 }
 
-/// The tests that run in turns, in threads, by itself and across processes. They use only the
-/// suite's `Party`, which may live in another process.
+/// The tests that run in turns, in threads, by itself and across processes. They use only the suite's
+/// `Party`, which may be in another process.
 macro_rules! tests_of_parties {
     ($net:expr) => {
         tests! { $net;
@@ -376,8 +376,8 @@ macro_rules! tests_of_parties {
     };
 }
 
-/// The tests that need a party without progress for a while, or that expect some passes of all
-/// parties to complete everything.
+/// The tests that need a party without progress for a while, or in which some passes over all parties
+/// must complete everything.
 macro_rules! tests_of_sleepers {
     ($net:expr) => {
         tests! { $net;
@@ -425,12 +425,12 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that need all parties in one process: they use an object itself (`as_here`,
-/// `domain_here`), or parties share one.
+/// The tests that need all parties in one process, because they use an object itself (`as_here`,
+/// `domain_here`), or share one between parties.
 macro_rules! tests_of_objects {
     ($net:expr) => {
         tests! { $net;
-            // The closure that takes entries uses the queue, so it cannot be sent to another process.
+            // The closure that takes entries uses the queue, so it cannot run in another process.
             entries:
                 read_each_closure_may_call_queue_and_endpoints;
             // Two endpoints share one queue, which is an object of one process.
@@ -445,7 +445,7 @@ macro_rules! tests_of_objects {
                 queue_without_endpoints_is_empty
                 unread_entries_outlive_the_endpoint_until_the_queue_closes
                 closing_a_queue_frees_unread_buffers;
-            // Only the process that posted a buffer sees whether it was dropped; two domains are
+            // Only the process that has posted a buffer sees whether it was dropped. Two domains are
             // objects of one process.
             overrun:
                 overrun_frees_the_buffers_of_lost_entries
@@ -459,7 +459,7 @@ macro_rules! tests_of_objects {
                 binding_across_domains_is_refused
                 object_bound_to_a_disabled_endpoint_is_not_closed
                 object_in_use_is_not_closed;
-            // Only the process that posted a buffer sees whether the returned one is the same.
+            // Only the process that has posted a buffer sees whether the same buffer is returned.
             rejected:
                 disabled_endpoint_returns_every_buffer
                 post_to_an_unknown_peer_returns_every_buffer
@@ -528,7 +528,7 @@ macro_rules! tests_of_objects {
                 objects_may_be_dropped_while_a_thread_polls
                 last_of_many_threads_closes_the_endpoint
                 endpoint_may_be_dropped_amid_traffic_both_ways;
-            // One endpoint is alone, or one of the domains is the network inside the process.
+            // One endpoint has no peer, or one of the domains is the network inside the process.
             naming:
                 endpoint_has_the_name_it_was_given
                 two_domains_carry_messages_at_once
@@ -538,13 +538,13 @@ macro_rules! tests_of_objects {
                 refused_post_returns_its_buffers
                 invalid_registrations_are_refused
                 mr_mode_decides_keys_and_addresses;
-            // Threads of one process share memory between two domains; queries and refusals involve no peer.
+            // Threads of one process share memory between two domains. Queries and refusals need no peer.
             atomic_rights:
                 query_atomic_names_every_supported_operation
                 refused_post_returns_its_buffers;
             atomic_exclusion:
                 concurrent_updates_over_two_transports_are_each_applied_once;
-            // Counters and their bindings belong to a domain; threads of one process wait for them.
+            // Counters and their bindings belong to a domain, and threads of one process wait for them.
             binding:
                 endpoint_with_counters_needs_no_queues
                 one_counter_counts_for_several_endpoints_and_regions
@@ -606,7 +606,8 @@ macro_rules! tests_of_objects {
             durability:
                 registered_file_shares_its_content_with_the_region
                 persistent_registration_of_volatile_memory_is_refused;
-            // Threads share an endpoint or a queue; across processes the calls would come one by one.
+            // Threads share an endpoint or a queue. Across processes, calls would come one after the
+            // other.
             threads:
                 one_endpoint_serves_several_threads
                 queues_shared_crosswise_do_not_deadlock;
@@ -878,8 +879,8 @@ mod in_threads {
     }
 }
 
-/// With automatic progress, so that every party makes progress at all times. IPv6 would add
-/// nothing, and the example backend must be polled.
+/// With automatic progress, so that every party makes progress all the time. IPv6 would test nothing
+/// more, and the example of a backend must be polled.
 mod by_itself {
     mod backend {
         tests_of_parties! { crate::backend(crate::Turns::Automatic) }

@@ -157,7 +157,7 @@ pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
         peer.insert_address_of(&bob);
         bob.insert_address_of(peer);
         for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-            // A message has at least the 8 bytes of the number that identifies it.
+            // A message has at least the 8 bytes of its number, which identifies it.
             send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
         }
     }
@@ -263,7 +263,7 @@ pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
         // 56 bytes are left after the second.
         (1, false, 64),
         (1, true, 8),
-        // No byte is left, and 0 is not less than 0.
+        // No byte is left. The minimum is 0, and 0 is not less than 0.
         (2, false, 120),
         (2, false, 8),
         (2, true, 0),
@@ -383,11 +383,11 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
-    // A peek cannot know which messages remain, since the buffer may take any.
+    // A peek cannot tell which messages remain, since the buffer may take any.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // Later receives must not match first: the buffer is full after 20 messages of 24 bytes, the
-    // 40th in all.
+    // Later receives must not match first. The buffer is full after 20 messages of 24 bytes, which is the
+    // 40th message in all.
     bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();

@@ -1,5 +1,5 @@
-//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in send order.
-//! Other pairs of read, write and send also keep their order if both endpoints have agreed on it.
+//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
+//! Other pairs of reads, writes and sends keep their order, too, if both endpoints have agreed on it.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
@@ -15,13 +15,13 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The length of an access that takes the target several passes in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
-/// The offset of the last bytes of a long access, which are accessed last.
+/// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 100;
 
 /// Lengths around every limit between protocols.
 const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
 
-/// Posts an operation; reads and counts the party's completions while there is no room.
+/// Posts an operation. While there is no room, reads and counts the party's completions.
 #[track_caller]
 fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
@@ -51,7 +51,7 @@ pub(crate) fn messages_of_mixed_sizes_arrive_in_order(net: &Net) {
         let message = payload(n as u64, len_bytes(n));
         post_when_room(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
     }
-    // Half of the receives were posted early.
+    // The other half of the receives was posted before.
     for n in (1..count).step_by(2) {
         bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
     }
@@ -94,7 +94,7 @@ pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
 
 pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // More receives than a linear search handles.
+    // Post more receives than a linear search handles.
     let others = 40;
     for context in 0..others {
         bob.endpoint.trecv(marked_buffer(8), ANY, 100 + context, 0, context).unwrap();
@@ -123,7 +123,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     bob.endpoint.trecv(marked_buffer(8), ANY, 1000, 0xff, 3).unwrap();
     let taken: Vec<(u64, u64)> =
         (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
-    // 1001 is 0b1111101001: without the bits of 0x3e it is any odd tag from 961 to 1023.
+    // 1001 is 0b1111101001. Without the bits of 0x3e, it matches every odd number from 961 to 1023.
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
     for party in [&alice, &bob] {
         let (sends, mut receives) = party.next_sends_and_others(2 * count as usize);
         assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
-        // Receives match in order, but may complete in another.
+        // Receives match in order, but may complete in another order.
         receives.sort_by_key(|completion| completion.context);
         for (n, completion) in (0..count).zip(receives) {
             assert_eq!(completion.context, n, "each receive ends once");
@@ -280,8 +280,8 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
     party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
 }
 
-/// A message arrives after the writes before it have reached the region, whatever the order of
-/// their completions. The test posts both at once.
+/// A message arrives after earlier writes have reached the region, whatever the order of their
+/// completions. The test posts both without a wait in between.
 pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
     for kind in [Kind::Raw, Kind::Shareable] {
@@ -324,8 +324,8 @@ pub(crate) fn message_shows_earlier_delivered_writes(net: &Net) {
     }
 }
 
-/// Without an order or a wait, a fenced send shows the writes before it. After a fenced write,
-/// which does not notify its target, any later send shows them.
+/// Without an order and without a wait, a fenced send shows the writes before it. A fenced write does not
+/// notify its target, but any later send shows the writes before it.
 pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
     let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
@@ -388,7 +388,7 @@ pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
             let before = payload(identity, LONG_BYTES);
             region.write_at(0, &before[..len_bytes]);
             region.write_at(END, &before[END..]);
-            // A short message after the second read waits as well.
+            // A short message after the second read waits, too.
             post_read(&alice, &region, 0, 50, len_bytes);
             post_read(&alice, &region, END, 51, 100);
             post_write(&alice, &region, 0, 99, len_bytes.min(40_000));
@@ -403,7 +403,7 @@ pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
 
 pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
     let (alice, bob, region) = pair_with_order(net, Order::SAR, LONG_BYTES);
-    // One long read, and then more short ones than a link takes at once.
+    // One long read, then more short reads than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
     {
@@ -456,7 +456,7 @@ pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
         region.write_at(LAST, &number.to_le_bytes());
-        // A short fetch after the long reads waits as well.
+        // A short fetch after the long reads waits, too.
         post_read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
         post_read(&alice, &region, LAST, 51, 8);
         let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
@@ -470,7 +470,7 @@ pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
 }
 
 pub(crate) fn access_does_not_overtake_messages(net: &Net) {
-    // More messages than the target's budget for unexpected messages holds.
+    // The number of messages. The target's budget for unexpected messages does not hold all of them.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
     for kind in Kind::ALL {
@@ -510,7 +510,7 @@ pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
     let region = bob.register(memory).unwrap();
-    // Bob makes progress only when he polls, and has no completions.
+    // Bob makes progress only when he polls. He has no completions.
     let together = || {
         assert!(bob.poll_completion().is_none());
         alice.poll_completion().map(|ended| ended.expect("nothing fails").0)
@@ -542,7 +542,7 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = marked_buffer(REGION_BYTES).to_vec();
     region.write_at(0, &memory);
-    // The expected result of each read, and the expected memory at the arrival of each message.
+    // The results that reads must have, and the memory when each message arrives.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
     for context in 0..COUNT {

@@ -34,7 +34,7 @@ fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     });
 }
 
-/// Sends as `deliver` does, but at match level and without waiting.
+/// Sends as [`deliver`] does, but at match level, and does not wait.
 fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
@@ -71,7 +71,7 @@ fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -
     post_peek_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
-/// Peeks until it finds the message, of which perhaps only a part has arrived.
+/// Peeks until it finds the message. Perhaps only a part of the message has arrived then.
 #[track_caller]
 fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
@@ -216,10 +216,11 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
     }
 }
 
-/// How often a party peeks before it sleeps between peeks.
+/// The number of peeks after which a party sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-/// The queue depth: room for the completions of all peeks, since the parties read none meanwhile.
+/// The depth of the queue. It has room for the completions of all peeks, since the parties read none
+/// meanwhile.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
@@ -233,8 +234,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send_match_complete(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
-        // The library refuses a context that has a claimed message. So the refusal shows, without a
-        // read, that a peek has found one.
+        // The library refuses a context that has a claimed message. So a refusal shows, without a read,
+        // that a peek has found a message.
         while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
             peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
             peeks += 1;
@@ -245,7 +246,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
         }
         let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
         assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{refused:?}");
-        // Only calls of the parties drive them, so they take turns from here on.
+        // Only calls of the parties drive them, so from here on they take turns.
         let mut is_claimed = false;
         let [mut found, mut received, mut sent] = [None, None, None];
         while received.is_none() || sent.is_none() {
@@ -268,8 +269,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     }
 }
 
-/// Reads until the queue is empty or an operation has succeeded. Only peeks that find no message
-/// may fail.
+/// Reads until the queue is empty, or an operation has succeeded. Only peeks that find no message may
+/// fail.
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
@@ -358,7 +359,7 @@ pub(crate) fn discarded_message_is_never_received(net: &Net) {
         }
         deliver(&alice, 6, 5, 8);
         alice.assert_no_completion();
-        // One message is discarded by a peek, another after it was claimed.
+        // A peek discards one message. Another message is claimed, and then discarded.
         assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
         assert_eq!(alice.next_completion().context, 1);
         assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
@@ -427,7 +428,8 @@ pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
 /// Peeks at a long message while it arrives.
 pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.open_pair();
-    // More than the system's buffers hold; the loopback network has none, and its pieces are small.
+    // More bytes than the system's buffers hold. The loopback network has no such buffers, and its pieces
+    // are small.
     let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
     for len_bytes in [200_000, 1 << 20, longest_bytes] {
         let mut identity = 0;
@@ -546,7 +548,7 @@ pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     for _ in 0..5 {
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
-    // The claimed message takes no room among the receives.
+    // The claimed message does not count as a receive.
     bob.endpoint.trecv(marked_buffer(16), ANY, 2, 0, 2).unwrap();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));

@@ -39,7 +39,7 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
         endpoint.send(payload(context, 8), to_second, context).unwrap();
         let deadline = Deadline::new();
-        // With room for one context at a time, the set returns each member in its turn.
+        // With room for one context at a time, the set returns each member in turn.
         while seen != [context + 1; 3] {
             let mut contexts = [0; 1];
             let found = set.poll(&mut contexts);

@@ -54,7 +54,7 @@ fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Err
     }
 }
 
-/// Checks that every call that counts towards the receive depth is refused and returns its buffers.
+/// Checks that every call that counts towards the receive depth is refused, and returns its buffers.
 #[track_caller]
 fn every_posted_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {

@@ -1,5 +1,4 @@
-//! Peers that close and reopen at the same address: each is a new peer, distinct from the former
-//! one.
+//! Peers that close and open again at the same address. Each is a new peer, distinct from the one before.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +23,7 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends messages of many lengths; their remote data names the incarnation of the sender.
+/// Sends messages of many lengths. Their remote data has the incarnation of the sender.
 fn send_every_length(from: &Party, life: u64) {
     for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
         from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
@@ -91,7 +90,7 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
 pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
-    // Bob posts no receive for these messages, so the sends fail when he closes at the latest.
+    // Bob posts no receive for these messages, so the sends fail at the latest when he closes.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
         let buffers = vec![payload(context, 64)];
@@ -138,7 +137,7 @@ pub(crate) fn reopened_endpoint_is_reached_by_every_peer(net: &Net) {
         }
         let leaver = rim.remove(0);
         rim.push(reopen(net, leaver, &hub));
-        // The reopened party sends first, so that the hub knows it before it replies.
+        // The reopened party sends first, so that the hub knows it before the hub replies.
         let back = rim.last().unwrap();
         back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
         hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();

@@ -63,7 +63,7 @@ pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
             };
             if by == RmaBy::InjectWrite {
                 alice.endpoint.rma(call).unwrap();
-                // The write reports nothing; a fenced send completes after it.
+                // The success of the write is not reported. A fenced send completes after it.
                 let send =
                     SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
                 alice.send_and_wait_for_delivery(send);
@@ -87,7 +87,7 @@ const LEVELS: [OpFlags; 5] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-/// No later message shows the write.
+/// There is no later message that could make the write visible.
 pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
@@ -291,7 +291,7 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     let parties = [&alice, &bob];
     let region_of =
         |party: &Party| party.register(make_region_spec(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
-    // Parties in other processes have their own domains; here both share one, with its keys.
+    // Parties in other processes have their own domains. Here both parties share a domain and its keys.
     let regions = [
         region_of(&alice),
         bob.register(RegionSpec {
@@ -526,7 +526,7 @@ pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
     let flags = MrFlags::from_bits_retain(1);
     assert!(domain.register(8, &MrAttr { flags, ..attr }).is_ok(), "flags without a meaning are ignored");
-    // Some programs pass capabilities such as `FI_RMA` here; providers check only the rights.
+    // Some programs pass capabilities such as `FI_RMA` here. Providers check only the rights.
     let access = EVERYTHING | MrAccess::from_bits_retain(Caps::RMA.bits() | Caps::MSG.bits() | 1);
     let region = domain.register(8, &MrAttr { access, ..attr }).unwrap();
     assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));

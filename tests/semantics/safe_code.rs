@@ -1,5 +1,5 @@
-//! Code without `unsafe` may use its handles in any way: each call ends in a result, without a
-//! crash or a leak.
+//! Code without `unsafe` may use its handles in any way. Each call returns a result, without a crash or a
+//! leak.
 
 use std::mem;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// An endpoint with its objects, which only the test drives.
+/// An endpoint with its objects. Only the test drives it.
 struct OwnEndpoint {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -59,7 +59,7 @@ impl OwnEndpoint {
     }
 }
 
-/// Returns a buffer to post, and the rest of its allocation, which shows whether the buffer still
+/// Returns a buffer to post, and the rest of its allocation. The rest shows whether the buffer still
 /// exists.
 fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
     let mut rest = marked_buffer(2 * len_bytes);
@@ -71,7 +71,7 @@ fn is_freed(rest: &mut BytesMut) -> bool {
     rest.try_reclaim(rest.capacity() + 1)
 }
 
-/// A buffer that counts its own drop.
+/// A buffer that counts when it is dropped.
 struct Traced {
     bytes: Bytes,
     freed: Arc<AtomicUsize>,
@@ -110,8 +110,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     let freed = Arc::new(AtomicUsize::new(0));
     let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
     let deadline = Deadline::new();
-    // With shared memory the first access maps the region, and later ones complete as they are
-    // posted.
+    // Over shared memory, the first access maps the region, and later accesses complete at post time.
     for round in 1..=ROUNDS {
         let n = round as u64;
         alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
@@ -165,7 +164,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
         bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), peer, context).unwrap();
     }
-    // Half of the receives take messages, one of which is truncated; their entries stay unread.
+    // Half of the receives take messages, one of which is truncated. Their entries are not read.
     for n in 0..10 {
         bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
         bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
@@ -315,8 +314,8 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
-    // This thread keeps no handle. It drives the receiver, for which the drop of the last handle
-    // waits.
+    // This thread keeps no handle. Dropping the last handle waits for the receiver, so this thread drives
+    // it.
     let handles = [endpoint.clone(), endpoint.clone(), endpoint.clone(), endpoint];
     thread::scope(|scope| {
         for (thread, endpoint) in (0..).zip(handles) {
@@ -363,7 +362,7 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
 
 pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     const WINDOW: u64 = 8;
-    // Drops it after this many completions, while messages of every protocol are in flight.
+    // Drop it after this many completions, while messages of every protocol are in flight.
     for leaves_after in [0, 1, 7, 40, 150] {
         let (alice, bob) = OwnEndpoint::open_pair(net);
         let is_gone = AtomicBool::new(false);
@@ -379,7 +378,7 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
                 is_gone.store(true, Ordering::Release);
             });
             scope.spawn(move || {
-                // Runs until bob notices that the peer has left. Then every send must end, with
+                // Run until bob notices that the peer has left. After that every send must end, in
                 // success or failure.
                 let deadline = Deadline::new();
                 let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
@@ -403,8 +402,8 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
 /// The context of sends; receives have another.
 const SENT: u64 = 1;
 
-/// Keeps `window` messages in flight in each direction until `is_last` returns true for an ended
-/// operation; its argument is whether a send has failed. Returns the number of outstanding sends.
+/// Keeps `window` messages in flight in each direction, until `is_last` returns true for an operation
+/// that has ended. Its argument tells whether a send has failed. Returns the number of outstanding sends.
 fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
     let deadline = Deadline::new();
     let (mut sending, mut receiving, mut number) = (0, 0, 0);
@@ -416,7 +415,7 @@ fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) 
         while sending < window {
             number += 1;
             let len_bytes = [8, 900, 20_000, 70_000][number as usize % 4];
-            // The level waits for the peer, so that the sender notices the peer's end.
+            // At this level the send waits for the peer, so the sender notices when the peer ends.
             let send = SendMsg {
                 buffers: vec![payload(number, len_bytes)],
                 to: FabricAddress(0),

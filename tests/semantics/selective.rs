@@ -51,7 +51,7 @@ pub(crate) fn success_is_reported_only_if_asked_for(net: &Net) {
     assert_eq!(alice.next_completion().context, 5);
 }
 
-/// A level says when a completion may appear, but does not request one.
+/// A level says when a completion may appear. It does not request a completion.
 pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     let levels = [
@@ -61,7 +61,7 @@ pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
         OpFlags::MATCH_COMPLETE,
     ];
     for (context, level) in (1..).zip(levels) {
-        // Once as a level of the call, and once as the default level.
+        // Once with a level of the call, and once with a default level.
         let send = || SendMsg {
             buffers: vec![payload(context, 64)],
             to: alice.peer(),
@@ -114,14 +114,14 @@ pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
 
 pub(crate) fn injection_is_never_reported(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
-    // Neither the flag for completions nor the level with the call's name has an effect.
+    // Neither the flag for completions, nor the level whose name resembles the call, has an effect.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
     alice.endpoint.inject(&payload(1, 64), alice.peer(), None, None).unwrap();
     assert_eq!(bob.next_completion().context, 1);
     alice.assert_no_completion();
-    // `FI_INJECT` is only about the buffer.
+    // `FI_INJECT` concerns only the buffer.
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
     let (buffers, flags) = (vec![payload(2, 64)], OpFlags::INJECT | OpFlags::COMPLETION);
     alice

@@ -29,7 +29,7 @@ fn make_rma_call(
     RmaCall { address: region.address_at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
 }
 
-/// Writes over the link. Afterwards the region is mapped, if the transport can map it.
+/// Writes over the link. After that the region is mapped, if the transport can map it.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
     party.endpoint.rma(make_rma_call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
                     );
                     contexts.push(completion.context);
                 }
-                // The last access is counted a moment before it is reported.
+                // The last access is counted shortly before it is reported.
                 Ok(None) => deadline.yield_or_panic("the end of a queue that is overrun"),
                 Err(error) => break assert_eq!(error, ReadError::Overrun),
             }

@@ -8,7 +8,7 @@ use homespun_suite::Net;
 use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
-/// Connects two endpoints, the second of which receives through a context.
+/// Connects two endpoints. The second one receives through a context.
 pub(crate) fn connect_with_shared_context(
     client: &Side,
     server: &Side,
@@ -34,7 +34,7 @@ pub(crate) fn connect_with_shared_context(
 pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    // This source would matter for an unconnected endpoint, which could still be bound.
+    // The source would count for an unconnected endpoint, and such an endpoint could still be bound.
     let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
     assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
     for number in 0..2 {

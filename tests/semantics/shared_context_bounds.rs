@@ -60,7 +60,7 @@ pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     for _ in 0..3 {
         sharers.deliver(&peer, 1, payload(1, 8), None);
     }
-    // One entry is in the queue, and two wait for room there.
+    // One entry is in the queue, and two wait for room in it.
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
     for context in 0..3 {

@@ -1,4 +1,5 @@
-//! Threads that wait for, post to and read endpoints with a shared receive context.
+//! Threads that wait for endpoints with a shared receive context, post to the context, and read the
+//! queues.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -77,7 +78,7 @@ pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
     post_while_others_read(&sharers, &cqs);
 }
 
-/// Two threads post to the context, one reads each queue, and two peers send to both endpoints.
+/// Two threads post to the context, one thread reads each queue, and two peers send to both endpoints.
 fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
     let (left, _) = sharers.open_peer();
@@ -144,8 +145,8 @@ pub(crate) fn peeks_alone_make_progress(net: &Net) {
                 ..RecvMsg::default()
             })
             .unwrap();
-        // The first endpoint reports a peek that finds no message, not the endpoint that received
-        // it.
+        // If a peek finds no message, the first endpoint reports it, not the endpoint that will receive
+        // the message.
         match poll_completion(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,

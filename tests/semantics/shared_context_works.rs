@@ -24,7 +24,7 @@ fn open_triggering(net: &Net) -> Sharers<'_> {
     sharers
 }
 
-/// Opens a context for triggered receives, with so many endpoints.
+/// Opens a context for triggered receives, with this many endpoints.
 fn open_triggering_with(net: &Net, members: usize) -> Sharers<'_> {
     let mut sharers = open_triggering(net);
     (0..members).for_each(|_| sharers.join());
@@ -39,7 +39,7 @@ fn make_receive(context: u64, len_bytes: usize, flags: OpFlags) -> RecvMsg {
     RecvMsg { buffers: vec![marked_buffer(len_bytes)], context, flags, ..RecvMsg::default() }
 }
 
-/// Deferred work that posts a receive to a context.
+/// Returns deferred work that posts a receive to a context.
 fn receive_work(
     trigger: Trigger,
     receive_context: &SharedReceiveContext,
@@ -50,7 +50,7 @@ fn receive_work(
     DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
 }
 
-/// Waits until a counter has a value, and an error value, while all parties make progress.
+/// Waits until a counter has this value and this error value. All parties make progress meanwhile.
 #[track_caller]
 fn await_counts(sharers: &Sharers<'_>, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
@@ -94,7 +94,7 @@ pub(crate) fn post_to_the_context_counts_towards_deferred_work(net: &Net) {
     sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
-    // This needs no progress: the posting thread runs the due work.
+    // No party needs to make progress: the thread that posts runs the due work.
     let deadline = Deadline::new();
     while done.is_in_use() {
         deadline.yield_or_panic("the work");
@@ -155,7 +155,8 @@ pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(n
             } else {
                 send(&peer, ended, len_bytes, to);
                 sharers.drive_repeatedly();
-                // The posting thread finds the message of an endpoint that it does not drive.
+                // The posting thread finds a message that has arrived at an endpoint which it does not
+                // drive.
                 counter.add(1);
             }
             await_counts(&sharers, &done, (ended, 0));
@@ -204,7 +205,7 @@ pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
     let done = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     let capacity = sharers.members[1].cq.depth_entries() as u64;
-    // More ordinary receives than the queue has room for, then a deferred one behind them.
+    // Post more ordinary receives than the queue has room for, then a deferred receive behind them.
     for identity in 1..=capacity + 2 {
         sharers.context.recv(marked_buffer(8), ANY, identity).unwrap();
         send(&peer, identity, 8, 1);
@@ -231,13 +232,13 @@ pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     assert_eq!((failed.completion.context, &failed.error), (1, &OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(vec![marked_buffer(8)]));
     assert_eq!(sharers.context.cancel(1).unwrap_err().errno(), Errno::ENOENT);
-    // Deferred work that waits is taken back without a report.
+    // Deferred work that waits is cancelled without a report.
     let work = receive_work(trigger_at(&counter, 1), &sharers.context, receive(2), &done);
     sharers.domain.queue_work(work.clone()).unwrap();
     assert_eq!(sharers.context.cancel(2).unwrap_err().errno(), Errno::ENOENT, "it was not posted");
     sharers.domain.cancel_work(100).unwrap();
     assert!(!done.is_in_use());
-    // Deferred work that was posted is a receive of the context, whose failure is the work's.
+    // Deferred work that was posted is a receive of the context. If the receive fails, so does the work.
     sharers.domain.queue_work(work).unwrap();
     counter.add(1);
     assert_eq!(sharers.domain.cancel_work(100).unwrap_err().errno(), Errno::ENOENT);
@@ -323,7 +324,7 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     assert_eq!(refused(&own, OpFlags::empty()), Errno::EOPNOTSUPP);
     let rejected = own.trigger(&trigger_at(&counter, 1), make_receive(1, 8, OpFlags::empty())).unwrap_err();
     assert_eq!((rejected.error.errno(), rejected.returned), (Errno::EOPNOTSUPP, back()));
-    // The receives of its endpoints are the context's.
+    // Endpoints with a shared context take no receives of their own.
     let endpoint = sharers.members[0].endpoint.clone();
     let receive = || Operation::Receive(make_receive(1, 8, OpFlags::empty()));
     let rejected = endpoint.trigger(&trigger_at(&counter, 1), receive()).unwrap_err();

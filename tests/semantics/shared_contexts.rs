@@ -64,7 +64,7 @@ impl<'a> Sharers<'a> {
         self.join_with_queues(cq, flags, None);
     }
 
-    /// Adds an endpoint with a queue for these directions, and one for receives that it may share.
+    /// Adds an endpoint with a queue for these directions, and a queue for receives that it may share.
     pub(crate) fn join_with_queues(
         &mut self,
         cq: CompletionQueue,
@@ -86,8 +86,8 @@ impl<'a> Sharers<'a> {
         endpoint
     }
 
-    /// Opens a peer whose addresses are the indices of the members. Also returns its address at the
-    /// members.
+    /// Opens a peer, in whose vector each member is at the index of the member. Also returns its address
+    /// at the members.
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
@@ -352,7 +352,7 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     });
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
-    // For a later receive, the endpoint whose send was refused connects again.
+    // For a receive that is posted later, the endpoint whose send was refused connects again.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.completion.context, failed.errno()), (5, Errno::ECONNREFUSED));
@@ -490,7 +490,7 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
 }
 
 impl Sharers<'_> {
-    /// Sends a message to the first endpoint; the peer's sends to others may fail.
+    /// Sends a message to the first endpoint. The peer's sends to other endpoints may fail.
     fn send_to_first_member(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }

@@ -107,7 +107,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
             client.progress();
             server.progress();
         }
-        // The message may have arrived already, or arrives now.
+        // The message has arrived before, or arrives now.
         other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
         assert!(received_bytes(&next_completion(&[&server, &client]).buffer) == payload(1, len_bytes));
         other.shutdown().unwrap();
@@ -117,8 +117,8 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
     }
 }
 
-/// The acknowledgement waits behind the receiver's own sends, of which the link may have taken
-/// half.
+/// The acknowledgement waits behind the receiver's own sends. The link may have taken one of them only in
+/// part.
 pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
@@ -140,7 +140,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
                 Ok(Some(completion)) if completion.context == 1 => break,
                 Ok(Some(_)) => sent += 1,
                 Ok(None) => {
-                    // Before that receive ends, the server reads nothing from the link.
+                    // Until that receive ends, the server reads nothing from the link.
                     looks += 1;
                     if looks % LOOKS == 0 {
                         client.progress();
@@ -152,7 +152,8 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
         }
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
-            // It completed before, or was cancelled; the memory is the application's again.
+            // The send has completed before, or was cancelled. In both cases the application may use its
+            // memory again.
             let _either = next_operation_end(&[&server]);
         }
         assert_eq!(next_completion(&[&client, &server]).context, 2, "round {round}");
@@ -220,7 +221,7 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
         assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")), "{round}");
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         next_completion(&[&server]);
-        // The client has made no progress since; the close waits for its messages.
+        // The client has made no progress since then. The close waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
             assert_eq!(next_event(&[&client]), Ok(make_connected_event(CLIENT, b"welcome")), "{round}");

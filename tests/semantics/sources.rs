@@ -28,7 +28,8 @@ fn open_stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
     (stranger, receiver)
 }
 
-/// Checks that an error reports this party as the unknown source of an otherwise successful receive.
+/// Checks that an error reports this party as the unknown source of a receive that is otherwise
+/// successful.
 #[track_caller]
 fn assert_unknown_source(failed: &CompletionError, stranger: &Party) {
     let name = stranger.endpoint.name().unwrap();
@@ -188,7 +189,7 @@ pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
         });
         read.map(|_| contexts)
     };
-    // The completions come one by one, since the threads that drive the receiver may have been
+    // The completions come one after the other, since the threads that drive the receiver may have been
     // asleep.
     let mut contexts = Vec::new();
     while contexts.len() < 2 {
@@ -235,8 +236,8 @@ pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
             ..SendMsg::default()
         });
     }
-    // The queue has room for two entries. The library looks up the sources of the others when they
-    // get room.
+    // The queue has room for two entries. When the other entries get room, the library looks up their
+    // sources.
     let known = receiver.insert_address_of(&stranger);
     for context in 0..2 {
         let failed = receiver.next_failure();

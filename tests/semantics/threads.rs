@@ -1,4 +1,4 @@
-//! Endpoints that each have a thread, and endpoints that threads share.
+//! Endpoints that have a thread each, and endpoints that several threads share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -64,7 +64,7 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
                 assert_eq!(next_completion_alone(party).context, 2);
             }
         }
-        // The last reply may still be unsent; dropping the endpoint sends it.
+        // The last reply may not have been sent yet. Dropping the endpoint sends it.
     };
     thread::scope(|scope| {
         scope.spawn(|| play(&alice, true));
@@ -98,7 +98,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
                     if completion.flags.contains(CompletionFlags::SEND) {
                         sends_ended += 1;
                     } else {
-                        // Receives match in order, but may complete in another.
+                        // Receives match in order, but may complete in another order.
                         let n = completion.context;
                         assert!(n < posted && seen.insert(n), "a receive that was not posted, or has ended");
                         assert!(received_bytes(&completion.buffer) == payload(n, len_bytes(n)));
@@ -112,7 +112,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     };
     thread::scope(|scope| {
         let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
-        // Each party runs until it has received everything, and stays open until both have.
+        // Each party runs until it has received everything. It stays open until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
     });
@@ -181,15 +181,15 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     let received_tags = received_tags.into_inner().expect("both threads ended well");
     assert_eq!(received_tags.len(), senders);
     for (sender, mut order) in received_tags {
-        // Threads may read in any order; the receives matched in posting order.
+        // Threads may read in any order, but the receives matched in posting order.
         order.sort_unstable();
         let order: Vec<u64> = order.into_iter().map(|(_, number)| number).collect();
         assert_eq!(order, (0..per_sender as u64).collect::<Vec<_>>(), "messages of thread {sender}");
     }
 }
 
-/// The transmit queue of each endpoint is the receive queue of the other, and two threads drive
-/// them. A thread that held one queue while waiting for the other would deadlock.
+/// Each endpoint's transmit queue is the receive queue of the other endpoint, and two threads drive the
+/// queues. A thread that held one queue while it waited for the other would deadlock.
 pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let domain = net.open_other_domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();

@@ -226,7 +226,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         }
         alice.assert_no_completion();
     }
-    // Receives are reported likewise.
+    // Receives are reported in the same way.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
         queue_work(&bob, post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
@@ -270,7 +270,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
     alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    // Counts a failure, and a refusal.
+    // The counter counts a failure, and a refusal.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
@@ -282,7 +282,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
     alice.wait_for_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
-    // A counter that is bound to other events counts these, too.
+    // A counter that is bound only to other events counts these ends, too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard));
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
@@ -444,7 +444,7 @@ pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
         let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
         queue_work(&alice, post_work(trigger_at(&trigger, 1 + context % 2), &alice, operation, &done));
     }
-    // Most works find no room; half of them are triggered by errors.
+    // Most works find no room. Half of them are triggered by errors.
     trigger.add(1);
     trigger.add_error(1);
     trigger.set(0);
@@ -475,7 +475,7 @@ pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
     }
-    // These operations have contexts that may be numbers of works.
+    // These operations have contexts that are possible numbers of works.
     (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
     alice.endpoint.cancel(1002).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1002);
@@ -581,7 +581,7 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
             assert_eq!(received_bytes(&completion.buffer), payload(identity, 300));
         }
     }
-    // Nothing is claimed any more.
+    // No message is claimed any more.
     trigger.add(1);
     let failed = alice.next_failure();
     assert!(matches!(failed.error, OperationError::Deferred(_)), "{failed:?}");
@@ -603,13 +603,13 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(1, 8)]));
     assert_eq!(alice.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
-    // This operation is triggered before its cancel.
+    // This operation was already posted when it is cancelled.
     trigger.add(2);
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().completion.context, 2);
     alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
-    // Posted deferred work is an operation of its endpoint. The failure of the operation is the
-    // work's failure.
+    // Deferred work that was posted is an operation of its endpoint. If the operation fails, so does the
+    // work.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
@@ -811,8 +811,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
-    // An alias may have the flag as its default if the endpoint has the capability; other calls
-    // then refuse it.
+    // The flag may be a default flag of an alias if the endpoint has the capability. Then other calls
+    // refuse it.
     let (alias, plain) = (alice.endpoint.as_here().alias(), without.endpoint.as_here().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
@@ -821,8 +821,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(sent.map_err(|rejected| rejected.errno()), Err(Errno::EBADFLAGS));
 }
 
-/// A thread sleeps on a queue or a counter. Other threads change counters, messages arrive, and the
-/// sleeper's own endpoint has events: each makes work due. The memory is the caller's.
+/// A thread sleeps on a queue or a counter. Work becomes due when other threads change counters, when
+/// messages arrive, and when the sleeper's own endpoint has events. The memory is the caller's.
 pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
@@ -834,7 +834,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let (trigger, done) = (sleeping(&alice), sleeping(&alice));
         let mut filled = [0; 8];
         let is_over = AtomicBool::new(false);
-        // Only bob's wait receives this message. It completes a deferred receive, which makes
+        // Only bob's wait receives this message. The message completes a deferred receive, which makes
         // another work due.
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
@@ -848,7 +848,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             action,
             completion: Some(done.clone()),
         };
-        // SAFETY: the memory is not used until the receive has ended, which the test awaits.
+        // SAFETY: nothing uses the memory before the receive has ended, and the test waits for that.
         unsafe { bob.domain_here().queue_raw_work(work) }.unwrap();
         queue_work(
             &bob,

@@ -15,7 +15,7 @@ use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// A length beyond what the transports buffer for an idle peer.
+/// A length that exceeds the bytes that transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
 
 /// Opens a party with a queue for each direction and a counter for each kind of event. All of them
@@ -32,7 +32,7 @@ fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     })
 }
 
-/// Reads both queues, and returns how many messages have arrived.
+/// Reads both queues. Returns the number of messages that have arrived.
 fn read_and_count_messages(party: &Party) -> u64 {
     while let Some(ended) = party.poll_completion() {
         ended.expect("no send fails");
@@ -60,7 +60,8 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                     bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
-                // The counters count the events of the queues, and the test reads them, too.
+                // The counters count the same events that the queues report, and the test reads the
+                // counters, too.
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_set(&set);
                     arrived += read_and_count_messages(&bob);
@@ -92,7 +93,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     }
 }
 
-/// An application that polls descriptors arms both sets, as it would arm two queues.
+/// An application that polls descriptors arms both sets, as it arms two queues.
 pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
@@ -103,7 +104,7 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
         while net.fabric.try_wait(&both) != Ok(true) {
             deadline.yield_or_panic("two idle sets");
         }
-        // Any member stands for the whole set.
+        // `try_wait` of any member has the result of the whole set.
         alice.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.cancel(1).unwrap();
         assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");

@@ -1,4 +1,4 @@
-//! Blocking reads, and wait objects that applications poll themselves: `fi_cq(3)`, `fi_poll(3)`.
+//! Blocking reads, and wait objects on which applications sleep themselves: `fi_cq(3)`, `fi_poll(3)`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -23,8 +23,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
-/// Returns the lengths that arrive in little time: a reader of endpoints without a descriptor
-/// yields between any two polls.
+/// Returns the lengths that arrive in a short time. A reader of endpoints without a descriptor yields
+/// between any two polls.
 fn select_lens_bytes(net: &Net) -> &'static [usize] {
     if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
 }
@@ -38,7 +38,7 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
 }
 
-/// Makes the net drive both parties again: closing one may need the other's progress.
+/// Has the net drive both parties again, since closing one may need the other's progress.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
 }
@@ -48,7 +48,7 @@ fn next_completion(cq: &CompletionQueue) -> Completion {
     next(cq).expect("no operation fails").0
 }
 
-/// Waits on the queue until [`stop_waiting`], so that it answers outstanding operations of peers.
+/// Waits on the queue until [`stop_waiting`] is called, so that it answers operations of peers meanwhile.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
@@ -125,7 +125,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
             for (level, flags) in (0..).zip(levels) {
                 for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     let context = 10 * level + n;
-                    // The receives come from another thread than the sleeping one.
+                    // A thread that does not sleep posts the receives.
                     if flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000 {
                         bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                         post_send(&alice, context, len_bytes, flags);
@@ -143,7 +143,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
     }
 }
 
-/// The receiver's thread sleeps while another thread posts the receive whose match the sender awaits.
+/// The receiver's thread sleeps, while another thread posts the receive. The sender waits for that match.
 pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
@@ -282,8 +282,8 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     }
 }
 
-/// Whether one signal ends the waits of four threads, which get some time to begin them. If some
-/// have not begun by then, further signals end their waits.
+/// Whether one signal ends the waits of four threads. The threads get some time to begin them. If some
+/// threads have not begun by then, further signals end their waits.
 fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
     const THREADS: usize = 4;
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -304,7 +304,7 @@ fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
         thread::sleep(to_begin);
         assert_eq!(ended.load(Ordering::SeqCst), 0, "nothing has ended them");
         cq.signal().unwrap();
-        // Waits ten times as long as they had to begin.
+        // Wait ten times as long as the threads had to begin.
         let until = Instant::now() + 10 * to_begin;
         while ended.load(Ordering::SeqCst) < THREADS && Instant::now() < until {
             thread::yield_now();
@@ -345,7 +345,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
         });
         assert_eq!(contexts, [0, 1, 2, 3, 4]);
 
-        // A read with fewer entries than the threshold times out. Then an error follows a success.
+        // A read with fewer entries than the threshold times out. After that an error follows a success.
         thread::scope(|scope| {
             let waits = scope.spawn(|| cq.sread_each(8, 5, Some(Duration::from_millis(100)), |_, _| {}));
             send_some(1);
@@ -403,12 +403,13 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
                             Ok(Some(_)) => {
                                 taken.fetch_add(1, Ordering::SeqCst);
                             }
-                            // Another thread may have read the entry, but no wait ends before the test does.
+                            // Another thread may have read the entry, but no wait ends before the test
+                            // ends.
                             Ok(None) => assert!(is_over.load(Ordering::SeqCst)),
                             Err(error) => panic!("{error}"),
                         }
                     }
-                    // Passes the signal on to a thread that does not wait yet.
+                    // Passes the signal on to a thread that has not begun to wait.
                     cq.signal().unwrap();
                 });
             }
@@ -425,8 +426,8 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
     }
 }
 
-/// Each endpoint has a thread that sleeps until a message arrives, and one that polls for its
-/// sends.
+/// Each endpoint has a thread that sleeps until a message arrives, and a thread that polls for
+/// completions of its sends.
 pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
@@ -573,7 +574,7 @@ pub(crate) fn queue_without_a_wait_object_refuses_waits(net: &Net) {
     }
 }
 
-/// A blocked read drives both directions of its endpoint, though the queue reports only one.
+/// A blocked read drives both directions of its endpoint, although its queue reports only one.
 pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
     let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
     let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -581,7 +582,7 @@ pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _over = StopOnDrop(&is_over);
-            // The wait for its sends drives its receives too.
+            // The wait for its sends drives its receives, too.
             post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
             let sent = next_completion(bob.cq_here());
             assert!(sent.flags.contains(CompletionFlags::SEND));

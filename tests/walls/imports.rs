@@ -1,8 +1,8 @@
-//! Which files import which, and the circles among them.
+//! The imports between files, and the circles that they form.
 //!
-//! If a file makes a name public that another file defines, an import of this name counts as one
-//! from the defining file. The check does not see paths within the arguments of macros, nor names
-//! that a glob `use` brings in.
+//! If a file re-exports a name that another file defines, an import of this name counts as an import from
+//! the file that defines it. The check does not see paths within the arguments of macros, nor names that
+//! a glob `use` imports.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,8 +13,8 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::modules::{Crate, Module, ModulePath, display_name};
 
-/// Returns the circles of files that import each other, directly or by way of others: each by the
-/// names of its files, the largest first.
+/// Returns the circles of files that import each other, directly or indirectly. Each circle is a list of
+/// its files, and the largest circle comes first.
 pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
     let modules: Vec<&Module> = of_crate.modules().collect();
     let numbers: HashMap<&ModulePath, usize> = modules.iter().map(|module| module.path()).zip(0..).collect();
@@ -54,7 +54,7 @@ struct NamedPaths {
     beginnings: HashSet<String>,
     /// The names that it makes public.
     re_exported: Vec<(String, Vec<String>)>,
-    /// How many inline modules of the file the visitor is in.
+    /// The number of inline modules of the file around the visitor's place.
     inline_depth: usize,
 }
 
@@ -64,8 +64,8 @@ impl NamedPaths {
         for item in module.items() {
             paths.visit_item(item);
         }
-        // A name that the file makes public may also be used in it. Other names are of the file, or
-        // local.
+        // A name that the file re-exports may also be used in the file. All other names are defined in
+        // the file, or local.
         let NamedPaths { used, beginnings, re_exported, .. } = &mut paths;
         used.extend(
             re_exported.iter().filter(|(name, _)| beginnings.contains(name)).map(|(_, path)| path.clone()),
@@ -77,8 +77,8 @@ impl NamedPaths {
         self.used.extend(self.relative_to_file(path));
     }
 
-    /// Rewrites a path in an inline module as the file would name it. Returns `None` if the path
-    /// does not leave that module.
+    /// Rewrites a path in an inline module as a path from the file. Returns `None` if the path does not
+    /// leave the inline module.
     fn relative_to_file(&self, path: Vec<String>) -> Option<Vec<String>> {
         if self.inline_depth == 0 || path.first().is_some_and(|first| first == "crate") {
             return Some(path);
@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for NamedPaths {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A path with a colon before it begins with another crate; one without any may be a
+        // A path that begins with a colon begins with another crate. A path of a single name may be a
         // variable.
         if path.leading_colon.is_none() {
             self.beginnings.extend(names.first().filter(|_| self.inline_depth == 0).cloned());
@@ -124,7 +124,7 @@ impl<'ast> Visit<'ast> for NamedPaths {
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-/// Collects every name that a `use` brings in, with the path that it comes from.
+/// Collects every name that a `use` imports, with the path that it comes from.
 fn list_imported_names(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(String, Vec<String>)>) {
     match tree {
         UseTree::Path(path) => {
@@ -155,10 +155,10 @@ fn child_path(before: &[String], name: &syn::Ident) -> Vec<String> {
 /// The definitions of names that modules re-export.
 #[derive(Default)]
 struct Definitions {
-    /// For each name that a module re-exports: the module that it comes from, and its name there
-    /// unless it is that module.
+    /// For each re-exported name, the module that it comes from, and its name there. The name is `None`
+    /// if it is that module itself.
     named: HashMap<(ModulePath, String), (ModulePath, Option<String>)>,
-    /// The modules of which a module re-exports everything.
+    /// For each module, the modules that it re-exports as a whole.
     globs: HashMap<ModulePath, Vec<ModulePath>>,
     /// The names that modules define themselves.
     defined: HashSet<(ModulePath, String)>,
@@ -182,7 +182,7 @@ impl Definitions {
         }
     }
 
-    /// Returns the module that defines the target of a path, if it is of the crate.
+    /// Returns the module that defines the target of a path, if that module is in the crate.
     fn defining_module(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
         let (mut module, mut name) = resolve_path(of_crate, from, path)?;
         // A name may be re-exported more than once.
@@ -204,7 +204,7 @@ impl Definitions {
             let key = ((*glob).clone(), name.clone());
             self.defined.contains(&key) || self.named.contains_key(&key) || self.globs.contains_key(*glob)
         };
-        // Macros define names that this check does not see.
+        // Macros may define names that this check does not see.
         let found = globs.iter().find(has).or_else(|| globs.first().filter(|_| globs.len() == 1))?;
         Some((found.clone(), Some(name)))
     }
@@ -226,8 +226,8 @@ fn defined_name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Returns the module that a path leads to, and the name that it ends with there, if it names no
-/// module.
+/// Returns the module to which a path leads, and the name in it with which the path ends; `None` as the
+/// name if the path names a module.
 fn resolve_path(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(ModulePath, Option<String>)> {
     let mut module = from.to_vec();
     let mut names = path.iter().peekable();

@@ -24,10 +24,10 @@ const CRATES: [&str; 10] = [
     "suite",
 ];
 
-/// The most files that may import each other, directly or by way of others.
+/// The largest number of files that may import each other, directly or indirectly.
 const CIRCLE_FILES_MAX: usize = 6;
 
-/// The most lines of code of a file, without its tests, comments and blank lines.
+/// The largest number of lines of code in a file, without its tests, comments and blank lines.
 const CODE_LINES_MAX: usize = 600;
 
 fn read_all_crates() -> impl Iterator<Item = Crate> {

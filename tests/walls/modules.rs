@@ -45,8 +45,8 @@ impl Crate {
         Crate::parse(if directory.is_empty() { "homespun" } else { directory }, sources)
     }
 
-    /// Parses a crate of these sources, by their places below `src`, without the files that only
-    /// tests use.
+    /// Parses a crate from these sources, given with their paths below `src`. Leaves out the files that
+    /// only tests use.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The limits applied to small made-up crates: what counts as an import, as a circle, and as a line
-//! of code.
+//! The limits, applied to small made-up crates. They show what counts as an import, as a circle, and as a
+//! line of code.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
     import_cycles(&crate_of_sources(sources))
 }
 
-/// Returns the circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`, and whose
-/// `b.rs` is this.
+/// Returns the circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`. The text of `b.rs`
+/// is `b`.
 fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
     import_cycles_of(&[
         ("lib.rs", "mod a; mod b;"),
@@ -41,7 +41,7 @@ fn indirect_circle_is_found_with_all_its_files() {
         ("a.rs", "use crate::b::B; pub struct A(B);"),
         ("b.rs", "use crate::c::C; pub struct B(C);"),
         ("c.rs", "use crate::a::A; pub struct C(Box<A>);"),
-        // This file imports the circle, and no file of the circle imports it.
+        // This file imports the circle, but no file of the circle imports it.
         ("d.rs", "use crate::a::A; pub struct D(A);"),
     ];
     assert_eq!(import_cycles_of(&sources), [["a", "b", "c"]]);

@@ -23,7 +23,8 @@ impl<P> Clone for Backend<'_, P> {
 
 impl<P> Copy for Backend<'_, P> {}
 
-/// Two endpoints, and the number of each for the link between them: the connector's, then the acceptor's.
+/// Two endpoints, and the number that each has for the link between them: the connector's, then the
+/// acceptor's.
 pub type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
 
 impl<'a, P: Provider> Backend<'a, P> {
@@ -48,7 +49,8 @@ impl<'a, P: Provider> Backend<'a, P> {
         Deadline::after(self.patience)
     }
 
-    /// Shortens a frame's length to the provider's largest message.
+    /// Returns a length for a frame: `wished_bytes`, or that of the provider's largest message if it is
+    /// shorter.
     pub(crate) fn clamp_frame_bytes(self, wished_bytes: usize) -> usize {
         usize::try_from(self.provider.attr().max_message_bytes)
             .map_or(wished_bytes, |max| max.min(wished_bytes))

@@ -1,4 +1,4 @@
-//! How links end, and what the peer sees of it.
+//! The ends of links, and what their peers see of them.
 
 use std::array;
 
@@ -54,8 +54,8 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
     }
 }
 
-/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer also for a
-/// link that the peer has not accepted; frames on that link may get lost.
+/// [`draining_count`](Transport::draining_count) falls to 0 without calls of the peer, even for a link
+/// that the peer has not accepted. Frames on that link may be lost.
 pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -134,8 +134,8 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
-/// If a frame was taken in part only, the peer sees ECONNRESET after all frames that were taken whole, even
-/// if the link was drained.
+/// If a link has taken a frame only in part, its peer sees ECONNRESET, even if the link was drained.
+/// Before that the peer gets all frames that were taken whole.
 pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -155,12 +155,12 @@ pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>
     }
 }
 
-/// A link may be drained after a frame of the peer has arrived in part only: the rest is dropped, and the
-/// peer, which has not sent all of it, sees [`LinkError::Closed`].
+/// A link may be drained after a frame of the peer has arrived only in part. The rest of the frame is
+/// dropped. The peer, which has not sent all of it, sees [`LinkError::Closed`].
 pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     send_until_partly_taken(backend, &mut endpoints[0], link);
-    // This side reads some of it first.
+    // This side has read a part of the frame before.
     endpoints[1].receive(1);
     endpoints[1].post(peer, pseudo_random_payload(77, 2));
     drive_until(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.has_sent_all());
@@ -206,7 +206,7 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// A link may be closed, in either way, after it has ended and before the end was reported: because the
+/// A link may be closed, in either way, after it has ended but before its end was reported: because the
 /// connect was refused, or because the peer is gone. Then nothing is reported of it, and
 /// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, P>) {

@@ -1,4 +1,4 @@
-//! How links come up, and how connects fail.
+//! Links that come up, and connects that fail.
 
 use std::array;
 
@@ -124,8 +124,8 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend
     assert_eq!(endpoints[0].recorder.links_up().last(), Some(&(link, address, 33)));
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) connects fail, also those that were in progress, and
-/// existing links continue. It may be called twice.
+/// After [`stop_accepting`](Transport::stop_accepting) all connects fail, including those that were in
+/// progress. Existing links continue. The method may be called twice.
 pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let address = endpoints[1].address();
@@ -145,8 +145,9 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
 }
 
 /// A link comes up at the connector only if it does at the acceptor, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link that was up
-/// break, and would give up its other links to an endpoint that is about to close them in order.
+/// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link break that
+/// was up. It would then give up its other links to that endpoint, although the endpoint is about to
+/// close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -154,7 +155,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, pseudo_random_payload(50, 1));
         let [a, b] = &mut endpoints;
-        // The acceptor makes its passes before those of the connector, and none after.
+        // The acceptor makes some passes before the connector makes its first, and none after that.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
             b.transmit();
@@ -177,8 +178,8 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
     }
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: when it is closed,
-/// it may still have messages for new peers.
+/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: an
+/// endpoint that is being closed may have messages for new peers.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
     let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     endpoints[0].transport.stop_accepting();

@@ -1,10 +1,10 @@
-//! How long a test waits.
+//! The time for which a test waits.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for an event before it fails, unless the backend asks for another time. Tests draw
-/// no conclusion from how soon the event comes.
+/// The time that a test waits for an event before it fails, unless the backend asks for another time. No
+/// test depends on how soon the event comes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The moment when a test stops waiting.

@@ -1,8 +1,8 @@
 //! Exposing and pulling payload.
 //!
-//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. It may refuse
-//! a pull at any time, and must then refuse all further ones. In any case it must not panic, nor succeed with
-//! other bytes than the payload.
+//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A
+//! transport may refuse a pull at any time, and must then refuse all later ones. It must never panic, and
+//! must never succeed with other bytes than the payload.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -12,10 +12,10 @@ use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, T
 
 use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// How much payload the tests expose beyond the link's minimum.
+/// The number of payload bytes that the tests expose beyond the link's minimum.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// How often a transport may refuse the first pull of a link before it counts as one that cannot pull.
+/// The number of links whose first pull a transport may refuse before it counts as one that cannot pull.
 const REFUSALS_MAX: usize = 5;
 
 /// Whether links of this backend pull payload.
@@ -51,7 +51,7 @@ impl<T: Transport> Exposure<T> {
         Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote })
     }
 
-    /// Pulls into three slices; returns their content.
+    /// Pulls into three slices, and returns their content.
     fn pull(&mut self, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
         let remote = self.remote.clone();
         self.pull_from(&remote, offset_bytes, count_bytes)
@@ -216,7 +216,8 @@ pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     exposure.assert_link_works();
 }
 
-/// Pulls from meaningless descriptions fail, and tampered ones do no harm. The link stays usable.
+/// Pulls from meaningless descriptions fail. Pulls from tampered descriptions do no harm. The link stays
+/// usable.
 pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let mut rng = Rng::with_seed(7);

@@ -15,11 +15,11 @@ pub struct Features {
     /// The provider has shareable memory, and its links [map](Transport::map_peer_memory) the
     /// shareable memory of their peers.
     pub maps: bool,
-    /// Links take a long frame [in part](homespun_engine::transport::Sent::Partial) while there is no room
-    /// for all of it. The links of a backend without this feature take it whole or not at all.
+    /// Links take a long frame [in part](homespun_engine::transport::Sent::Partial) while there is no
+    /// room for all of it. Without this feature, links take a frame whole or not at all.
     pub splits: bool,
-    /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. A backend without
-    /// it has to be polled.
+    /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. Without this
+    /// feature, the caller must poll the backend.
     pub wakes: bool,
 }
 

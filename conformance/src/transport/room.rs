@@ -7,10 +7,10 @@ use homespun_engine::wire::Header;
 
 use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// How many unread bytes a link may take; beyond them it counts as unbounded.
+/// The number of unread bytes after which a link counts as unbounded.
 const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// After this many refusals in a row a link counts as full.
+/// The number of refusals in a row after which a link counts as full.
 const REFUSALS_MIN: usize = 50;
 
 /// The size of a frame that no transport can hold whole.
@@ -112,13 +112,13 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     let frames = fill_link(&mut endpoints[0], link, LEN_BYTES);
     endpoints[1].receive(1);
     let count = endpoints[1].recorder.frame_count(peer);
-    // A link may hold fewer frames; then only the first part of the test checks the budget.
+    // A link may hold fewer frames. Then only the first part of the test checks the budget.
     assert!(frames < TAKEN_MIN_FRAMES || count < frames / 2, "{count} of {frames} at once");
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
-/// another for ever, and each of them gets its turn.
+/// another link for ever, and each of them gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
     let mut server = backend.open_endpoint(0);
@@ -180,8 +180,8 @@ fn drive_two_until<T: Transport>(
     }
 }
 
-/// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The
-/// peer must not be receiving.
+/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns their number.
+/// The peer must not be receiving.
 pub(super) fn fill_link<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     link: LinkId,
@@ -210,8 +210,8 @@ pub(super) fn can_split_frames<P: Provider>(backend: Backend<'_, P>) -> bool {
     try_send_until_partly_taken(backend, &mut a, link).is_some()
 }
 
-/// Sends frames until the link has taken one in part, and returns how many it has begun. The peer must not be
-/// receiving.
+/// Sends frames until the link has taken one in part. Returns the number of frames that it has begun. The
+/// peer must not be receiving.
 pub(super) fn send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,

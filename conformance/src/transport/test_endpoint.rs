@@ -35,7 +35,7 @@ pub struct TestEndpoint<T> {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<(Header, Vec<u8>)>,
-    /// How much of the first frame's payload was taken, if its header was.
+    /// How many bytes of the first frame's payload were taken; `None` if its header was not.
     taken_bytes: Option<usize>,
     /// The caps of the link at the last send.
     caps: Option<LinkCaps>,
@@ -180,7 +180,7 @@ impl<T: Transport> TestEndpoint<T> {
 }
 
 impl Outbox {
-    /// Sends the first frame, or the rest of it; returns whether the transport has taken all of it.
+    /// Sends the first frame, or the rest of it. Returns whether the transport has taken all of it.
     fn transmit_front_frame(&mut self, link: LinkId, transport: &mut impl Transport) -> bool {
         let caps = transport.caps(link);
         if let Some(before) = self.caps.replace(caps) {

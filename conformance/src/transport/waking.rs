@@ -1,7 +1,7 @@
 //! Sleeping on a transport, and waking.
 //!
-//! These tests apply only to transports that have a [`wake_fd`](Transport::wake_fd). Spurious wakeups are
-//! allowed, but not without end; lost wakeups are not.
+//! These tests apply only to transports that have a [`wake_fd`](Transport::wake_fd). A transport may wake
+//! spuriously, but not without end, and must not lose a wakeup.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use crate::transport::room::fill_link;
 use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
+/// The longest wait on a descriptor in a test that also drives another endpoint.
 const LOOK_MS: u64 = 5;
 
-/// How often the tests arm a transport that has something to report.
+/// The number of times that the tests arm a transport that has something to report.
 const ARMS: usize = 3;
 
 /// The sleep of an armed transport whose descriptor is not readable.
 #[derive(Debug)]
 struct Sleep {
-    /// When the transport asks for a pass even without a wakeup.
+    /// The time at which the transport asks for a pass even without a wakeup.
     retry_at: Option<Instant>,
 }
 
@@ -46,7 +46,8 @@ impl Sleep {
         }
     }
 
-    /// Arms an endpoint's transport as it is. If the transport stays awake, the sleep ends at once.
+    /// Arms an endpoint's transport in its present state. If the transport stays awake, the sleep ends at
+    /// once.
     fn arm<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
         let after = match endpoint.transport.arm() {
             Armed::Ready => Some(Duration::ZERO),
@@ -72,8 +73,8 @@ impl Sleep {
         }
     }
 
-    /// Waits until a frame or a link event wakes the transport, then arms it several times: it must
-    /// stay awake until it has reported that event. It may wake without cause before.
+    /// Waits until a frame or a link event wakes the transport, then arms it several times. It must stay
+    /// awake until it has reported that event. It may wake without cause before.
     #[track_caller]
     fn wait_until_event<T: Transport>(
         mut self,
@@ -93,8 +94,7 @@ impl Sleep {
     }
 }
 
-/// Arms a transport. Returns whether its caller would make another pass although nothing more
-/// happens.
+/// Arms a transport. Returns whether its caller would make another pass even if nothing more happens.
 fn arm_stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
     let sleep = Sleep::arm(endpoint);
     sleep.retry_at.is_some() || poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
@@ -145,8 +145,8 @@ fn transmit_unless_done<T: Transport>(
     }
 }
 
-/// An endpoint with nothing to do falls asleep: [`arm`](Transport::arm) says so, and its descriptor is not
-/// readable. This holds without a link, with an unused link, and after many frames.
+/// A caller of an endpoint with nothing to do can sleep: [`arm`](Transport::arm) allows it, and the
+/// descriptor is not readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     Sleep::start_when_idle(&mut backend.open_endpoint(33));
@@ -216,8 +216,7 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// A transport does not sleep while frames have arrived that it has not reported because the budget was too
-/// small.
+/// A transport does not sleep while it has frames to report for which the budget was too small.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     for (frames, len_bytes) in [(100, 40), (20, 20_000)] {
         let ([mut a, mut b], link, peer) = backend.open_linked_pair();
@@ -292,8 +291,8 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A transport does not sleep if something has happened since its last pass that it has not reported: a
-/// connect, a frame, or the end of a link.
+/// A transport does not sleep if it has not reported an event since its last pass: a connect, a frame, or
+/// the end of a link.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
     a.connect(b.address());
@@ -336,8 +335,8 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
     drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// A connect succeeds although other connects have filled the acceptor's backlog, the connector
-/// sleeps, and no descriptor announces room in the backlog. A long backlog does not fill up here.
+/// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
+/// and no descriptor announces room in the backlog. A long backlog does not fill up here.
 pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     const OTHERS: usize = 32;
     let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
@@ -352,7 +351,8 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
         if a.recorder.links_up_count() == 1 {
             break;
         }
-        // Not before it sleeps: a place that is freed earlier is found without being woken.
+        // Only once the connector sleeps: it would find a place that is freed earlier without being
+        // woken.
         sleep.wait_until_woken(&a, "a place in the backlog", || {
             make_progress(&mut b);
             make_progress(&mut c);
@@ -363,7 +363,7 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
     }
 }
 
-/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few
+/// A full link drains even if its endpoint sleeps whenever it can, and the peer only reads frames, a few
 /// at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
@@ -383,7 +383,7 @@ pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'
     drive_until(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
 }
 
-/// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.
+/// The caller may nest the descriptor in its own `epoll(7)` set, whose descriptor then becomes readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
@@ -408,8 +408,9 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) 
     }
 }
 
-/// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange messages without a lost
-/// wakeup: first one at a time in turn, then many large ones at once, so that both wait for room.
+/// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange messages without a
+/// lost wakeup. First they send single messages in turn, then many large ones at once, so that both wait
+/// for room.
 pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();

@@ -20,14 +20,14 @@ fn make_provider() -> ProviderAttr {
     }
 }
 
-/// Hints that ask for one thing.
+/// Returns hints with one request.
 fn make_hints(ask: impl FnOnce(&mut Info)) -> Info {
     let mut hints = Info::default();
     ask(&mut hints);
     hints
 }
 
-/// The best offer.
+/// Returns the best offer.
 fn make_best_offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
     super::offer(provider, candidate_ep_types(hints)?[0], hints)
 }
@@ -547,7 +547,7 @@ fn requested_order_is_granted_with_implied_orders() {
     }
     let whole = expect_offer(|h| h.tx.msg_order = Order::WAR).tx.msg_order;
     assert_eq!(whole, ORDERS_FOR_FREE | Order::WAR | Order::RMA_WAR | Order::ATOMIC_WAR);
-    // A part is not the whole.
+    // Parts of an order do not grant the whole order.
     let parts = Order::RMA_WAR | Order::ATOMIC_WAR;
     assert_eq!(expect_offer(|h| h.tx.msg_order = parts).tx.msg_order, ORDERS_FOR_FREE | parts);
 }

@@ -1,5 +1,5 @@
-//! A requester whose passive endpoint is gone while a stranger's link is up that brings nothing, over shared
-//! memory.
+//! A requester over shared memory whose passive endpoint is gone, while its link to a third, silent
+//! endpoint is up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_millis(REQUESTER_WAIT_MAX_MS);
 const GRACE: Duration = Duration::from_millis(TIMEOUT_GRACE_MS);
 const TICK: Duration = Duration::from_millis(1);
 
-/// A transport without an engine, and whether a link of it was ever up.
+/// A transport without an engine, and a record of whether any link of it was up.
 struct Mute {
     transport: ShmTransport,
     met: Met,
@@ -72,14 +72,14 @@ struct Requester {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    /// Stands for the progress thread, if there is one.
+    /// The doorbell of a progress thread that does not run, if there is to be one.
     doorbell: Option<Arc<Doorbell>>,
     asked: Mute,
     _stranger: Mute,
 }
 
 impl Requester {
-    /// One that has asked, and to which both others are linked.
+    /// Opens a requester that has asked for a connection, and to which both other transports are linked.
     fn open(has_thread: bool) -> Requester {
         let info = Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None);
         let bind = info.expect("an address")[0].src_addr.expect("a source was asked for");
@@ -117,13 +117,13 @@ impl Requester {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
-        // The peer's first frames have arrived, and the pump checks them every few passes.
+        // The first frames of the peers have arrived; the pump checks its links only every few passes.
         (0..100).for_each(|_| pump.progress_without_reader());
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// The passive endpoint goes, and the requester learns of it. Returns what `arm` answers a
-    /// thread that then goes to sleep.
+    /// Drops the passive endpoint's transport, and waits until the requester notices. Returns the result
+    /// of arming the requester's transport for a thread that then sleeps.
     fn drop_listener_and_arm(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
@@ -147,7 +147,7 @@ struct Abandoned {
 }
 
 impl Abandoned {
-    /// A thread wakes, makes a pass and goes to sleep again.
+    /// Plays a thread that wakes, makes a pass, and sleeps again.
     fn wake_and_sleep(&self) -> Armed {
         self.pump.progress_without_reader();
         self.pump.arm()
@@ -218,7 +218,7 @@ fn progress_thread_is_told_when_a_timeout_is_due() {
     assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
 }
 
-/// Whether there is something to read at the transport of a pump, now or soon.
+/// Whether the transport's descriptor becomes readable.
 fn becomes_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;
     pump.with_wake_fd(&mut |fd| {

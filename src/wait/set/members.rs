@@ -13,15 +13,15 @@ use crate::wait::{Awaited, Waiter};
 #[derive(Default)]
 pub(super) struct SetMembers {
     next: u64,
-    /// Each member with its number. `None` while it is being opened.
+    /// Each member, with its number. `None` for a member that is being opened.
     all: Vec<(u64, Option<Weak<dyn Member>>)>,
 }
 
-/// The event that any member has something to report.
+/// The condition that any member has an event.
 pub(super) struct AnyMember<'a> {
     set: &'a WaitSetShared,
-    /// The number of reports when the thread began to wait. `None` if reports to other threads do
-    /// not end its wait.
+    /// The number of reports when the thread began to wait. With `None`, reports to other threads do not
+    /// end its wait.
     reports_before: Option<u64>,
     present: RefCell<Present>,
     /// Whether the last check has found a member with an event.
@@ -32,7 +32,7 @@ pub(super) struct AnyMember<'a> {
 #[derive(Default)]
 struct Present {
     members: Vec<Arc<dyn Member>>,
-    /// Whether another member is being opened: the set watches its descriptor, but cannot arm it.
+    /// Whether another member is being opened. The set watches its descriptor, but cannot arm it yet.
     is_incomplete: bool,
 }
 
@@ -80,13 +80,13 @@ impl<'a> AnyMember<'a> {
         AnyMember { set, reports_before, present: RefCell::default(), is_found: Cell::new(false) }
     }
 
-    /// `Some` if the last check has found a member with an event.
+    /// Returns `Some` if the last check has found a member with an event.
     pub(super) fn take_found(&self) -> Option<()> {
         self.is_found.take().then_some(())
     }
 
-    /// Calls `act` for each member. Holds no lock of the set meanwhile, since a pass drops buffers
-    /// of the application, whose drop may run any code.
+    /// Calls `act` for each member. No lock of the set is held meanwhile, since a pass may drop buffers
+    /// of the application, whose destructors may call anything.
     fn for_each(&self, mut act: impl FnMut(&Waiter, &dyn Awaited)) {
         self.present.borrow().members.iter().for_each(|member| member.with_awaited(&mut act));
     }
@@ -96,7 +96,8 @@ impl<'a> AnyMember<'a> {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
             if awaited.check_ready() {
-                // Counted first, so that another thread that finds no report left sees this one.
+                // Count the report before marking it: a thread that finds the event already reported then
+                // sees the count.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
                 awaited.mark_reported();
                 has_reported = true;
@@ -112,7 +113,7 @@ impl<'a> AnyMember<'a> {
 }
 
 impl Awaited for AnyMember<'_> {
-    /// Drives progress of the current members.
+    /// Makes a pass for each current member.
     fn progress(&self) {
         let present = self.set.members.lock().present_members();
         // This may drop the last handle of a member that was closed meanwhile.
@@ -120,8 +121,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// Arms all members before the next check, since progress of one member may be progress of an
-    /// endpoint that was armed for another.
+    /// Arms all members before any is checked: progress of one member may disarm an endpoint that was
+    /// armed for another.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));

@@ -11,7 +11,7 @@ use crate::{
     CompletionQueue, Counter, CounterAttr, CqAttr, Domain, EqReadError, EventQueue, Fabric, Hints, ReadError,
 };
 
-/// Timeouts for waits that must time out, and for waits that must not. No test depends on the exact
+/// The timeout of waits that must time out, and that of waits that must not. No test depends on the exact
 /// time.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
@@ -43,7 +43,7 @@ fn eq(set: &WaitSet) -> EventQueue {
     EventQueue::open(&attr).expect("an event queue")
 }
 
-/// Waits until a thread sleeps, or would sleep if it had a descriptor to sleep on.
+/// Waits until a thread sleeps. Returns at once for a set without a descriptor to sleep on.
 fn wait_until_sleeping(set: &WaitSet) {
     while set.wait_object() != WaitObject::Yield && !set.shared.waiter.has_sleeping_call() {
         thread::yield_now();
@@ -109,7 +109,7 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
         let (cq, counter) = (open_cq(&set), open_counter(&set));
         let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("a wait object"), &|| counter.add(1)];
         for change in change {
-            // All waits count as begun here, however late the system lets their threads run.
+            // All waits count as begun here, even if the system starts their threads later.
             let reports = set.shared.report_count();
             let wait = |timeout| set.wait_since(reports, timeout);
             thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
                 assert!(!wait(MOMENT));
                 wait_until_sleeping(&set);
                 change();
-                // The thread that reads does not wait.
+                // The reader of the counter is not one of the waiting threads.
                 counter.read();
                 for wait in waits {
                     assert!(wait.join().expect("no panic"), "{object:?}");
@@ -165,7 +165,7 @@ fn descriptor_of_a_set_wakes_for_all_members() {
         assert!(is_readable(), "there is another member to ask");
         drop(late);
     }
-    // A closed member does not wake.
+    // A member that was closed does not wake sleepers.
     let gone = self::open_counter(&set);
     assert_eq!(set.try_wait(), Ok(true));
     drop(gone);
@@ -216,7 +216,7 @@ fn unsuitable_wait_objects_are_refused() {
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
     assert_eq!(errno(WaitObject::PollFd), Errno::ENOSYS);
-    // With other wait objects the set is ignored.
+    // Other wait objects ignore the set.
     let (set, other) = (open_set(WaitObject::Unspec), open_set(WaitObject::Unspec));
     let attr = CounterAttr { wait: WaitObject::None, wait_set: Some(set.clone()) };
     let counter = open_domain().open_counter(&attr).expect("a counter");

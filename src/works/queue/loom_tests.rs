@@ -1,6 +1,6 @@
-//! Every order in which threads that make works due, that queue them and that take them back may
-//! see what the others do, as far as loom explores it. A work that each thread leaves to the other
-//! is never done.
+//! Loom explores the orders in which threads that make works due, queue works and cancel works may see
+//! each other's changes. A work that each thread leaves to another one is never done, which a test
+//! reports.
 
 use homespun_engine::buffer::Source;
 use homespun_engine::error::Again;
@@ -16,8 +16,7 @@ use crate::poster::RefusedPost;
 use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
 
-/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such
-/// algorithms need two.
+/// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn explore(test: impl Fn() + Sync + Send + 'static) {
@@ -26,7 +25,7 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// A queue, a counter that triggers, and one that works add to.
+/// A work queue, a counter that triggers works, and a counter that works add to.
 #[derive(Clone)]
 struct WorkFixture {
     works: Arc<WorkQueue>,
@@ -48,7 +47,7 @@ impl WorkFixture {
         self.works.add_and_fire(Work { trigger, threshold, action, kind });
     }
 
-    /// Has another thread call a function meanwhile.
+    /// Starts another thread that calls a function.
     fn spawn_meanwhile(&self, act: impl FnOnce(&WorkFixture) + 'static) -> thread::JoinHandle<()> {
         let fixture = self.clone();
         thread::spawn(move || act(&fixture))
@@ -106,7 +105,7 @@ fn cancelled_work_is_not_done_and_other_work_is_done() {
     });
 }
 
-/// An endpoint that has no room before another thread makes some.
+/// An endpoint that has no room until another thread makes room.
 #[derive(Default)]
 struct Room {
     has_room: Mutex<bool>,

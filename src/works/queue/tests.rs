@@ -1,4 +1,4 @@
-//! Works that wait, become due, find no room and are taken back.
+//! Works that wait, become due, find no room, and are cancelled.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::works::domain::WorkDomain;
 use crate::works::firing::ROUNDS_MAX;
 use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
 
-/// An endpoint that finds no room for the first post. While it does, another thread makes some.
+/// An endpoint that has no room for the first post. Meanwhile another thread makes room.
 #[derive(Default)]
 struct Crowded {
     works: Arc<WorkQueue>,
@@ -29,7 +29,7 @@ struct Crowded {
 
 impl Poster for Crowded {
     fn post(&self, _: &mut Post) -> Result<(), Error> {
-        // As a pump does it at the end of each call.
+        // A pump does this at the end of each call.
         self.works.fire_due_works();
         if self.posts.fetch_add(1, Ordering::SeqCst) > 0 {
             return Ok(());
@@ -87,7 +87,7 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
     works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
-    // The endpoint was asked, and said that it has none. Then it gets it.
+    // The endpoint was asked, and does not have the operation yet. Then the work is posted to it.
     trigger.add(1);
     works.cancel_by_context(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
@@ -150,7 +150,7 @@ fn works_that_wait_are_dropped_with_their_domain() {
         let domain = open_domain();
         let counters = (open_counter(&domain), open_counter(&domain));
         queue_add_one(&domain, &counters.0, 1, &counters.1);
-        // A circle: the work keeps the counter that it waits for.
+        // A reference cycle: the work keeps the counter for which it waits.
         queue_add_one(&domain, &counters.0, 2, &counters.0);
         counters
     };
@@ -210,14 +210,14 @@ fn threshold_that_an_endpoint_counts_past_the_largest_number_is_reached() {
         let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
         queue_add_one(&domain, &trigger, threshold, &changed);
         trigger.set(u64::MAX - 3);
-        // Works are carried out once the endpoint is unlocked.
+        // Counting only marks works as due; they run later, once the endpoint is unlocked.
         (0..5).for_each(|_| trigger.shared().count_success());
         domain.shared.work_queue().fire_due_works();
         assert_eq!((trigger.read(), changed.read()), (1, 1), "{threshold}");
     }
 }
 
-/// An endpoint that finds no room, and looks whether a counter can be closed meanwhile.
+/// An endpoint without room, which checks whether a counter can be closed meanwhile.
 struct Full {
     trigger: Counter,
     was_free: AtomicBool,
@@ -261,10 +261,10 @@ fn trigger_counter_cannot_close_while_its_refused_work_is_retried() {
     assert!(!trigger.is_in_use());
 }
 
-/// More works than a call carries out.
+/// More works than one call carries out.
 const CHAIN_WORKS: u64 = 3 * (ROUNDS_MAX * ROUND_WORKS_MAX) as u64;
 
-/// Queues works each of which makes the next one due.
+/// Queues works, each of which makes the next one due.
 fn queue_chain(domain: &Domain, trigger: &Counter) {
     (1..=CHAIN_WORKS).for_each(|threshold| queue_add_one(domain, trigger, threshold, trigger));
 }

@@ -7,7 +7,7 @@ use crate::counters::{Counted, Counters, EVENTS};
 use crate::deadline::Deadline;
 
 impl Party {
-    /// The counter of this event, for a party in this process.
+    /// Returns the counter of this event, for a party in this process.
     #[track_caller]
     pub fn counter_here(&self, event: CounterEvents) -> &Counter {
         match &self.counters {
@@ -18,13 +18,13 @@ impl Party {
         }
     }
 
-    /// The counted events of this kind.
+    /// Returns the values of the counter of this event.
     #[track_caller]
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
         self.counters.as_ref().expect("a party that counts").read_counter(event)
     }
 
-    /// Waits until the counters have these values, and all others are 0. Drives all parties meanwhile.
+    /// Waits until these counters have these values, and all others are 0. Drives all parties meanwhile.
     #[track_caller]
     pub fn wait_for_counts(&self, expected: &[(CounterEvents, Counted)]) {
         let deadline = Deadline::new();

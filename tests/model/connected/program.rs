@@ -6,8 +6,8 @@ use proptest::sample::select;
 use crate::history::Level;
 use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
-/// The length of the longest message, and of a buffer with room for any. Over TCP too, its receiver
-/// requests it.
+/// The length of the longest message, and of a buffer with room for any message. It is so long that the
+/// receiver requests the message, even over TCP.
 pub(super) const LONGEST_BYTES: usize = 300_000;
 
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ pub(super) fn any_program() -> impl Strategy<Value = Program> {
     (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {
             // With a small depth, a buffer keeps untagged messages out of matching for a while, and
-            // tagged ones pass.
+            // tagged ones overtake them.
             let depth_ops = if receives_first { 0 } else { depth_ops };
             Program { seed, depth_ops, unexpected_bytes, receives_first, steps }
         },

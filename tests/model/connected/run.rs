@@ -17,7 +17,7 @@ use homespun_suite::{Deadline, Ended, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// How many rounds without an event show that no message is reported twice.
+/// After this many rounds without an event, no message is expected to be reported twice.
 const SILENT_ROUNDS: usize = 10;
 
 /// The history of a run, and its completions.
@@ -26,7 +26,7 @@ pub(super) struct Observed {
     pub(super) history: History,
     /// The receives of each endpoint and their messages, in the order of their completions.
     pub(super) received: [Vec<(usize, usize)>; 2],
-    /// How many receives were posted before the first send.
+    /// The number of receives that were posted before the first send.
     pub(super) posted_first: usize,
 }
 
@@ -69,7 +69,7 @@ fn open_side(net: &Net, program: &Program) -> Side {
     side
 }
 
-/// Connects as [`connecting::connect_pair`], with the attributes of the sides at both ends.
+/// Connects two endpoints as [`connecting::connect_pair`] does, with each side's attributes at its end.
 fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
     let listener = server.open_listener(connecting::LISTENER);
     let connecting = client.open_endpoint(connecting::CLIENT);
@@ -290,8 +290,8 @@ impl Runner {
         }
     }
 
-    /// Posts a receive, after the program's receives, for each kind of message that has not
-    /// arrived.
+    /// Posts a receive for each kind of message that has not arrived. It follows the receives of the
+    /// program.
     fn post_drain_receives(&mut self, at: usize) {
         for tagged in [None, Some((0, u64::MAX))] {
             let History { sends, receives, .. } = &self.observed.history;
@@ -313,8 +313,8 @@ impl Runner {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
-            // Otherwise drain receives for tagged and for untagged messages would replace each
-            // other without end.
+            // Otherwise drain receives for tagged and for untagged messages would replace each other for
+            // ever.
             if is_open
                 && !is_drain_receive(receive)
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
@@ -326,7 +326,7 @@ impl Runner {
     }
 }
 
-/// Whether the runner posted a receive, to take the messages that the program's receives leave.
+/// Whether the runner has posted a receive, to take messages that the program's receives leave.
 fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

@@ -1,6 +1,6 @@
-//! The checks of every history of a shared receive context. The runner has already checked, when it
-//! read the completions, that each message is received once, by one receive, and reported by the
-//! member that it was sent to, and that each receive ends once.
+//! The checks of every history of a shared receive context. Before them, the runner has checked each
+//! completion that it read: that each message is received once, by one receive, that the member to which
+//! it was sent reports it, and that each receive ends once.
 
 use super::history::{History, Message};
 use crate::history::Level;
@@ -26,8 +26,8 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
     })
 }
 
-/// Checks that a message is received unless its link has ended or its member has left. An
-/// acknowledged message is lost only with its member.
+/// Checks that every message is received, unless its link has ended or its member has left. Only the end
+/// of its member can lose an acknowledged message.
 fn only_accidents_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
@@ -38,8 +38,8 @@ fn only_accidents_lose_messages(history: &History) {
     }
 }
 
-/// Checks that each receive that fails with a member or a link had matched a message, which was
-/// lost. A receive from one peer alone may fail without a message.
+/// Checks that each receive that failed with a member or a link had matched a message, which was lost. A
+/// receive from one peer alone may fail without a message.
 fn each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
@@ -76,9 +76,9 @@ fn earlier_receives_match_first(history: &History) {
     }
 }
 
-/// Checks two messages of one peer to one member: a receive that accepts the earlier one never
-/// takes the later one. Once a link has ended, messages on the next link may overtake messages that
-/// are still read from the old one; a connection has no next link.
+/// Checks two messages of one peer to one member: a receive that accepts the earlier one never takes the
+/// later one. After the end of a link, messages on the next link may overtake messages that are still
+/// being read from the old one. A connection has no next link.
 fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {

@@ -14,7 +14,7 @@ use crate::run::is_accepted;
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, payload};
 
-/// How many rounds without an event show that no message is reported twice.
+/// After this many rounds without an event, no message is expected to be reported twice.
 const SILENT_ROUNDS: usize = 10;
 
 impl Runner<'_> {
@@ -49,9 +49,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Posts a receive for any tagged message and one for any untagged message, unless such
-    /// receives are posted. If the context has no room for them, cancels the program's last posted
-    /// receive.
+    /// Posts a receive for any tagged message and a receive for any untagged message, unless they are
+    /// posted already. If the context has no room for them, cancels the last receive of the program.
     fn post_last_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
@@ -83,8 +82,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels all posted receives. Each cancel must succeed unless a message of a member that left
-    /// took the receive: all other messages that receives could take have arrived.
+    /// Cancels all posted receives. Each cancel must succeed, unless a message of a member that has left
+    /// took the receive: all other messages have arrived by then.
     pub(super) fn cancel_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
@@ -105,8 +104,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Checks the counter of each member. A receive counts at the member that reports it, as a
-    /// success if it received a whole message. Entries that a member left unread are counted, but
+    /// Checks the counter of each member. The member that reports a receive counts it, as a success if it
+    /// received a whole message. A member that left has counted entries that were not read, so they are
     /// not expected.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
@@ -123,7 +122,7 @@ impl Runner<'_> {
                 "member {number} has counted {counted} successes of {expected}"
             );
             failed = (failed.0 + member.failures, failed.1 + member.received.read_error());
-            // Another member may report a failure that a leaving member has counted.
+            // A member that is leaving may count a failure that another member reports.
             let is_exact = self.history.left.is_empty();
             assert!(
                 !is_exact || member.failures == member.received.read_error(),
@@ -137,9 +136,8 @@ impl Runner<'_> {
         );
     }
 
-    /// Checks that no memory of the budget is used when all members have left: another member has
-    /// room for a message of the whole budget, minus the initial credit of its link, without a
-    /// receive for it.
+    /// Checks that the budget is free again when all members have left: another member, without a
+    /// receive, has room for a message of the whole budget, minus the initial credit of its link.
     pub(super) fn check_credit_returned(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         if unexpected_bytes == 0 {

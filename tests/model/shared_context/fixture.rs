@@ -23,17 +23,17 @@ pub(super) struct ContextFixture<'a> {
     domain: Domain,
     ends: Ends,
     pub(super) members: Vec<Member>,
-    /// The peers. In their vectors the address of a member is its index, and in the members' vector
-    /// the address of a peer is its index.
+    /// The peers. A peer's vector has each member at the member's index; the members' vector has each
+    /// peer at the peer's index.
     pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
 }
 
-/// How members and peers reach each other.
+/// The way in which members and peers reach each other.
 enum Ends {
-    /// By the vector of the members' addresses.
+    /// By the address vector of the members.
     Unconnected(AddressVector),
-    /// Each member is connected with the peer of its number.
+    /// By a connection of each member with the peer of its number.
     Connected { client: Box<Side>, server: Box<Side> },
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Member {
     endpoint: Option<Endpoint>,
     pub(super) cq: CompletionQueue,
     pub(super) received: Counter,
-    /// How many failures were read from its queue.
+    /// The number of failures that were read from its queue.
     pub(super) failures: u64,
 }
 
@@ -109,7 +109,7 @@ impl<'a> ContextFixture<'a> {
         fixture
     }
 
-    /// Adds a member. If members have connections, adds its peer too.
+    /// Adds a member. If members have connections, also adds its peer.
     pub(super) fn add_member(&mut self) {
         let cq = self.open_cq();
         let received = self.domain.open_counter(&CounterAttr::default()).expect("a counter");
@@ -149,8 +149,7 @@ impl<'a> ContextFixture<'a> {
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
     }
 
-    /// Adds an unconnected peer, whose vector has all members. Returns its address of the youngest
-    /// member.
+    /// Adds an unconnected peer, whose vector has all members. Returns its address of the newest member.
     pub(super) fn open_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
@@ -175,7 +174,7 @@ impl<'a> ContextFixture<'a> {
         endpoint.bind_shared_receive_context(&self.context).expect("the first context");
     }
 
-    /// Reads all connection events: some connections have ended.
+    /// Reads all connection events, since some connections have ended.
     pub(super) fn drain_events(&self) {
         if let Ends::Connected { client, server } = &self.ends {
             [client, server].into_iter().for_each(|side| while side.poll_event().is_some() {});
@@ -191,14 +190,15 @@ impl<'a> ContextFixture<'a> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }
 
-    /// Closes members while driving their peers, for which closing waits. The members' queues stay.
+    /// Closes members. Drives their peers meanwhile, since closing waits for them. The members' queues
+    /// remain.
     pub(super) fn close_members(&mut self, members: impl IntoIterator<Item = usize>) {
         let closed: Vec<_> =
             members.into_iter().filter_map(|member| self.members[member].endpoint.take()).collect();
         self.run_while_driving(|| drop(closed));
     }
 
-    /// Calls `act` while driving all endpoints except members, whose queues may be full.
+    /// Calls `act`, and drives all endpoints meanwhile, except members, whose queues may be full.
     fn run_while_driving(&self, act: impl FnOnce() + Send) {
         thread::scope(|scope| {
             let acting = scope.spawn(act);

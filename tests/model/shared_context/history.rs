@@ -1,4 +1,4 @@
-//! The messages and receives of a program, and how they ended.
+//! The messages and receives of a program, and their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::history::Level;
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
-    /// Members that have left, and whether all their entries were read before.
+    /// The members that have left, and whether all their entries were read before.
     pub(super) left: BTreeSet<(usize, bool)>,
-    /// When the first link between a peer and a member ended.
+    /// The time at which the first link between a peer and a member ended.
     pub(super) ended_links: BTreeMap<(usize, usize), u64>,
     /// Whether the network ends links by itself.
     pub(super) is_violent: bool,
@@ -29,11 +29,11 @@ pub(super) struct Message {
     pub(super) len_bytes: usize,
     pub(super) level: Level,
     pub(super) sent_at: u64,
-    /// When its sender read its completion.
+    /// The time at which its sender read its completion.
     pub(super) ended_at: Option<u64>,
     /// Whether its sender read its failure.
     pub(super) has_failed: bool,
-    /// The receive that took it, and when the completion was read.
+    /// The receive that took it, and the time at which the completion was read.
     pub(super) taken: Option<(usize, u64)>,
 }
 
@@ -48,15 +48,15 @@ pub(super) struct Receive {
     pub(super) posted_at: u64,
     pub(super) took: Vec<usize>,
     pub(super) cancelled_at: Option<u64>,
-    /// The member at whose queue its last entry was read.
+    /// The member from whose queue its last entry was read.
     pub(super) ended_at: Option<usize>,
-    /// How many of its messages were lost with their member.
+    /// The number of its messages that were lost with their member.
     pub(super) lost_with_member: usize,
-    /// How many of its messages were lost with their link, including the failure of a receive from
-    /// one peer with the link of that peer.
+    /// The number of its messages that were lost with their link. The failure of a receive from one peer,
+    /// with the link of that peer, counts as one.
     pub(super) lost_with_link: usize,
-    /// Whether it matched a message of a member that left before the end of the receive was read
-    /// there.
+    /// Whether it matched a message of a member that left before the end of the receive was read from its
+    /// queue.
     pub(super) is_unheard: bool,
 }
 
@@ -90,17 +90,17 @@ impl History {
         self.left.iter().any(|(left, _)| *left == member)
     }
 
-    /// Whether a member left with unread entries, which are lost with it.
+    /// Whether a member left with unread entries, which are lost.
     pub(super) fn has_left_unread(&self, member: usize) -> bool {
         self.left.contains(&(member, false))
     }
 
-    /// Whether messages between a peer and a member may be lost although the member has not left.
+    /// Whether messages between a peer and a member may be lost even if the member has not left.
     pub(super) fn can_lose_messages(&self, from: usize, to: usize) -> bool {
         self.is_violent || self.ended_links.contains_key(&(from, to))
     }
 
-    /// Whether no link between a peer and a member had ended at a moment.
+    /// Whether, at that time, no link between a peer and a member had ended.
     pub(super) fn is_first_link(&self, from: usize, to: usize, now: u64) -> bool {
         !self.is_violent && self.ended_links.get(&(from, to)).is_none_or(|ended_at| now < *ended_at)
     }
@@ -126,8 +126,8 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// Returns a time until which it could certainly take a message: when its last message was
-    /// sent, or its cancel.
+    /// Returns a time until which the receive could certainly take a message: the time at which its last
+    /// message was sent, or it was cancelled.
     pub(super) fn posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

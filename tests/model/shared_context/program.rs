@@ -18,15 +18,15 @@ pub(super) enum Disruption {
 pub(super) struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
-    /// Whether each member is the end of a connection, with a peer of its own.
+    /// Whether each member has a connection, with a peer of its own.
     pub(super) connected: bool,
-    /// How many endpoints receive from the context.
+    /// The number of endpoints that receive from the context.
     pub(super) members: usize,
-    /// How many endpoints send to them, if they are not connected.
+    /// The number of endpoints that send to the members, if there are no connections.
     pub(super) peers: usize,
     /// The depth of every completion queue; 0 for the default.
     pub(super) cq_depth_entries: usize,
-    /// How many receives the context takes; 0 for the default.
+    /// The number of receives that the context takes; 0 for the default.
     pub(super) depth_ops: usize,
     /// The budget for unexpected messages; 0 for the default.
     pub(super) unexpected_bytes: usize,
@@ -52,8 +52,7 @@ pub(super) enum Step {
     ReadPeer { at: usize },
     /// Closes a member, perhaps after reading its queue until it is empty.
     Leave { at: usize, reads_first: bool },
-    /// Ends the link of a peer and a member: breaks it, or, if it is a connection, may shut it down
-    /// instead.
+    /// Ends the link between a peer and a member: breaks it, or may shut it down, if it is a connection.
     EndLink { from: usize, to: usize, in_order: bool },
 }
 

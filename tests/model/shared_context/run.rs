@@ -21,7 +21,7 @@ pub(super) struct Runner<'a> {
     is_connected: bool,
 }
 
-/// Runs a program. The faults, if there are any, replace those of the network during its steps.
+/// Runs a program. During its steps, `faults` replace the faults of the network, if there are any.
 pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) -> History {
     let fixture = ContextFixture::open(net, program);
     let history = History::new(faults.is_some());
@@ -104,8 +104,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns the only source that a receive accepts. Over connections receives have none, and a
-    /// context without members has no vector to look one up in.
+    /// Returns the only source that a receive accepts, if it has one. Over connections receives have
+    /// none. A context without members has no vector in which to look one up.
     fn only_source(&self, from: Option<usize>) -> Option<usize> {
         from.filter(|_| !self.is_connected && self.fixture.oldest_member().is_some())
             .map(|from| from % self.fixture.peers.len())
@@ -265,7 +265,7 @@ impl Runner<'_> {
                     is_cancelled || !self.history.left.is_empty(),
                     "receive {number} was not cancelled: {ended:?}"
                 );
-                // A released buffer ends at the endpoint of its last message.
+                // A released buffer is reported by the endpoint of its last message.
                 let may_report =
                     self.fixture.oldest_member() == Some(member) || !self.fixture.is_member(member);
                 assert!(may_report || is_buffer, "cancelled receives are reported to the oldest member");

@@ -14,7 +14,7 @@ use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, Setup};
 
-/// The offset of the number that all additions change.
+/// The offset of the number to which all additions add.
 pub(super) const SUM_AT: usize = 0;
 /// The offset of the number that is read and never changed.
 pub(super) const CONSTANT_AT: usize = 8;
@@ -52,7 +52,7 @@ impl<'a> WorkFixture<'a> {
         if program.depth_ops > 0 {
             info.tx.size_ops = program.depth_ops;
         }
-        // Messages and atomic operations take effect in posting order.
+        // Have messages and atomic operations take effect in posting order.
         info.tx.msg_order |= Order::STRICT;
         info.rx.msg_order |= Order::STRICT;
         let receive_context = program.shares_receives.then(|| {
@@ -109,7 +109,7 @@ impl<'a> WorkFixture<'a> {
         posted.expect("room for a triggered operation");
     }
 
-    /// The action of deferred work that posts an operation.
+    /// Returns the action of deferred work that posts an operation.
     pub(super) fn post_action(&self, operation: Operation) -> DeferredAction {
         match (&self.receive_context, operation) {
             (Some(context), Operation::Receive(receive)) => {
@@ -160,8 +160,8 @@ fn open_region(peer: &Party, works: usize) -> Region {
 }
 
 impl WorkFixture<'_> {
-    /// Closes the endpoint, and the context of its receives, while driving the peer, for which closing
-    /// waits.
+    /// Closes the endpoint, and the context of its receives. Drives the peer meanwhile, since closing
+    /// waits for it.
     pub(super) fn close_endpoint(&mut self) {
         let endpoint = (self.endpoint.take(), self.receive_context.take());
         thread::scope(|scope| {

@@ -12,12 +12,12 @@ use super::fixture::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_number_offset};
 use super::program::Action;
 use homespun_suite::payload::{marked_buffer, payload};
 
-/// A key without a region.
+/// A key that no region has.
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// Returns the context of a work's operation. Contexts and the queue's numbers of works are both
-/// small, so that the checks notice if the library confuses them.
+/// Returns the context of a work's operation. It is a small number, like the number of the work in the
+/// queue, so that the checks notice if the library confuses them.
 pub(super) fn context_of(work: usize) -> u64 {
     work as u64
 }

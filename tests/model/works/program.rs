@@ -7,14 +7,15 @@ use proptest::sample::select;
 pub(super) struct Program {
     /// The seed of the loopback network's faults.
     pub(super) seed: u64,
-    /// How many sends and accesses the endpoint takes; 0 for the default. With few, work waits for room.
+    /// The number of sends and accesses that the endpoint takes; 0 for the default. If it is small, work
+    /// waits for room.
     pub(super) depth_ops: usize,
     /// Whether the endpoint's receives are those of a shared receive context.
     pub(super) shares_receives: bool,
     /// Whether the endpoint has a shared transmit context.
     pub(super) shares_transmits: bool,
-    /// Whether the endpoint is closed at the end, while works wait, and counters reach their thresholds
-    /// after that.
+    /// Whether the endpoint is closed at the end, while works wait for counters that reach their
+    /// thresholds later.
     pub(super) closes_endpoint: bool,
     pub(super) steps: Vec<Step>,
 }
@@ -37,8 +38,8 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Queues deferred work that posts an operation. A counter counts its completion, which may be
-    /// unreported.
+    /// Queues deferred work that posts an operation. A counter counts its end, which the endpoint may not
+    /// report.
     QueuePost {
         trigger: CounterName,
         threshold: u64,
@@ -46,7 +47,7 @@ pub(super) enum Step {
         completion: Option<usize>,
         is_reported: bool,
     },
-    /// Posts a triggered operation, whose memory is copied when it is posted if it is injected.
+    /// Posts a triggered operation. If it is injected, its memory is copied when it is posted.
     Trigger {
         trigger: CounterName,
         threshold: u64,
@@ -62,7 +63,7 @@ pub(super) enum Step {
     Cancel {
         which: usize,
     },
-    /// Flushes the works that wait for a counter, or for any.
+    /// Flushes the works that wait for a counter, or all works.
     Flush {
         counter: Option<CounterName>,
     },
@@ -77,7 +78,7 @@ pub(super) enum Step {
 pub(super) enum Change {
     Add(u64),
     AddError(u64),
-    /// Sets a known counter; adds to a counting one.
+    /// Sets a known counter; adds to a counting counter.
     Set(u64),
 }
 
@@ -86,7 +87,7 @@ pub(super) enum Change {
 pub(super) enum Action {
     /// Sends a message, tagged or not.
     Send { is_tagged: bool },
-    /// Receives one.
+    /// Receives a message, tagged or not.
     Receive { is_tagged: bool },
     /// Writes to its own number.
     Write,

@@ -1,12 +1,13 @@
 //! The model of deferred work.
 //!
-//! The application's calls determine the value of a *known* counter. The value of a *counting* one
-//! also depends on when operations end; its bound is the value if each operation ended when posted.
-//! Such counters only grow, so they equal their bound when all operations have ended, in any order.
+//! The application's calls determine the value of a *known* counter. The value of a *counting* counter
+//! also depends on the times at which operations end. Its bound is the value that it would have if each
+//! operation ended when it is posted. Counting counters only grow, so they equal their bound once all
+//! operations have ended, in whatever order.
 
 use super::program::{Action, Change, CounterName};
 
-/// The first half triggers works, which change the second half.
+/// The counters of the first half trigger works, which change those of the second half.
 pub(super) const KNOWN: usize = 4;
 pub(super) const COUNTING: usize = 3;
 
@@ -45,7 +46,7 @@ enum State {
     Cancelled,
 }
 
-/// The counting counters and the works, if every operation ended when posted.
+/// The counting counters and the works as they would be if every operation ended when it is posted.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) counted: [Counted; COUNTING],
@@ -78,8 +79,9 @@ impl Reference {
         }
     }
 
-    /// Runs the due works of known counters: for each counter in threshold order, the oldest first
-    /// among equal ones. The order between counters makes no difference.
+    /// Runs the due works of known counters. For each counter it takes them in the order of their
+    /// thresholds, and of those with equal thresholds the oldest first. The order between counters makes
+    /// no difference.
     pub(super) fn run_due(&mut self) {
         while let Some(number) = self.next_due() {
             self.works[number].state = State::Done;
@@ -138,8 +140,9 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other, if both are done: they wait for the
-    /// same counter, and the one queued first has no higher threshold; or the counters are known.
+    /// Whether one work is certainly done before the other, if both are done. That holds if they wait for
+    /// the same counter, and the one queued first has no higher threshold. It also holds for known
+    /// counters, by the order in which the model ran them.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);
@@ -155,7 +158,7 @@ impl Reference {
 }
 
 impl Work {
-    /// Returns the threshold; the largest one acts like the one before it.
+    /// Returns the threshold. The largest number acts like the one before it.
     fn effective_threshold(&self) -> u64 {
         self.threshold.min(u64::MAX - 1)
     }

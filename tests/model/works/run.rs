@@ -19,7 +19,7 @@ const RUNNERS_CONTEXT: u64 = 1 << 32;
 /// The context of the read that ends a program.
 const FENCE_CONTEXT: u64 = RUNNERS_CONTEXT + 2;
 
-/// How many rounds without an event show that no work runs twice.
+/// After this many rounds without an event, no work is expected to run twice.
 const SILENT_ROUNDS: usize = 10;
 
 /// The observed results.
@@ -41,7 +41,7 @@ pub(super) struct Runner<'a> {
     is_shallow: bool,
     pub(super) reference: Reference,
     pub(super) seen: Observed,
-    /// How many messages of each kind the peer has sent.
+    /// The number of messages of each kind that the peer has sent.
     messages: [usize; 2],
     /// Whether the read that ends the program has completed.
     is_past_fence: bool,
@@ -120,9 +120,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Queues work that changes a counter. Works of a known counter add to any counter, and set
-    /// their own result counter. Others only add to counting ones: the value after a set depends on
-    /// the order, which is promised only for one counter.
+    /// Queues work that changes a counter. Works of a known counter add to any counter, and set only
+    /// their own result counter. Works of other counters only add to counting counters: the value after a
+    /// set would depend on the order of works, which is promised only for works of one counter.
     fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
         let (counter, change) = match (trigger, counter, change) {
             (CounterName::Known(number), _, Change::Set(_)) => (result_counter_of(number), change),
@@ -148,8 +148,8 @@ impl Runner<'_> {
         self.reference.queue_work(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
-    /// Queues work that posts an operation. With little room it waits for a counting counter, since
-    /// its time is not known.
+    /// Queues work that posts an operation. If the endpoint has little room, the work waits for a
+    /// counting counter, since the time at which it runs is not known.
     fn queue_post(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
@@ -210,7 +210,7 @@ impl Runner<'_> {
         assert!(!self.reference.is_cancelled(number), "work {number} was taken back twice");
         assert!(self.seen.reports[number].is_none(), "work {number} had ended, and was cancelled");
         if is_triggered {
-            // The operation may have been posted; then it ends as cancelled, too.
+            // If the operation was already posted, it still ends as cancelled.
             self.seen.cancelled.push(number);
         } else {
             assert!(self.reference.may_wait(number), "work {number} was done, and was cancelled");
@@ -218,7 +218,7 @@ impl Runner<'_> {
         self.reference.cancel_work(number);
     }
 
-    /// Flushes waiting works. Those of counting counters are known only while no operation is
+    /// Flushes waiting works. Which works of counting counters wait is known only while no operation is
     /// outstanding.
     fn flush_works(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.upper_bound();
@@ -237,8 +237,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares the counters with the model: known ones must be equal, others at most at their
-    /// bound.
+    /// Compares the counters with the model. Known counters must be equal to it; counting counters must
+    /// not exceed their bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
         assert_eq!(self.fixture.known_values(), self.reference.known, "known counters");
@@ -305,8 +305,8 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // A receive of the runner's for a message that no work has received, or its
-            // cancellation.
+            // The runner has posted this receive for a message that no work has received, and it has
+            // ended or was cancelled.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
@@ -383,7 +383,7 @@ impl Runner<'_> {
     }
 
     /// Closes the endpoint, then has the counters reach most thresholds. Of the works that waited, only
-    /// those that change counters are done.
+    /// those that change counters then run.
     fn close_endpoint(&mut self) {
         self.fixture.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;
