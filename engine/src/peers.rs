@@ -1,12 +1,12 @@
 //! The endpoints that an endpoint knows.
 
+mod peer;
+
 use std::collections::HashMap;
 
-use smallvec::SmallVec;
-
+pub(crate) use self::peer::{Peer, PeerLinkEnd, PeerLinkUp};
 use crate::address::Address;
 use crate::peer_id::PeerId;
-use crate::transport::LinkId;
 
 /// Every peer that the application has named or that has connected.
 #[derive(Debug, Default)]
@@ -15,35 +15,11 @@ pub struct Peers {
     by_address: HashMap<Address, PeerId>,
 }
 
-/// The state of one peer.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    address: Address,
-    /// The instance number in the peer's hello, while any link to it is up, and how many links
-    /// had been created when it first arrived.
-    pub(crate) instance: Option<(u64, u64)>,
-    /// The link that carries messages to the peer: one at a time, to keep their order.
-    pub(crate) transmit: Option<LinkId>,
-    /// All links that are up or connecting.
-    pub(crate) links: SmallVec<[LinkId; 2]>,
-    /// How many attempts to connect were cut short in a row.
-    pub(crate) connect_retries: u32,
-    /// Whether the last link has ended, or could not be made, and none was up since.
-    pub(crate) is_lost: bool,
-}
-
 impl Peers {
     /// Returns the peer at `address`. A new address gets the next number.
     pub(crate) fn intern(&mut self, address: Address) -> PeerId {
         *self.by_address.entry(address).or_insert_with(|| {
-            self.known.push(Peer {
-                address,
-                instance: None,
-                transmit: None,
-                links: SmallVec::new(),
-                connect_retries: 0,
-                is_lost: false,
-            });
+            self.known.push(Peer::at(address));
             PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
         })
     }
@@ -55,7 +31,7 @@ impl Peers {
 
     /// Returns the address of a peer.
     pub fn address_of(&self, peer: PeerId) -> Address {
-        self.peer(peer).address
+        self.peer(peer).address()
     }
 
     #[inline]

@@ -13,7 +13,7 @@ impl Engine {
     /// connects to it.
     #[inline(always)]
     pub(super) fn source_named(&mut self, source: PeerId) {
-        if self.peers.peer(source).is_lost {
+        if self.peers.peer(source).is_lost() {
             self.add_awaited_source(source);
         }
     }
@@ -31,7 +31,7 @@ impl Engine {
     /// with its link.
     pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
         for source in mem::take(&mut self.awaited_sources) {
-            let is_unlinked = self.peers.peer(source).links.is_empty();
+            let is_unlinked = self.peers.peer(source).links().is_empty();
             if is_unlinked && self.receive_side.awaits(source, self.peers.address_of(source)) {
                 self.find_or_open_transmit_link(source, transport);
             }

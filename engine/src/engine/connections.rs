@@ -129,7 +129,7 @@ impl Engine {
     pub fn shutdown(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) -> Result<(), Error> {
         let Some(established) = self.connection.connection_to_shut_down()? else { return Ok(()) };
         let Established { link: id, peer, .. } = established;
-        let instance = self.peers.peer(peer).instance.map_or(0, |(instance, _)| instance);
+        let instance = self.peers.peer(peer).instance().unwrap_or(0);
         // Sends that the peer may still read must not end before the link.
         let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };

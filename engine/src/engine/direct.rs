@@ -208,7 +208,7 @@ impl Engine {
     /// Unmaps the peer's region with this key, if it has ended.
     #[cold]
     fn unmap_if_retired(&mut self, peer: PeerId, key: u64) {
-        if let Some(link) = self.peers.peer(peer).transmit.and_then(|link| self.links.get_mut(link)) {
+        if let Some(link) = self.peers.peer(peer).transmit_link().and_then(|link| self.links.get_mut(link)) {
             link.tx.mapped_regions_mut().unmap_if_retired(key);
         }
     }
@@ -235,7 +235,7 @@ impl Engine {
     /// wait for earlier operations.
     #[inline(always)]
     fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
-        let link = self.links.get(self.peers.peer(to).transmit?)?;
+        let link = self.links.get(self.peers.peer(to).transmit_link()?)?;
         let mapped = link.tx.mapped_regions().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.tx.all_messages_have_arrived();

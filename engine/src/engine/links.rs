@@ -14,10 +14,10 @@ use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::limits::CONNECT_RETRIES_MAX;
 use crate::link::{Link, PendingSends};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
+use crate::peers::{PeerLinkEnd, PeerLinkUp};
 use crate::transport::{Close, LinkError, LinkId, Transport};
 
 /// A link that the engine has ended, and must still close at the transport.
@@ -59,23 +59,23 @@ impl Engine {
         peer: PeerId,
         transport: &mut impl Transport,
     ) -> LinkId {
-        if let Some(link) = self.peers.peer(peer).transmit {
+        if let Some(link) = self.peers.peer(peer).transmit_link() {
             return link;
         }
         let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_replaced());
-        let existing = self.peers.peer(peer).links.iter().copied().find(is_present);
+        let existing = self.peers.peer(peer).links().iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
             let link = transport.connect(self.peers.address_of(peer));
             self.add_link(link, peer);
-            self.peers.peer_mut(peer).links.push(link);
             link
         });
-        self.peers.peer_mut(peer).transmit = Some(link);
+        self.peers.peer_mut(peer).transmit_over(link);
         link
     }
 
     /// Adds a link to a peer, also at the receiver and the target.
     pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
+        self.peers.peer_mut(peer).link_begun(id);
         self.links.insert(id, peer);
         self.receive_side.link_added(id, peer, self.peers.address_of(peer));
         self.target.link_added(id, peer);
@@ -91,37 +91,29 @@ impl Engine {
             None => {
                 let peer = self.peers.intern(address);
                 self.add_link(id, peer);
-                self.peers.peer_mut(peer).links.push(id);
                 peer
             }
         };
-        let now = self.links.created_count();
-        let state = self.peers.peer_mut(peer);
-        (state.connect_retries, state.is_lost) = (0, false);
+        let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();
-        match self.peers.peer(peer).instance {
-            Some((known, since)) if known != instance && link.creation_number() < since => {
-                // This link was begun before the present instance came up, so it leads to the one
-                // before.
-                self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
-                return;
+        match self.peers.peer_mut(peer).link_up(instance, link.creation_number(), created_count) {
+            PeerLinkUp::Current => {}
+            PeerLinkUp::Predecessor => {
+                return self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
             }
-            Some((known, _)) if known != instance => {
+            PeerLinkUp::Successor => {
                 debug!(address = %self.peers.address_of(peer), "the peer was replaced by a new instance");
                 self.retire_links_to_former_instance(peer, id, sink);
-                self.peers.peer_mut(peer).instance = Some((instance, now));
             }
-            Some(_) => {}
-            None => self.peers.peer_mut(peer).instance = Some((instance, now)),
         }
         // A link that is still connecting may take long, or fail; this one is up.
-        let current = self.peers.peer(peer).transmit;
+        let current = self.peers.peer(peer).transmit_link();
         if current
             .and_then(|current| self.links.get_mut(current))
             .is_none_or(|link| link.is_unused_connecting())
         {
-            self.peers.peer_mut(peer).transmit = Some(id);
+            self.peers.peer_mut(peer).transmit_over(id);
         }
     }
 
@@ -141,7 +133,7 @@ impl Engine {
         self.fail_exposed_sends(unended, &operation_error, sink);
         self.report_lost_connection(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
-            for other in self.peers.peer(peer).links.clone() {
+            for other in self.peers.peer(peer).links().clone() {
                 if self.links.get_mut(other).is_some_and(|link| link.is_current()) {
                     self.abort_link(other, error, sink);
                 }
@@ -161,28 +153,14 @@ impl Engine {
         let may_be_retried = is_to_be_retried(&link, error);
         let peer = link.peer();
         let PendingSends { sends, exposed } = link.tx.into_pending_sends();
-        let state = self.peers.peer_mut(peer);
-        state.links.retain(|other| *other != id);
-        let was_last = state.links.is_empty();
-        // Another link to the peer may have been up although this one never was.
-        let was_met = state.instance.is_some();
-        if was_last {
-            state.instance = None;
-        }
+        let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
         self.fail_sends(sends, Some(peer), error, sink);
-        let address = self.peers.address_of(peer);
-        let is_awaited = !self.initiator.has_none_queued(peer)
-            || self.peers.peer(peer).is_lost && self.receive_side.awaits(peer, address);
-        let state = self.peers.peer_mut(peer);
-        let mut is_retried = false;
-        if state.transmit == Some(id) {
-            if may_be_retried && is_awaited && state.connect_retries < CONNECT_RETRIES_MAX {
-                state.connect_retries += 1;
-                state.transmit = None;
-                is_retried = true;
-            } else {
-                self.drop_transmit_link(peer, error, sink);
-            }
+        let is_retried = carried_sends
+            && may_be_retried
+            && self.awaits(peer)
+            && self.peers.peer_mut(peer).retry_connecting();
+        if carried_sends && !is_retried {
+            self.drop_transmit_link(peer, error, sink);
         }
         if was_last && is_retried {
             // Sends that wait connect by themselves, but may be cancelled before.
@@ -192,8 +170,9 @@ impl Engine {
         let is_connection = self.connection.message_link_ended(id);
         let is_lost = was_last && (was_met || !is_retried);
         if is_lost {
-            self.peers.peer_mut(peer).is_lost = true;
+            self.peers.peer_mut(peer).mark_lost();
         }
+        let address = self.peers.address_of(peer);
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
         if is_lost {
@@ -207,11 +186,16 @@ impl Engine {
         ExposedSends { peer: Some(peer), exposed }
     }
 
+    /// Whether sends to the peer wait for a link, or receives that accept messages from this lost peer alone.
+    fn awaits(&self, peer: PeerId) -> bool {
+        let is_lost = self.peers.peer(peer).is_lost();
+        !self.initiator.has_none_queued(peer)
+            || is_lost && self.receive_side.awaits(peer, self.peers.address_of(peer))
+    }
+
     /// Stops using the link that carries a peer's sends. Sends that wait for it fail.
     pub(super) fn drop_transmit_link(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
-        let state = self.peers.peer_mut(peer);
-        state.transmit = None;
-        state.connect_retries = 0;
+        self.peers.peer_mut(peer).stop_transmitting();
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.fail_queued(peer, error, &mut effects);
     }

@@ -47,7 +47,7 @@ impl Engine {
         newest: LinkId,
         sink: &mut impl Sink,
     ) {
-        for id in self.peers.peer(peer).links.clone() {
+        for id in self.peers.peer(peer).links().clone() {
             let Some(link) = self.links.get_mut(id).filter(|link| link.is_current()) else { continue };
             if id == newest {
                 continue;
@@ -61,7 +61,7 @@ impl Engine {
             };
             self.replaced.push(former);
             self.has_timeouts = true;
-            if self.peers.peer(peer).transmit == Some(id) {
+            if self.peers.peer(peer).transmit_link() == Some(id) {
                 let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
                 self.drop_transmit_link(peer, &error, sink);
             }

@@ -33,7 +33,7 @@ impl Engine {
         message: &[u8],
         transport: &mut impl Transport,
     ) -> bool {
-        let Some(id) = self.peers.peer(to).transmit else { return false };
+        let Some(id) = self.peers.peer(to).transmit_link() else { return false };
         if !self.initiator.has_none_queued(to) || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
@@ -139,7 +139,7 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        if let Some(link) = self.peers.peer(peer).transmit
+        if let Some(link) = self.peers.peer(peer).transmit_link()
             && !(self.resume_frame(link, transport, sink) && self.send_cleared(link, transport, sink))
         {
             return true;
@@ -168,7 +168,7 @@ impl Engine {
         let caps = transport.caps(link);
         // An operation that is gone takes nothing of the link.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
-        if send.fence && !advance_fence(&mut self.links, link, &self.peers.peer(peer).links, send, transport)
+        if send.fence && !advance_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
             return Taken::Nothing;
         }

@@ -60,11 +60,12 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         self.receive_side.link_added(link, peer, address);
         self.target.link_added(link, peer);
         let state = self.peers.peer_mut(peer);
-        state.links.push(link);
-        state.transmit = Some(link);
+        state.link_begun(link);
+        state.transmit_over(link);
+        let created_count = self.links.created_count();
         if let Some(link) = self.links.get_mut(link) {
             link.mark_up();
-            state.instance = Some((instance, link.creation_number()));
+            state.link_up(instance, link.creation_number(), created_count);
         }
         peer
     }

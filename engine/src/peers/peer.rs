@@ -1,0 +1,195 @@
+//! One peer: the links to it, and the instance that answers on them.
+
+use smallvec::SmallVec;
+
+use crate::address::Address;
+use crate::limits::CONNECT_RETRIES_MAX;
+use crate::transport::LinkId;
+
+/// The state of one peer. It is told what happens to the links that lead to the peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    address: Address,
+    /// The endpoint at the address, while any link to it is up.
+    instance: Option<Instance>,
+    /// The link that carries messages to the peer: one at a time, to keep their order.
+    transmit_link: Option<LinkId>,
+    /// All links that are up or connecting.
+    links: SmallVec<[LinkId; 2]>,
+    /// How many attempts to connect were cut short in a row.
+    connect_retries: u32,
+    /// Whether the last link has ended, or could not be made, and none was up since.
+    is_lost: bool,
+}
+
+/// The endpoint that answers at a peer's address. Another one may take the address later.
+#[derive(Debug, Clone, Copy)]
+struct Instance {
+    /// The number in its hello.
+    number: u64,
+    /// How many links had been created when its first link came up.
+    since: u64,
+}
+
+/// The endpoint to which a link that came up leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerLinkUp {
+    /// The one that is known, or the first.
+    Current,
+    /// One that has taken the address over: older links lead to its predecessor.
+    Successor,
+    /// The predecessor of the one that is known: the link was begun before that one came up.
+    Predecessor,
+}
+
+/// What a link that ended meant to its peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerLinkEnd {
+    /// No other link leads to the peer.
+    pub(crate) was_last: bool,
+    /// A link to the peer was up: this one, or another meanwhile.
+    pub(crate) was_met: bool,
+    /// The link carried the messages to the peer. Now none does.
+    pub(crate) carried_sends: bool,
+}
+
+impl Peer {
+    pub(super) fn at(address: Address) -> Peer {
+        Peer {
+            address,
+            instance: None,
+            transmit_link: None,
+            links: SmallVec::new(),
+            connect_retries: 0,
+            is_lost: false,
+        }
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The instance number of the peer, while a link to it is up.
+    pub(crate) fn instance(&self) -> Option<u64> {
+        self.instance.map(|instance| instance.number)
+    }
+
+    /// The link that carries messages to the peer, if there is one.
+    #[inline(always)]
+    pub(crate) fn transmit_link(&self) -> Option<LinkId> {
+        self.transmit_link
+    }
+
+    /// All links that are up or connecting.
+    #[inline(always)]
+    pub(crate) fn links(&self) -> &SmallVec<[LinkId; 2]> {
+        &self.links
+    }
+
+    /// Whether the last link has ended, or could not be made, and none was up since.
+    #[inline(always)]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// A link to the peer was begun, by either side.
+    pub(crate) fn link_begun(&mut self, link: LinkId) {
+        self.links.push(link);
+    }
+
+    /// A link came up, and the endpoint at its other end has this number. The link was created as the
+    /// `creation_number`th of the engine, of which there are `created_count` now.
+    pub(crate) fn link_up(&mut self, number: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
+        (self.connect_retries, self.is_lost) = (0, false);
+        match self.instance {
+            Some(known) if known.number == number => PeerLinkUp::Current,
+            Some(known) if creation_number < known.since => PeerLinkUp::Predecessor,
+            known => {
+                self.instance = Some(Instance { number, since: created_count });
+                if known.is_some() { PeerLinkUp::Successor } else { PeerLinkUp::Current }
+            }
+        }
+    }
+
+    /// A link has ended, or could not be made.
+    pub(crate) fn link_ended(&mut self, link: LinkId) -> PeerLinkEnd {
+        self.links.retain(|other| *other != link);
+        let end = PeerLinkEnd {
+            was_last: self.links.is_empty(),
+            was_met: self.instance.is_some(),
+            carried_sends: self.transmit_link.take_if(|carrier| *carrier == link).is_some(),
+        };
+        if end.was_last {
+            self.instance = None;
+        }
+        end
+    }
+
+    /// Sends travel on this link from now on.
+    pub(crate) fn transmit_over(&mut self, link: LinkId) {
+        self.transmit_link = Some(link);
+    }
+
+    /// No link carries sends until the next one needs it.
+    pub(crate) fn stop_transmitting(&mut self) {
+        (self.transmit_link, self.connect_retries) = (None, 0);
+    }
+
+    /// Whether an attempt to connect that was cut short may be repeated. Counts it if so.
+    pub(crate) fn retry_connecting(&mut self) -> bool {
+        let is_allowed = self.connect_retries < CONNECT_RETRIES_MAX;
+        self.connect_retries += u32::from(is_allowed);
+        is_allowed
+    }
+
+    /// The peer is gone as far as the engine knows, until a link to it comes up.
+    pub(crate) fn mark_lost(&mut self) {
+        self.is_lost = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make_peer_with_links(count: u32) -> Peer {
+        let mut peer = Peer::at("127.0.0.1:4711".parse().unwrap());
+        (0..count).for_each(|number| peer.link_begun(LinkId(number)));
+        peer
+    }
+
+    #[test]
+    fn link_begun_before_the_present_instance_leads_to_its_predecessor() {
+        let mut peer = make_peer_with_links(3);
+        assert_eq!(peer.link_up(11, 0, 3), PeerLinkUp::Current);
+        assert_eq!(peer.link_up(22, 1, 3), PeerLinkUp::Predecessor, "begun before the first was up");
+        assert_eq!((peer.link_up(22, 3, 4), peer.instance()), (PeerLinkUp::Successor, Some(22)));
+        assert_eq!(peer.link_up(11, 3, 5), PeerLinkUp::Predecessor);
+        assert_eq!(peer.link_up(22, 0, 5), PeerLinkUp::Current, "an old link may lead to it, too");
+    }
+
+    #[test]
+    fn instance_is_forgotten_with_the_last_link() {
+        let mut peer = make_peer_with_links(2);
+        peer.link_up(11, 0, 2);
+        peer.transmit_over(LinkId(1));
+        let end = peer.link_ended(LinkId(0));
+        assert_eq!(end, PeerLinkEnd { was_last: false, was_met: true, carried_sends: false });
+        assert_eq!((peer.instance(), peer.transmit_link()), (Some(11), Some(LinkId(1))));
+        let end = peer.link_ended(LinkId(1));
+        assert_eq!(end, PeerLinkEnd { was_last: true, was_met: true, carried_sends: true });
+        assert_eq!((peer.instance(), peer.transmit_link()), (None, None));
+        assert_eq!(peer.link_up(22, 0, 9), PeerLinkUp::Current, "it replaces none");
+    }
+
+    #[test]
+    fn retries_begin_anew_when_a_link_comes_up() {
+        let mut peer = make_peer_with_links(1);
+        for _ in 0..2 {
+            assert_eq!((0..9).filter(|_| peer.retry_connecting()).count(), CONNECT_RETRIES_MAX as usize);
+            peer.mark_lost();
+            peer.link_up(11, 0, 1);
+            assert!(!peer.is_lost());
+        }
+    }
+}
