@@ -30,7 +30,7 @@ use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
-use crate::link::{MessageMark, RequestStage};
+use crate::link::{BegunAccess, RequestStage};
 use crate::operation::{CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::AwaitedReply;
@@ -97,19 +97,12 @@ impl Initiator {
         }
     }
 
-    /// Records that a link has begun to take an access, after these messages, at this stage.
-    /// `is_postponed` says whether the target may carry it out after later operations.
+    /// Records that a link has begun to take an access, at this stage.
     #[inline]
-    pub(crate) fn access_begun(
-        &mut self,
-        id: SendId,
-        stage: RequestStage,
-        after: MessageMark,
-        is_postponed: bool,
-    ) {
+    pub(crate) fn access_begun(&mut self, id: SendId, stage: RequestStage, begun: BegunAccess) {
         let Some(send) = self.sends.get_mut(id) else { return };
         let Some(one_sided) = &mut send.one_sided else { return };
-        (one_sided.after, one_sided.is_postponed) = (after, is_postponed);
+        one_sided.begun = begun;
         if stage == RequestStage::Sent {
             send.source.release();
         }

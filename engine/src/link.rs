@@ -24,6 +24,6 @@ pub(crate) use self::debts::Debts;
 pub(crate) use self::links::{Link, Links};
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{
-    Frame, LinkTx, MappedRegion, MessageMark, OpClass, PartialFrame, PendingSends, RequestStage,
+    BegunAccess, Frame, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage,
     SendProtocol, op_number_of,
 };

@@ -15,7 +15,7 @@ use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::{BadMemory, Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
-use crate::link::MessageMark;
+use crate::link::BegunAccess;
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
 use crate::remote_memory::RemoteMemory;
@@ -263,10 +263,8 @@ pub(crate) struct OneSided {
     pub(crate) atomic: Option<AtomicForm>,
     /// The writes that must be durable before the target answers.
     pub(crate) durable: Durable,
-    /// Whether the target has the request and may do it after later operations.
-    pub(crate) is_postponed: bool,
-    /// The messages that the link had taken before it.
-    pub(crate) after: MessageMark,
+    /// How it began on its link.
+    pub(crate) begun: BegunAccess,
 }
 
 /// A receive that has not ended.
@@ -337,8 +335,8 @@ impl OneSided {
             _ => Durable::Nothing,
         };
         let RemoteMemory { key, address } = memory;
-        let after = MessageMark::default();
-        (source, data, OneSided { key, address, read, atomic: None, durable, is_postponed: false, after })
+        let begun = BegunAccess::default();
+        (source, data, OneSided { key, address, read, atomic: None, durable, begun })
     }
 
     /// Returns an atomic operation of this form, with its operands and comparands.
@@ -356,8 +354,8 @@ impl OneSided {
             }
         };
         let RemoteMemory { key, address } = memory;
-        let (atomic, durable, after) = (Some(form), Durable::Nothing, MessageMark::default());
-        (source, OneSided { key, address, read, atomic, durable, is_postponed: false, after })
+        let (atomic, durable, begun) = (Some(form), Durable::Nothing, BegunAccess::default());
+        (source, OneSided { key, address, read, atomic, durable, begun })
     }
 
     fn completion_flags(&self) -> CompletionFlags {

@@ -16,7 +16,7 @@ use super::Engine;
 use super::rma::whole_or_full;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::link::{Frame, RequestStage, op_number_of};
+use crate::link::{Frame, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, SendId};
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Atomic, AtomicForm, Header};
@@ -40,8 +40,8 @@ impl Engine {
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else {
             return Taken::Nothing;
         };
-        let fetched_bytes = send.fetch_len_bytes();
-        if !link.tx.may_begin_access(0, fetched_bytes) {
+        let access = LinkAccess::of(send);
+        if !link.tx.may_begin_access(&access) {
             return Taken::Nothing;
         }
         let header = Header::Atomic(Atomic { op: op_number_of(send_id), key: *key, address: *address, form });
@@ -66,19 +66,14 @@ impl Engine {
             }
             Sent::Whole => RequestStage::Sent,
         };
-        let after = link.tx.access_begun(send_id, stage, 0, fetched_bytes);
-        self.initiator.access_begun(send_id, stage, after, false);
+        let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
+        self.initiator.access_begun(send_id, stage, begun);
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Ends an atomic operation whose fetched elements have all arrived.
     pub(super) fn atomic_results_arrived(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        let Some(send) = self.initiator.get(send_id) else { return };
-        let Some(one_sided) = &send.one_sided else { return };
-        let (fetched_bytes, after) = (send.fetch_len_bytes(), one_sided.after);
-        if let Some(link) = self.links.get_mut(id) {
-            link.tx.access_ended(send_id, fetched_bytes, after);
-        }
+        self.access_ended(id, send_id);
         self.completed(send_id, sink);
     }
 }

@@ -18,11 +18,10 @@
 use super::Engine;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Frame, Link, OpClass, RequestStage, op_number_of};
-use crate::operation::{OneSided, SendId};
+use crate::link::{Frame, Link, LinkAccess, RequestStage, op_number_of};
+use crate::operation::{OneSided, Send, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
-use crate::wire::{Header, Message, Outcome, Rma, RmaKind};
+use crate::wire::{Header, Outcome, Rma, RmaKind};
 
 impl Engine {
     /// Gives a link the access that is its peer's first queued send.
@@ -36,69 +35,46 @@ impl Engine {
         let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
             return Taken::Nothing;
         };
-        let effect = OpClass::of(send);
         let Some(one_sided) = &send.one_sided else { return Taken::Nothing };
         if let Some(form) = one_sided.atomic {
             return self.transmit_atomic(id, send_id, form, caps, transport);
         }
-        let Message { len_bytes, data, .. } = send.message;
-        let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
-        if !link.tx.may_begin_access(cost_bytes, 0) {
+        let access = LinkAccess::of(send);
+        if !link.tx.may_begin_access(&access) {
             return Taken::Nothing;
         }
-        let OneSided { key, address, durable, .. } = **one_sided;
-        let op = op_number_of(send_id);
-        let header = |kind: RmaKind| Header::Rma(Rma { op, key, address, len_bytes, kind, durable });
-        let exposed_before = link.tx.take_exposed(send_id);
-        let is_read = one_sided.read.is_some();
-        let is_offered = !is_read
-            && send.may_be_fetched
-            && len_bytes >= caps.pull_min_bytes as u64
-            && len_bytes > 0
-            && link.tx.may_expose();
-        let exposed = match exposed_before {
-            Some(remote) => Some(remote),
-            None if is_offered => transport.expose(id, &send.source.slices(0)),
-            None => None,
-        };
-        let exposed = exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes);
-        let remote_bytes = |remote: &RemotePayload| u8::try_from(remote.as_bytes().len()).ok();
-        let (sent, stage) = if is_read {
-            (whole_or_full(transport.send_inline(id, &header(RmaKind::Read), &[])), RequestStage::Requested)
-        } else if let Some(remote) = exposed
-            && let Some(remote_bytes) = remote_bytes(&remote)
+        let (sent, stage) = if one_sided.read.is_some() {
+            let request = rma_header(send_id, send, one_sided, RmaKind::Read);
+            (whole_or_full(transport.send_inline(id, &request, &[])), RequestStage::Requested)
+        } else if let Some((remote, remote_bytes)) = exposed_payload(id, send_id, send, link, caps, transport)
         {
-            let offer = header(RmaKind::Offer { data, remote_bytes });
+            let kind = RmaKind::Offer { data: send.message.data, remote_bytes };
+            let offer = rma_header(send_id, send, one_sided, kind);
             let sent = whole_or_full(transport.send_inline(id, &offer, remote.as_bytes()));
             if sent == Sent::Full {
                 link.tx.keep_exposed(send_id, remote);
             }
             (sent, RequestStage::Exposed)
         } else {
-            let write = header(RmaKind::Write { data });
+            let write = rma_header(send_id, send, one_sided, RmaKind::Write { data: send.message.data });
             let sent = match send.source.contiguous() {
                 Some(bytes) if bytes.len() <= caps.inline_max_bytes => {
                     whole_or_full(transport.send_inline(id, &write, bytes))
                 }
                 _ => transport.send(id, &write, &send.source.slices(0)),
             };
-            match sent {
-                Sent::Partial(taken_bytes) => {
-                    link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
-                    // An answer before the end of the frame would break the protocol.
-                    (sent, RequestStage::Cleared)
-                }
-                Sent::Whole | Sent::Full => (sent, RequestStage::Sent),
-            }
+            // An answer before the end of the frame would break the protocol.
+            let is_cut = matches!(sent, Sent::Partial(_));
+            (sent, if is_cut { RequestStage::Cleared } else { RequestStage::Sent })
         };
         if sent == Sent::Full {
             return Taken::Nothing;
         }
-        let after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
-        let order = self.config.transmit_order;
-        let is_postponed =
-            link.tx.record_if_postponed(effect, stage == RequestStage::Exposed, len_bytes, order);
-        self.initiator.access_begun(send_id, stage, after, is_postponed);
+        if let Sent::Partial(taken_bytes) = sent {
+            link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
+        }
+        let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
+        self.initiator.access_begun(send_id, stage, begun);
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
@@ -124,15 +100,20 @@ impl Engine {
         let Some((send_id, _)) = found else {
             return self.condemn(id, "answers what was not asked for", sink);
         };
-        if let Some(send) = self.initiator.get(send_id)
+        self.access_ended(id, send_id);
+        self.answered(id, send_id, outcome, sink);
+    }
+
+    /// Tells the link that the peer has answered an access.
+    #[inline]
+    pub(super) fn access_ended(&mut self, id: LinkId, send_id: SendId) {
+        if let Some(link) = self.links.get_mut(id)
+            && let Some(send) = self.initiator.get(send_id)
             && let Some(one_sided) = &send.one_sided
         {
-            link.tx.access_ended(send_id, send.fetch_len_bytes(), one_sided.after);
-            if one_sided.is_postponed {
-                link.tx.postponed_ended(OpClass::of(send), self.config.transmit_order);
-            }
+            let order = self.config.transmit_order;
+            link.tx.access_ended(send_id, &LinkAccess::of(send), one_sided.begun, order);
         }
-        self.answered(id, send_id, outcome, sink);
     }
 
     /// Ends an operation that the peer has answered.
@@ -152,6 +133,37 @@ impl Engine {
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.answered(send, peer, outcome, &mut effects);
     }
+}
+
+#[inline]
+fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind) -> Header {
+    let OneSided { key, address, durable, .. } = *one_sided;
+    let (op, len_bytes) = (op_number_of(send_id), send.message.len_bytes);
+    Header::Rma(Rma { op, key, address, len_bytes, kind, durable })
+}
+
+/// Exposes the payload of a write to the peer, if it is to be fetched. Returns its description, with the length
+/// of that.
+#[inline]
+fn exposed_payload(
+    id: LinkId,
+    send_id: SendId,
+    send: &Send,
+    link: &mut Link,
+    caps: &LinkCaps,
+    transport: &mut impl Transport,
+) -> Option<(RemotePayload, u8)> {
+    let len_bytes = send.message.len_bytes;
+    let exposed = link.tx.take_exposed(send_id).or_else(|| {
+        let is_offered = send.may_be_fetched
+            && len_bytes >= caps.pull_min_bytes as u64
+            && len_bytes > 0
+            && link.tx.may_expose();
+        if is_offered { transport.expose(id, &send.source.slices(0)) } else { None }
+    });
+    let remote = exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes)?;
+    let remote_bytes = u8::try_from(remote.as_bytes().len()).ok()?;
+    Some((remote, remote_bytes))
 }
 
 pub(super) fn whole_or_full(sent: Result<(), Full>) -> Sent {

@@ -6,7 +6,7 @@ use super::*;
 use crate::buffer::{Buffer, Destination, Source};
 use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
-use crate::link::{MessageMark, RequestStage};
+use crate::link::{BegunAccess, RequestStage};
 use crate::operation::{CancelKey, OneSided, Signalled};
 use crate::reassembly::Reassembly;
 use crate::wire::{Durable, Message, Outcome, Refusal};
@@ -86,8 +86,7 @@ fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
         read: is_read.then_some((destination, 0)),
         atomic: None,
         durable: Durable::Nothing,
-        is_postponed: false,
-        after: MessageMark::default(),
+        begun: BegunAccess::default(),
     };
     let mut send = message_send(context);
     send.message.len_bytes = len_bytes as u64;

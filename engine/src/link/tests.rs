@@ -33,6 +33,9 @@ fn link_with_sent(sends: &[(SendId, AwaitedReply)]) -> LinkTx {
     tx
 }
 
+/// A write of one byte, which reports nothing at the target.
+const WRITE: LinkAccess = LinkAccess::make_write(0);
+
 #[test]
 fn acknowledgement_ends_sends_that_await_it() {
     let [first, second, third] = make_send_ids();
@@ -120,14 +123,15 @@ fn request_is_cleared_sent_and_done_once() {
 fn accesses_are_limited_until_they_are_answered() {
     let ids = make_send_ids::<RMA_LINK_MAX_OPS>();
     let mut tx = LinkTx::default();
-    let after = ids.map(|send| {
-        assert!(tx.may_begin_access(0, 0));
-        tx.access_begun(send, RequestStage::Sent, 0, 0)
+    let begun = ids.map(|send| {
+        assert!(tx.may_begin_access(&WRITE));
+        tx.access_begun(send, &WRITE, RequestStage::Sent, Order::empty())
     });
-    assert!(!tx.may_begin_access(0, 0) && !tx.has_no_accesses());
-    tx.access_ended(ids[0], 0, after[0]);
-    assert!(tx.may_begin_access(0, 0));
-    assert!(!tx.may_begin_access(CREDIT_INITIAL_BYTES + 1, 0), "there is no credit for it");
+    assert!(!tx.may_begin_access(&WRITE) && !tx.has_no_accesses());
+    tx.access_ended(ids[0], &WRITE, begun[0], Order::empty());
+    assert!(tx.may_begin_access(&WRITE));
+    let costly = LinkAccess::make_write(CREDIT_INITIAL_BYTES + 1);
+    assert!(!tx.may_begin_access(&costly), "there is no credit for it");
 }
 
 #[test]
@@ -135,21 +139,25 @@ fn answer_tells_that_messages_before_it_have_arrived() {
     let [send, access] = make_send_ids();
     let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
     assert!(!tx.all_messages_have_arrived());
-    let after = tx.access_begun(access, RequestStage::Sent, 0, 0);
-    tx.access_ended(access, 0, after);
+    let begun = tx.access_begun(access, &WRITE, RequestStage::Sent, Order::empty());
+    tx.access_ended(access, &WRITE, begun, Order::empty());
     assert!(tx.all_messages_have_arrived());
     tx.message_begun(MESSAGE_COST_BYTES);
     assert!(!tx.all_messages_have_arrived());
 }
 
 #[test]
-fn deferred_write_holds_up_messages_that_must_not_overtake_it() {
+fn offered_write_holds_up_messages_that_must_not_overtake_it() {
+    let ids = make_send_ids::<3>();
     let mut tx = LinkTx::default();
-    assert!(!tx.record_if_postponed(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
-    assert!(tx.record_if_postponed(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
-    tx.postponed_ended(OpClass::Write, Order::SAW);
+    tx.access_begun(ids[0], &WRITE, RequestStage::Sent, Order::SAW);
+    assert!(tx.may_begin_message(), "the peer writes it as it arrives");
+    let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Exposed, Order::SAW);
+    assert!(!tx.may_begin_message());
+    tx.access_ended(ids[1], &WRITE, offered, Order::SAW);
     assert!(tx.may_begin_message());
-    assert!(tx.record_if_postponed(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
+    tx.access_begun(ids[2], &WRITE, RequestStage::Exposed, Order::SAS);
+    assert!(tx.may_begin_message(), "the order does not concern writes");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The frame that is written to a link, and the operations that the peer has not answered.
 
+mod access;
 mod awaited_sends;
 mod fence;
 mod mapped_regions;
@@ -8,18 +9,17 @@ mod order;
 mod requests;
 mod send_credit;
 
+pub(crate) use self::access::{BegunAccess, LinkAccess};
 use self::awaited_sends::AwaitedSends;
 use self::fence::Fence;
 pub(crate) use self::mapped_regions::MappedRegion;
 use self::mapped_regions::MappedRegions;
-pub(crate) use self::message_mark::MessageMark;
-pub(crate) use self::order::OpClass;
+use self::message_mark::MessageMark;
 use self::order::Postponed;
 use self::requests::Requests;
 pub(crate) use self::requests::{RequestStage, SendProtocol, op_number_of};
 use self::send_credit::SendCredit;
 use super::Debts;
-use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 
@@ -158,47 +158,6 @@ impl LinkTx {
         self.awaited_sends.message_begun();
         self.taken_frames += 1;
         self.credit.spend(cost_bytes);
-    }
-
-    /// Whether an access may begin now, with this cost and, for an atomic operation, this many
-    /// fetched bytes.
-    pub(crate) fn may_begin_access(&self, cost_bytes: u64, fetched_bytes: usize) -> bool {
-        self.outstanding_ops < RMA_LINK_MAX_OPS
-            && self.outstanding_bytes + fetched_bytes <= ATOMIC_LINK_MAX_BYTES
-            && self.credit_bytes() >= cost_bytes
-    }
-
-    /// Records that the link has begun to take an access that
-    /// [`may_begin_access`](Self::may_begin_access) allowed. Returns the mark of the messages
-    /// before it.
-    pub(crate) fn access_begun(
-        &mut self,
-        send: SendId,
-        stage: RequestStage,
-        cost_bytes: u64,
-        fetched_bytes: usize,
-    ) -> MessageMark {
-        self.credit.spend(cost_bytes);
-        self.taken_frames += 1;
-        self.outstanding_ops += 1;
-        self.outstanding_bytes += fetched_bytes;
-        self.requests.begin(send, stage);
-        self.message_mark()
-    }
-
-    /// Ends an access that the peer has answered, and that began `after` this mark.
-    pub(crate) fn access_ended(&mut self, send: SendId, fetched_bytes: usize, after: MessageMark) {
-        self.requests.end(send);
-        self.outstanding_ops -= 1;
-        self.outstanding_bytes -= fetched_bytes;
-        // All that the link had taken before has arrived.
-        self.arrived.advance_to(after);
-    }
-
-    /// Whether the peer has answered all accesses.
-    #[inline(always)]
-    pub(crate) fn has_no_accesses(&self) -> bool {
-        self.outstanding_ops == 0
     }
 
     /// Whether the peer is known to have all of every message that the link has taken. If not, an

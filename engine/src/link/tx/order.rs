@@ -24,7 +24,7 @@ use crate::operation::Send;
 
 /// The effect of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpClass {
+pub(super) enum OpClass {
     /// A message is matched.
     Send,
     /// A region is read.
@@ -49,7 +49,8 @@ pub(super) struct Postponed {
 }
 
 impl OpClass {
-    pub(crate) fn of(send: &Send) -> OpClass {
+    #[inline]
+    pub(super) fn of(send: &Send) -> OpClass {
         match &send.one_sided {
             None => OpClass::Send,
             Some(one_sided) if one_sided.atomic.is_some() => {
@@ -128,26 +129,5 @@ impl LinkTx {
     /// Whether the next send or access for the link's peer has to wait for the sake of order.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.postponed.holds(OpClass::of(send), order)
-    }
-
-    /// Records a sent access. Returns whether the peer may do it later than the operations after
-    /// it.
-    pub(crate) fn record_if_postponed(
-        &mut self,
-        effect: OpClass,
-        is_offered: bool,
-        len_bytes: u64,
-        order: Order,
-    ) -> bool {
-        let is_postponed = self.postponed.is_postponed_by_peer(effect, is_offered, len_bytes);
-        if is_postponed {
-            self.postponed.begin(effect, order);
-        }
-        is_postponed
-    }
-
-    /// Records that the peer has done a postponed access.
-    pub(crate) fn postponed_ended(&mut self, effect: OpClass, order: Order) {
-        self.postponed.end(effect, order);
     }
 }

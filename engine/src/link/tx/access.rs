@@ -1,0 +1,107 @@
+//! Accesses to the peer's memory, from the frame that asks for one until the answer.
+
+use super::order::OpClass;
+use super::{LinkTx, MessageMark, RequestStage};
+use crate::flags::Order;
+use crate::limits::{ATOMIC_LINK_MAX_BYTES, MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{Send, SendId};
+
+/// What an access takes of its link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinkAccess {
+    pub(super) class: OpClass,
+    pub(super) len_bytes: u64,
+    /// Its credit: a write with remote data is a completion at the target.
+    pub(super) cost_bytes: u64,
+    /// How many bytes it fetches, if it is atomic.
+    pub(super) fetched_bytes: usize,
+}
+
+/// How an access began. The link needs it when the access ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BegunAccess {
+    /// The messages that the link had taken before.
+    after: MessageMark,
+    /// Whether the target may carry it out after later operations.
+    is_postponed: bool,
+}
+
+impl LinkAccess {
+    #[inline]
+    pub(crate) fn of(send: &Send) -> LinkAccess {
+        let class = OpClass::of(send);
+        let is_counted = class == OpClass::Write && send.message.data.is_some();
+        LinkAccess {
+            class,
+            len_bytes: send.message.len_bytes,
+            cost_bytes: if is_counted { MESSAGE_COST_BYTES } else { 0 },
+            fetched_bytes: if class == OpClass::Fetch { send.fetch_len_bytes() } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+impl LinkAccess {
+    /// Returns a write of one byte.
+    pub(crate) const fn make_write(cost_bytes: u64) -> LinkAccess {
+        LinkAccess { class: OpClass::Write, len_bytes: 1, cost_bytes, fetched_bytes: 0 }
+    }
+}
+
+impl LinkTx {
+    /// Whether the link may begin to take an access.
+    #[inline]
+    pub(crate) fn may_begin_access(&self, access: &LinkAccess) -> bool {
+        self.outstanding_ops < RMA_LINK_MAX_OPS
+            && self.outstanding_bytes + access.fetched_bytes <= ATOMIC_LINK_MAX_BYTES
+            && self.credit_bytes() >= access.cost_bytes
+    }
+
+    /// Records that the link has begun to take an access that [`may_begin_access`](Self::may_begin_access)
+    /// allowed.
+    #[inline]
+    pub(crate) fn access_begun(
+        &mut self,
+        send: SendId,
+        access: &LinkAccess,
+        stage: RequestStage,
+        order: Order,
+    ) -> BegunAccess {
+        self.credit.spend(access.cost_bytes);
+        self.taken_frames += 1;
+        self.outstanding_ops += 1;
+        self.outstanding_bytes += access.fetched_bytes;
+        self.requests.begin(send, stage);
+        let is_offered = stage == RequestStage::Exposed;
+        let is_postponed = self.postponed.is_postponed_by_peer(access.class, is_offered, access.len_bytes);
+        if is_postponed {
+            self.postponed.begin(access.class, order);
+        }
+        BegunAccess { after: self.message_mark(), is_postponed }
+    }
+
+    /// Records that the peer has answered an access.
+    #[inline]
+    pub(crate) fn access_ended(
+        &mut self,
+        send: SendId,
+        access: &LinkAccess,
+        begun: BegunAccess,
+        order: Order,
+    ) {
+        self.requests.end(send);
+        self.outstanding_ops -= 1;
+        self.outstanding_bytes -= access.fetched_bytes;
+        // All that the link had taken before has arrived.
+        self.arrived.advance_to(begun.after);
+        if begun.is_postponed {
+            self.postponed.end(access.class, order);
+        }
+    }
+
+    /// Whether the peer has answered all accesses.
+    #[inline(always)]
+    pub(crate) fn has_no_accesses(&self) -> bool {
+        self.outstanding_ops == 0
+    }
+}
