@@ -1,4 +1,4 @@
-//! The endpoints that an endpoint knows.
+//! The peers of an endpoint.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 
-/// Every peer that the application has named or that has connected.
+/// All peers that the application has named, or that have connected.
 #[derive(Debug, Default)]
 pub struct Peers {
     known: Vec<Peer>,
@@ -19,21 +19,23 @@ pub struct Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The instance number in the peer's hello, while any link to it is up, and how many links
-    /// had been created when it first arrived.
+    /// The instance number that the peer's hello carried, while any link to the peer is up. With
+    /// it, how many links had been created when this instance first connected.
     pub(crate) instance: Option<(u64, u64)>,
-    /// The link that carries messages to the peer: one at a time, to keep their order.
+    /// The link on which this side sends to the peer. There is only one at a time, to keep the
+    /// order of messages.
     pub(crate) transmit: Option<LinkId>,
-    /// All links that are up or connecting.
+    /// All links to the peer that are up or connecting.
     pub(crate) links: SmallVec<[LinkId; 2]>,
-    /// How many attempts to connect were cut short in a row.
+    /// How many attempts in a row to connect to the peer were cut short.
     pub(crate) connect_retries: u32,
-    /// Whether the last link has ended, or could not be made, and none was up since.
+    /// Whether the last link to the peer has ended or could not be made, and no link has come up
+    /// since.
     pub(crate) is_lost: bool,
 }
 
 impl Peers {
-    /// Returns the peer at `address`. A new address gets the next number.
+    /// Returns the peer at `address`. A new address gets the next id.
     pub(crate) fn intern(&mut self, address: Address) -> PeerId {
         *self.by_address.entry(address).or_insert_with(|| {
             self.known.push(Peer {
