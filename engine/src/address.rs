@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 /// The fabric address of an endpoint: an IPv4 or IPv6 socket address.
 ///
-/// Every domain names endpoints this way (`FI_SOCKADDR_IN` and `FI_SOCKADDR_IN6`), even one that
-/// never opens a socket, so node and service arguments work everywhere. The IPv6 flow label is
-/// dropped, since it is not part of an identity. The scope id is kept: a link-local address needs
-/// it.
+/// Every domain names endpoints by socket addresses (`FI_SOCKADDR_IN` and `FI_SOCKADDR_IN6`), even
+/// a domain that never opens a socket. So node and service arguments work in every domain. The
+/// scope id of an IPv6 address is kept, since a link-local address needs it. The flow label is
+/// dropped, since it does not identify an endpoint.
 ///
-/// Its text form is `127.0.0.1:7471` or `[::1]:7471`, and `FromStr` parses it. With the feature
-/// `serde`, every format carries the address as that text.
+/// The text form is `127.0.0.1:7471` or `[::1]:7471`, which `FromStr` parses. With the feature
+/// `serde`, an address is serialized as this text in every format.
 ///
 /// ```
 /// use homespun_engine::address::Address;
@@ -88,7 +88,7 @@ impl Address {
         self.0
     }
 
-    /// Whether the address names an interface or host, not "any".
+    /// Whether the address names one host or interface, and not "any".
     pub fn is_specific(&self) -> bool {
         !self.0.ip().is_unspecified()
     }
@@ -117,7 +117,7 @@ impl FromStr for Address {
     }
 }
 
-/// Serializes the text: the standard library's form loses the scope id in binary formats.
+/// Serializes the text, since binary formats of the standard library's type lose the scope id.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Address {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -1,23 +1,24 @@
 //! Atomic operations: `fi_atomic(3)`.
 //!
 //! An atomic operation changes or reads an array of elements in a [region](crate::region) of a
-//! peer. The target's engine always carries it out: with any transport, and any number of
-//! initiators, each element is updated as if no other initiator updated it at the same time.
+//! peer. The target's engine always carries the operation out. So with any transport and any number
+//! of initiators, each element is updated as if no other initiator updated it at the same time.
 //!
 //! # What is atomic
 //!
 //! Each element is atomic; the array is not. No update of an element is lost or seen in part,
-//! wherever it comes from: other endpoints, domains and transports of the target's process, other
-//! threads that drive them, and the process itself as its own peer. Two different elements that
-//! share memory exclude each other in two cases:
+//! whether the update comes from another endpoint, domain or transport of the target's process,
+//! from another thread that drives one of these, or from the process as its own peer. Two elements
+//! that differ but share memory exclude each other in two cases:
 //!
-//! - Both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned word
-//!   of 8 bytes of a region that owns its memory. The processor's atomic instructions update them,
-//!   so they also exclude the atomic instructions of the application, and of other processes that
-//!   share the memory.
-//! - Neither is such an element: it is too large, misaligned, or split by the segments of its
-//!   region. It is updated under a lock that the process keeps for its address, or for its offset
-//!   in the file if the region is a file. Raw memory that is mapped at two addresses has two locks.
+//! - Both elements have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally
+//!   aligned word of 8 bytes of a region that owns its memory. The processor's atomic instructions
+//!   update such elements. So the elements also exclude the atomic instructions of the application,
+//!   and of other processes that share the memory.
+//! - Neither element is of this kind: each is too large, misaligned, or split by the segments of
+//!   its region. The target updates such an element under a lock that the process keeps for the
+//!   element's address or, if the region is a file, for its offset in the file. Raw memory that is
+//!   mapped at two addresses has two locks.
 //!
 //! Atomic operations do not exclude reads and writes of a region (`fi_rma(3)`), nor plain loads and
 //! stores.
@@ -85,7 +86,7 @@ pub enum Datatype {
 /// The operation on each element: `enum fi_op`, with its numbers.
 ///
 /// Integers wrap around. Other numbers compare as in C: a NaN is neither less than nor equal to any
-/// number, and it counts as true.
+/// number. Logical operations treat a NaN as true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicOp {
@@ -93,21 +94,21 @@ pub enum AtomicOp {
     Min = 0,
     /// The larger of element and operand.
     Max = 1,
-    /// Their sum.
+    /// The sum of element and operand.
     Sum = 2,
-    /// Their product.
+    /// The product of element and operand.
     Prod = 3,
-    /// Whether at least one of them is not zero, as 1 or 0.
+    /// 1 if at least one of element and operand is not zero, else 0.
     Lor = 4,
-    /// Whether both are not zero.
+    /// 1 if both element and operand are not zero, else 0.
     Land = 5,
-    /// The bits that either has.
+    /// The bits that are set in element or operand.
     Bor = 6,
-    /// The bits that both have.
+    /// The bits that are set in both element and operand.
     Band = 7,
-    /// Whether exactly one of them is not zero.
+    /// 1 if exactly one of element and operand is not zero, else 0.
     Lxor = 8,
-    /// The bits that exactly one of them has.
+    /// The bits that are set in exactly one of element and operand.
     Bxor = 9,
     /// No change: the element is only fetched (`FI_ATOMIC_READ`). There is no operand.
     Read = 10,
@@ -115,17 +116,18 @@ pub enum AtomicOp {
     Write = 11,
     /// The element becomes the operand if the compare operand equals the element.
     Cswap = 12,
-    /// The same if the compare operand differs from the element.
+    /// The element becomes the operand if the compare operand differs from the element.
     CswapNe = 13,
-    /// The same if the compare operand is less than or equal to the element.
+    /// The element becomes the operand if the compare operand is less than or equal to the element.
     CswapLe = 14,
-    /// The same if the compare operand is less than the element.
+    /// The element becomes the operand if the compare operand is less than the element.
     CswapLt = 15,
-    /// The same if the compare operand is greater than or equal to the element.
+    /// The element becomes the operand if the compare operand is greater than or equal to the
+    /// element.
     CswapGe = 16,
-    /// The same if the compare operand is greater than the element.
+    /// The element becomes the operand if the compare operand is greater than the element.
     CswapGt = 17,
-    /// The bits that are set in the compare operand become those of the operand.
+    /// The element takes over the operand's bits, where the compare operand's bits are set.
     Mswap = 18,
 }
 
@@ -137,14 +139,15 @@ pub enum AtomicKind {
     Base = 0,
     /// `fi_fetch_atomic`: returns the former elements (`FI_FETCH_ATOMIC`).
     Fetch = 1,
-    /// `fi_compare_atomic`: the same, with a compare operand (`FI_COMPARE_ATOMIC`).
+    /// `fi_compare_atomic`: has a compare operand, and returns the former elements
+    /// (`FI_COMPARE_ATOMIC`).
     Compare = 2,
 }
 
 /// The size of the largest element in bytes.
 pub(crate) const ELEMENT_MAX_BYTES: usize = 32;
 
-/// How operations treat a datatype.
+/// The classes of datatypes that offer different operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Integer,
@@ -293,7 +296,7 @@ impl AtomicKind {
         self != AtomicKind::Base
     }
 
-    /// Returns how many elements such a call may cover, or `None` if this host does not offer it:
+    /// Returns how many elements a call may cover, or `None` if this host does not offer the call:
     /// `fi_atomicvalid`, `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
     pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
         (self.can_apply(op, datatype) && datatype.is_native()).then(|| datatype.count_max())

@@ -1,9 +1,9 @@
 //! The memory of operations: the source of a send, and the destination of a receive.
 //!
 //! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or
-//! [`BytesMut`] until the operation ends, and hands it back with the completion. The raw tier holds
-//! addresses, for C callers and for callers that want no copy and no ownership. Creating a raw
-//! buffer is `unsafe`; using it is not. Of the engine's modules, only this one and
+//! [`BytesMut`] until the operation ends, and hands them back with the completion. The raw tier
+//! holds addresses, for C callers and for callers that want neither a copy nor a change of owner.
+//! Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this one and
 //! [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
@@ -47,11 +47,11 @@ pub enum Buffer {
     Received(BytesMut),
     /// The payload of a receive into a buffer that can be posted again as it is.
     Reusable(ReusableBuffer),
-    /// The payload of a vectored receive. The message fills the buffers in order, and each is cut
-    /// to the bytes that it holds.
+    /// The payload of a vectored receive. The message fills the buffers in order. Each buffer is
+    /// cut to the bytes that it holds.
     ReceivedVector(Vec<BytesMut>),
-    /// The place of a message in a multi-receive buffer that was posted through the raw tier. It
-    /// covers the bytes that were placed.
+    /// The place of a message in a multi-receive buffer that was posted through the raw tier:
+    /// exactly the bytes of the message.
     Within(SegmentMut),
     /// The unused memory of a multi-receive buffer that is released without a message.
     Unused(BytesMut),
@@ -66,20 +66,22 @@ pub enum Buffer {
 pub struct ReceivedLast {
     /// The message.
     pub message: BytesMut,
-    /// The unused end of the buffer. It begins after the message that was placed last, which need
-    /// not be this one: messages may complete in another order.
+    /// The unused end of the buffer. It begins after the message that was placed last. This need
+    /// not be the message in `message`, since messages may complete in another order than they are
+    /// placed.
     pub unused: BytesMut,
 }
 
 /// The buffers of a fetching atomic operation, `fi_atomic(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// The former elements: [`Buffer::Received`], or [`Buffer::ReceivedVector`] if several buffers
-    /// were posted for them. Empty if the operation has failed.
+    /// The former elements: [`Buffer::Received`], or [`Buffer::ReceivedVector`] if the application
+    /// posted several buffers for them. Empty if the operation has failed.
     pub result: Buffer,
     /// The operands: [`Buffer::Sent`] or [`Buffer::SentVector`].
     pub operand: Buffer,
-    /// The compare operands, in the same form; [`Buffer::None`] if the operation has none.
+    /// The compare operands, in the same form as the operands; [`Buffer::None`] if the operation
+    /// has none.
     pub compare: Buffer,
 }
 

@@ -41,32 +41,32 @@ pub struct FailedOperation {
     pub completion: EndedOperation,
     /// Why it failed.
     pub error: OperationError,
-    /// The target of a send or an access, if it is known at its end. A receive has its peer, if it
-    /// is known, as the source of its completion.
+    /// The target of a send or an access, if it is known when the operation ends. If the peer of a
+    /// receive is known, it is the source in `completion`.
     pub target: Option<PeerId>,
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known: its target, its sender, or the only sender
-    /// that it would have accepted a message from.
+    /// Returns the operation's peer, if it is known: the target of a send or an access, the sender
+    /// to a receive, or the only source that the receive names.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
 }
 
-/// The reporting of an ended deferred operation, beside the end of its work.
+/// How to report an operation that was deferred work and has ended, besides the end of its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkEnd {
     /// The application's context.
     pub context: u64,
-    /// Whether the operation is counted, and its success reported, like any other. Failure is
-    /// always reported.
+    /// Whether to count the operation, and to report its success, like any other. Failure is always
+    /// reported.
     pub is_reported: bool,
 }
 
 /// The destination of completions: an endpoint's completion queues, counters, and event queue.
 ///
-/// A sink without room hands the entry back, and the engine keeps it, in order, until
+/// A sink without room hands the entry back. The engine keeps such entries in order until
 /// [`Engine::deliver_held`](crate::Engine::deliver_held).
 pub trait Sink {
     /// Takes the completion of an operation that succeeded.
@@ -91,22 +91,23 @@ pub trait Sink {
     }
 
     /// Counts an operation that has succeeded. The engine calls this once, when the operation
-    /// succeeds, even if it is not reported or its completion finds no room yet.
+    /// succeeds, even if the operation is not reported or its completion has to wait for room.
     fn count(&mut self, _events: CounterEvents) {}
 
-    /// Counts an operation that has failed; otherwise as [`count`](Self::count).
+    /// Counts an operation that has failed. Otherwise as [`count`](Self::count).
     fn count_error(&mut self, _events: CounterEvents) {}
 
-    /// Records the end of deferred work: of an operation that was posted as
+    /// Records the end of deferred work, that is, of an operation that was posted as
     /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, when the
-    /// work ends. By default the operation is like any other.
+    /// work ends. By default, the operation is then counted and reported like any other.
     fn deferred_work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Takes an event of a connection. There is always room for it: an endpoint has few such events
-    /// in its life, and a passive endpoint has at most its backlog of unanswered requests, if the
-    /// sink forgets withdrawn ones. Endpoints without connections have no such events.
+    /// Takes an event of a connection. The sink must always have room for it. An endpoint has few
+    /// such events in its life. A passive endpoint has at most as many as its backlog allows
+    /// unanswered requests, if the sink forgets withdrawn requests. Endpoints without connections
+    /// have no such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

@@ -9,13 +9,15 @@
 //!                                  +-----------------------------------+
 //! ```
 //!
-//! A connected endpoint takes messages from one peer, a passive endpoint from none. So their links
-//! begin here, apart from the links that carry messages. When both sides have agreed, the link that
-//! becomes the connection moves there. A message on any other link finds no peer: it arrives here,
-//! and ends that link. So the message code needs no code for connections.
+//! A connected endpoint takes messages from one peer, a passive endpoint from none. So the links of
+//! these endpoints begin here, apart from the links that carry messages. When both sides have
+//! agreed, one link becomes the connection, and moves to the links that carry messages. A message
+//! on any other link finds no peer. It is handed to this module, which ends that link. So the code
+//! for messages needs no code for connections.
 //!
-//! Like the [receiver](crate::receiver) it gets events, answers with small [`ConnectionEffects`],
-//! and knows a link by its number alone.
+//! The caller passes events to the connection, as to the [receiver](crate::receiver), and carries
+//! out the small [`ConnectionEffects`] that it answers with. The connection knows a link only by
+//! its number.
 
 mod connected;
 mod effects;
@@ -41,11 +43,11 @@ use crate::wire::{Handshake, HandshakeStep, Header};
 #[derive(Debug)]
 pub(crate) struct Connection {
     role: RoleState,
-    /// Links that make and end connections, and carry no messages.
+    /// The links that make and end connections, and carry no messages.
     handshakes: Handshakes,
 }
 
-/// The role of an endpoint, with the state that it needs.
+/// The role of an endpoint, and the state that the role needs.
 #[derive(Debug)]
 enum RoleState {
     Unconnected,
@@ -58,11 +60,11 @@ enum RoleState {
 pub(crate) struct Established {
     pub(crate) link: LinkId,
     pub(crate) peer: PeerId,
-    /// The random number of the request.
+    /// The random number that the requester has chosen for its request.
     pub(crate) number: u64,
 }
 
-/// The effect of a handshake step on the link that it has arrived on, which carries messages.
+/// What a handshake step on a link that carries messages does to the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeResult {
     /// The link stays.
@@ -83,7 +85,7 @@ impl Connection {
         Connection { role, handshakes: Handshakes::default() }
     }
 
-    /// Whether new links are handshake links, which carry no messages yet.
+    /// Whether new links are handshake links at first.
     pub(crate) fn is_connection_oriented(&self) -> bool {
         !matches!(self.role, RoleState::Unconnected)
     }
@@ -94,14 +96,15 @@ impl Connection {
         self.handshakes.have_output()
     }
 
-    /// Whether a handshake link that is up has frames to send. Frames for links that are not up yet
-    /// do not count.
+    /// Whether frames wait for a handshake link that is up. Frames for links that are not up yet do
+    /// not count.
     pub(crate) fn has_unsent(&self) -> bool {
         self.handshakes.have_unsent()
     }
 
-    /// Sends the waiting frames of handshake links. `send` gives a link a frame, or the rest of a
-    /// frame if there is no header. Returns the links that have served their purpose, to be closed.
+    /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
+    /// header, it gives the link the rest of a frame. Returns the links that are no longer needed,
+    /// which the caller closes.
     pub(crate) fn transmit(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -114,7 +117,7 @@ impl Connection {
         served
     }
 
-    /// Records that a link is up. Ends the link if none is expected.
+    /// Records that a link is up. Ends the link if the endpoint expects none.
     pub(crate) fn link_up(
         &mut self,
         id: LinkId,
@@ -173,7 +176,7 @@ impl Connection {
         self.handshakes.take_ids()
     }
 
-    /// Handles a frame on a handshake link, or on an unknown link.
+    /// Handles a frame on a handshake link, or on a link that this endpoint does not know.
     pub(crate) fn frame_arrived(
         &mut self,
         id: LinkId,
@@ -206,7 +209,8 @@ impl Connection {
     /// Handles a frame that is not a handshake step.
     fn unexpected_frame(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         match &self.role {
-            // The peer sends until it has received the shutdown.
+            // After this side has shut down, the peer still sends until it has received the
+            // shutdown.
             RoleState::Connected(connected) if connected.is_leaving(id) => {}
             _ => self.abort_link_on_breach(id, "sends over no connection", effects),
         }
@@ -231,7 +235,7 @@ impl Connection {
     }
 
     /// Handles a handshake step, or its beginning, on a link that carries messages. `owes_answer`
-    /// says whether the link still has to send the answer to an earlier step.
+    /// says whether the link has yet to send the answer to an earlier step.
     ///
     /// # Errors
     ///
@@ -246,8 +250,8 @@ impl Connection {
         let Handshake { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
-                // A peer that asks repeatedly but does not read must not make this side keep all
-                // the answers.
+                // Otherwise a peer that asks repeatedly, but reads no answers, could make this side
+                // keep any number of answers.
                 if owes_answer {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
@@ -263,7 +267,8 @@ impl Connection {
         }
     }
 
-    /// Ends a link whose peer broke the protocol, and the attempt to connect that depends on it.
+    /// Ends a link whose peer has broken the protocol, and the attempt to connect that depends on
+    /// the link.
     fn abort_link_on_breach(
         &mut self,
         id: LinkId,
@@ -276,7 +281,7 @@ impl Connection {
     }
 }
 
-/// Checks the length of the application's data for a step.
+/// Checks the length of the application's data for a handshake step.
 fn check_data_len(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());

@@ -10,35 +10,35 @@ pub enum EndpointRole {
     /// Any peer, without a connection (`FI_EP_RDM`).
     #[default]
     Unconnected,
-    /// None: it only receives requests for connections (a passive endpoint).
+    /// No peer: the endpoint only receives requests for connections (a passive endpoint).
     Passive,
-    /// The one endpoint that it is connected with (`FI_EP_MSG`).
+    /// One peer, with which the endpoint is connected (`FI_EP_MSG`).
     Connected,
 }
 
-/// The name of a connection request at the passive endpoint that received it. It is never reused.
+/// The id of a connection request at the passive endpoint that received it. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub(crate) u64);
 
 /// A request for a connection, as a passive endpoint receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The request's name at the passive endpoint.
+    /// The id of the request at the passive endpoint.
     pub id: RequestId,
-    /// The endpoint that asks.
+    /// The endpoint that asks for a connection.
     pub from: Requester,
     /// The data of the requester's application.
     pub data: Box<[u8]>,
 }
 
-/// An endpoint that has asked for a connection: all that `accept` needs to know of it.
+/// An endpoint that has asked for a connection, with all that `accept` needs to know of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The requester's address.
     pub address: Address,
-    /// The requester's instance, which differs from that of later endpoints at its address.
+    /// The requester's instance number, by which it differs from later endpoints at its address.
     pub instance: u64,
-    /// The random number of the request.
+    /// The random number that the requester has chosen for its request.
     pub number: u64,
 }
 
@@ -47,22 +47,24 @@ pub struct Requester {
 pub enum ConnectionReport {
     /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
     Requested(Request),
-    /// The requester is gone before the application began to accept the request. If the application
-    /// has not read the request yet, it never will.
+    /// The requester was lost before the application began to accept its request. If the
+    /// application has not read the request yet, it never will.
     Withdrawn(RequestId),
-    /// The endpoint is connected (`FI_CONNECTED`). The requester's event carries the acceptor's
-    /// data. The acceptor's event always comes first.
+    /// The endpoint is connected (`FI_CONNECTED`). At the requester, the event carries the
+    /// acceptor's data. The acceptor always gets its event before the requester.
     Connected {
-        /// The data of [`Engine::accept`](crate::Engine::accept).
+        /// The data that the acceptor passed to [`Engine::accept`](crate::Engine::accept).
         data: Box<[u8]>,
     },
-    /// The requester has confirmed the acceptance of its request, which
-    /// [settles](crate::Engine::settle_request) it. This does not concern the application.
+    /// The requester has confirmed that its request was accepted, so the acceptor
+    /// [settles](crate::Engine::settle_request) the request. The application does not see this
+    /// event.
     Confirmed,
-    /// The attempt to connect has failed. This settles a request that the endpoint has accepted.
+    /// The attempt to connect has failed. If this endpoint was accepting a request, the request is
+    /// settled.
     Failed(ConnectionError),
-    /// The connection has ended (`FI_SHUTDOWN`): the peer has ended it, or was lost. This settles a
-    /// request that the endpoint has accepted.
+    /// The connection has ended (`FI_SHUTDOWN`), since the peer has ended it or was lost. If this
+    /// endpoint had accepted a request, the request is settled.
     Shutdown,
 }
 
@@ -75,10 +77,10 @@ pub enum ConnectionError {
         /// The data of the peer's application.
         data: Box<[u8]>,
     },
-    /// No passive endpoint listens at the address, or no longer.
+    /// No passive endpoint listens at the address, or it has stopped to listen.
     #[error("no endpoint listens")]
     NotListening,
-    /// The requester is gone.
+    /// The requester was lost before its request was accepted.
     #[error("the requester is gone")]
     RequesterGone,
     /// The peer cannot be reached, or was lost before the connection was made.

@@ -54,25 +54,28 @@ pub struct Config {
     pub rx_depth_ops: usize,
     /// The largest message that may be sent.
     pub message_max_bytes: u64,
-    /// The memory for unexpected messages, in all: see
-    /// [`MESSAGE_COST_BYTES`](limits::MESSAGE_COST_BYTES). Every link may take
-    /// [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES) in addition.
+    /// The limit of memory for the unexpected messages of all links together. Each message counts
+    /// as its length and [`MESSAGE_COST_BYTES`](limits::MESSAGE_COST_BYTES). Each link may exceed
+    /// the limit by [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES).
     pub unexpected_budget_bytes: usize,
     /// The largest message that travels eagerly.
     pub eager_max_bytes: usize,
-    /// The accesses to regions that peers may make through this endpoint. Each region restricts
-    /// them further. Only [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
+    /// The accesses to regions that peers may make through this endpoint. Only
+    /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter. Each region may restrict
+    /// its accesses further.
     pub remote_access: MrAccess,
-    /// The same for atomic operations.
+    /// As `remote_access`, for atomic operations.
     pub remote_atomics: MrAccess,
-    /// Whether peers' accesses to regions through this endpoint are counted (`FI_RMA_EVENT`).
+    /// Whether this endpoint counts the accesses that peers make through it (`FI_RMA_EVENT`).
     pub rma_events: bool,
-    /// The kinds of this side's operations that one peer must carry out in the order of posting.
-    /// Messages always keep their order, and so do reads.
+    /// Which pairs of operations, such as a read after a write, a peer must carry out in the order
+    /// in which this endpoint has posted them. Messages always keep their order among themselves,
+    /// and so do reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,
-    /// The kinds of operations from one peer that must be carried out in the order of arrival.
+    /// Which pairs of operations from one peer this endpoint must carry out in the order of
+    /// arrival.
     pub receive_order: Order,
     /// Which peers the endpoint talks to.
     pub role: EndpointRole,
@@ -144,20 +147,21 @@ pub struct Engine {
     initiator: Initiator,
     receive_side: ReceiveSide,
     target: Target,
-    /// Whether this side has stored to peers' memory without a fence since, so that a later load
-    /// may overtake the stores.
+    /// Whether this side has stored to mapped memory of peers, and has executed no memory fence
+    /// since. Without a fence, a later load may overtake the stores.
     has_unseen_stores: bool,
-    /// Links whose peers offer regions that are not mapped yet.
+    /// Links whose peers have offered regions that this side has not mapped yet.
     mapping: Vec<LinkId>,
-    /// The number of passes until the engine unmaps retired regions; 0 if none is mapped.
+    /// The number of passes until the engine unmaps retired regions; 0 if no region is mapped.
     passes_to_sweep: u32,
-    /// Links that the engine has ended, and must still close at the transport.
+    /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
-    /// Links to replaced endpoints, which the engine reads to their end.
+    /// Links to endpoints that were replaced. The engine reads these links to their end.
     replaced: Vec<ReplacedLink>,
-    /// Peers that the next pass connects to, if posted receives still wait for them alone.
+    /// Peers that the next pass connects to, if posted receives still name them as their only
+    /// source.
     awaited_sources: Vec<PeerId>,
-    /// Whether a timeout runs.
+    /// Whether any timeout runs.
     has_timeouts: bool,
     connection: Connection,
 }
@@ -168,7 +172,7 @@ impl Engine {
         Engine::with_regions(config, Arc::default())
     }
 
-    /// Creates an engine without peers. Peers may access these regions through it.
+    /// Creates an engine without peers. Peers that connect to it may access `regions`.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
         if config.role == EndpointRole::Connected {
@@ -203,15 +207,15 @@ impl Engine {
         &self.peers
     }
 
-    /// Makes peers access all regions by frames from now on, so that every access through this
-    /// endpoint can be counted. Retires the regions that peers have mapped through it: no endpoint
-    /// offers them again.
+    /// Makes peers access all regions by frames from now on, so that this endpoint can count every
+    /// access. Retires the regions that peers have mapped through this endpoint. No endpoint offers
+    /// these regions for mapping again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
     }
 
-    /// Whether anything is unsent: sends and answers that wait for a link to take them, and sends
-    /// that a peer has not fetched yet, for which it needs this endpoint.
+    /// Whether anything is unsent: operations, answers and handshakes that wait for a link to take
+    /// them, and sends whose payload a peer has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_debts()
@@ -231,7 +235,7 @@ impl Engine {
             || self.links.has_paused_reads()
     }
 
-    /// Returns how many sends have not ended, or have not been reported.
+    /// Returns how many sends and accesses have not ended, or have not been reported.
     #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {
         self.initiator.outstanding()
@@ -243,19 +247,20 @@ impl Engine {
         self.receive_side.outstanding_receives()
     }
 
-    /// Returns the name of the peer at `address`, which is the same for the life of the engine.
+    /// Returns the id of the peer at `address`. The id stays the same for the life of the engine.
     pub fn intern_peer(&mut self, address: Address) -> PeerId {
         self.peers.intern(address)
     }
 
-    /// Posts a receive. If matching messages wait, it takes the earliest at once. If its only source is a
-    /// peer that was lost, the next pass connects to that peer, so that the receive ends if it is gone.
+    /// Posts a receive. If unexpected messages match the receive, it takes the earliest of them at
+    /// once. If the only source of the receive is a lost peer, the next pass connects to this peer.
+    /// If that attempt fails, so does the receive.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`]
-    /// receives are outstanding; [`Misuse::NotConnected`] if the connection has ended and no
-    /// message that arrived before is left for it.
+    /// Each error hands back the destination of the receive: [`Again::QueueFull`] when
+    /// [`Config::rx_depth_ops`] receives are outstanding; [`Misuse::NotConnected`] if the
+    /// connection has ended and no message that arrived before its end matches the receive.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     #[inline(always)]
@@ -273,22 +278,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Posts a receive that takes many messages into one piece of memory, until less than
-    /// `min_free_bytes` are left or a message does not fit. That message goes to the next receive.
-    /// A message longer than a buffer that is still unused is truncated there, as by any receive.
+    /// Posts a receive that takes many messages into one buffer. It ends when less than
+    /// `min_free_bytes` of the buffer are free, or when a message does not fit. A message that does
+    /// not fit goes to the next receive. But if it is the first message of the buffer, the buffer
+    /// takes it, truncated.
     ///
-    /// Each message completes with the context of the buffer, and says where it lies
-    /// ([`Buffer::Within`], [`Buffer::Received`]). [`CompletionFlags::MULTI_RECV`] reports the
-    /// release of the buffer, once; nothing is written to it afterwards. The flag is on the
-    /// completion of the message that completes last, or on an entry of its own, which is an error
-    /// if the buffer was cancelled or its only sender was lost. While completions of receives wait
-    /// for room, the buffer takes no messages.
+    /// Each message completes with the context of the buffer, and its completion says where the
+    /// message lies ([`Buffer::Within`], [`Buffer::Received`]). One completion also has the flag
+    /// [`CompletionFlags::MULTI_RECV`], which says that the engine has released the buffer and
+    /// writes nothing to it any more. This is the completion of the last message, or a completion
+    /// without a message. The latter is an error if the buffer was cancelled or its only source was
+    /// lost. While completions of receives wait for room in their queue, the buffer takes no
+    /// messages.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] as for any receive;
-    /// [`Misuse::Flags`] for a tagged one, which `fi_tagged(3)` does not have;
-    /// [`Misuse::TooManySegments`] or [`Misuse::Memory`] for memory that is not one segment.
+    /// Each error hands back the destination of the receive: [`Again::QueueFull`] as for any
+    /// receive; [`Misuse::Flags`] for a tagged receive, which `fi_tagged(3)` does not allow here;
+    /// [`Misuse::TooManySegments`] or [`Misuse::Memory`] if the memory is not one segment.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`Buffer::Within`]: crate::buffer::Buffer::Within
@@ -310,16 +317,16 @@ impl Engine {
     }
 
     /// Looks for an unexpected message among those that earlier passes have received. Reports the
-    /// message, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller
-    /// that peeks in a loop makes a pass after each peek.
+    /// message, or [`OperationError::NoMessage`], at once. A peek reads no frames. So a caller that
+    /// peeks in a loop makes a pass after each peek.
     ///
     /// # Errors
     ///
     /// [`Again::QueueFull`] when reports of receives wait for room in their queue and
-    /// [`Config::rx_depth_ops`] receives are outstanding. Also for untagged messages while some are
-    /// kept aside for a multi-receive buffer: until the queue has room, it is open which of them
-    /// stay unexpected. [`Misuse::Invalid`] for a claim with the context of a message that is
-    /// claimed already.
+    /// [`Config::rx_depth_ops`] receives are outstanding. Also [`Again::QueueFull`] for a peek at
+    /// untagged messages while some of them are kept aside for a multi-receive buffer: the buffer
+    /// may still take them once the queue has room. [`Misuse::Invalid`] for a claim with a context
+    /// with which a message is claimed already.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
@@ -328,13 +335,13 @@ impl Engine {
         receiver.peek(request, &mut effects)
     }
 
-    /// Receives the message that a peek with the context of this request has claimed. The criteria
-    /// of the request do not matter.
+    /// Receives the message that a peek with the context of `request` has claimed. The criteria of
+    /// `request` do not matter.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Misuse::NotFound`] if there is no such message;
-    /// [`Again::QueueFull`] as for any receive.
+    /// Each error hands back the destination of the receive: [`Misuse::NotFound`] if no message is
+    /// claimed with this context; [`Again::QueueFull`] as for any receive.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     pub fn receive_claimed(
@@ -346,25 +353,25 @@ impl Engine {
         receiver.receive_claimed(request, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. This completes as a peek
-    /// does.
+    /// Discards the message that a peek with this context has claimed. Completes as a peek does.
     ///
     /// # Errors
     ///
-    /// As [`receive_claimed`](Self::receive_claimed), without a destination to hand back.
+    /// As [`receive_claimed`](Self::receive_claimed), but no destination is handed back.
     pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.discard_claimed(tagged, context, &mut effects)
     }
 
-    /// Cancels an operation with this context that has not gone too far: a receive that no message
-    /// has matched, or a multi-receive buffer that takes messages; else a send that was not
-    /// offered, and of which no link has taken a byte. It ends with [`OperationError::Cancelled`].
-    /// Of several receives of one kind, or sends to one peer, this cancels the oldest.
+    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`]. A
+    /// receive that no message has matched goes first, or a multi-receive buffer that still takes
+    /// messages; then a send that was not offered, and of which no link has taken a byte. Among
+    /// receives of one kind, or sends to one peer, the oldest goes first.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is none. The operation, if there was one, ends by itself.
+    /// [`Misuse::NotFound`] if there is no such operation. It may have ended, or may be too far
+    /// advanced to be cancelled.
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
@@ -392,8 +399,8 @@ impl Engine {
         Err(Misuse::NotFound(Missing::Operation).into())
     }
 
-    /// Reports an operation that was accepted before it could be posted, and then was refused. The
-    /// caller counts it.
+    /// Reports the failure of an operation that the caller accepted before the engine could take
+    /// it, and that the engine has refused since. The caller counts the failure.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
@@ -405,7 +412,7 @@ impl Engine {
         }
     }
 
-    /// Delivers completions that the sink had no room for, as far as it has room now.
+    /// Delivers the completions that wait for room in the sink, as far as the sink has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
         if self.initiator.has_held() | self.receive_side.has_held_reports() | self.target.has_held_reports() {
             self.deliver_held_reports(sink);
@@ -428,9 +435,9 @@ impl Engine {
         }
     }
 
-    /// Ends all links, after the transport has taken all frames that
-    /// [`has_unsent`](Self::has_unsent) knows of. Operations that have not ended stay as they are;
-    /// the caller drops the engine next. From now on no peer can read the memory of a send.
+    /// Ends all links. The transport still sends what it has taken; call this when
+    /// [`has_unsent`](Self::has_unsent) is false. Operations that have not ended are not reported,
+    /// and the caller drops the engine next. From now on no peer can read the memory of a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
         for condemned in self.condemned.drain(..) {
             transport.close(condemned.link, condemned.how);

@@ -4,8 +4,8 @@ use std::{fmt, io};
 
 /// A positive fabric error number.
 ///
-/// The numbers are those of the operating system where one exists, and start at 256 where libfabric
-/// added its own. The type is open: a peer or a kernel may report a number that has no name here.
+/// The numbers are those of the operating system if it has the error. Numbers that libfabric has
+/// added start at 256. A peer or a kernel may report a number that has no name here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(i32);
 
@@ -110,8 +110,8 @@ impl Errno {
 }
 
 impl From<io::Error> for Errno {
-    /// Returns the system's number, or the nearest one for an error that the standard library has
-    /// made; `EIO` for any other.
+    /// Returns the system's error number. For an error that the standard library has made itself,
+    /// returns the nearest number, or `EIO` if there is none.
     fn from(error: io::Error) -> Errno {
         if let Some(raw) = error.raw_os_error() {
             return Errno(raw);

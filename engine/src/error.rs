@@ -1,5 +1,5 @@
-//! Errors by their cause: the caller, the system, or a lack of room. They become an error number
-//! only at the C interface.
+//! Errors by their cause: a mistake of the caller, the system, or a lack of room. An error becomes
+//! an error number only at the C interface.
 
 mod argument;
 mod bad_memory;
@@ -31,15 +31,16 @@ use crate::flags::Caps;
 use crate::transport::LinkError;
 use crate::wire::Refusal;
 
-// Every call that posts returns one.
+// Every call that posts returns this type.
 const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
-// Each failure has one, and a sink without room hands failures back by value.
+// Each failure contains this type, and a sink without room hands failures back by value.
 const _: () = assert!(size_of::<OperationError>() <= 24);
 
 /// Why a call failed. A call that returns one of these has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A mistake of the caller, or an unsupported request; repeating the call does not help.
+    /// A mistake of the caller, or a request that is not supported. Repeating the call does not
+    /// help.
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The system or the transport refused.
@@ -50,17 +51,17 @@ pub enum Error {
         /// The error number of the system.
         errno: Errno,
     },
-    /// The transport could not open an endpoint at an address: it is taken, not of this host, or forbidden,
-    /// or descriptors or memory ran out.
+    /// The transport could not open an endpoint at this address: the address is taken, forbidden,
+    /// or not of this host, or there are too few descriptors or too little memory.
     #[error("cannot open an endpoint at {address}: {errno}")]
     Bind {
-        /// The address. With a port of 0, the transport was to choose the port. Boxed, so that results
-        /// stay small.
+        /// The address. If its port is 0, the transport was to choose the port. Boxed, so that
+        /// results stay small.
         address: Box<Address>,
         /// The error number of the system.
         errno: Errno,
     },
-    /// Try again after reading completions.
+    /// The call lacked room. Repeat it after reading completions.
     #[error(transparent)]
     Again(#[from] Again),
 }
@@ -78,7 +79,7 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// A fabric address that is not, or no longer, in the address vector.
+    /// A fabric address that is not in the address vector, or was removed from it.
     #[error("fabric address {0:#x} is not in the address vector")]
     UnknownAddress(u64),
     /// More bytes than the operation may have.
@@ -97,7 +98,7 @@ pub enum Misuse {
         /// The largest possible number.
         max: usize,
     },
-    /// A flag that this call does not know or this object does not support.
+    /// A flag that this call does not have, or that this object does not support.
     #[error("flags {0:#x} are not supported here")]
     Flags(u64),
     /// The object's state does not permit this call.
@@ -112,13 +113,13 @@ pub enum Misuse {
     /// An endpoint was enabled without an event queue that it needs.
     #[error("no event queue is bound")]
     NoEventQueue,
-    /// The endpoint is not connected, or no longer connected.
+    /// The endpoint is not connected yet, or its connection has ended.
     #[error("the endpoint is not connected")]
     NotConnected,
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks {}", FiCaps(*.0))]
     NoCapability(Caps),
-    /// An atomic operation that homespun does not offer for these elements, or not by this call.
+    /// An atomic operation that homespun does not offer for this datatype, or not by this call.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
         /// The set of calls.
@@ -134,22 +135,22 @@ pub enum Misuse {
     /// Another object still uses this one.
     #[error("still in use: {0}")]
     Busy(InUse),
-    /// Nothing that homespun offers meets the request.
+    /// Nothing that homespun offers meets the requirement.
     #[error("nothing offers this: {0}")]
     Unmet(Unmet),
-    /// homespun does not support this.
+    /// homespun does not have this feature.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
-    /// The object of the call does not exist (an operation to cancel, a domain by that name).
+    /// The call names an object that does not exist, such as an operation to cancel or a domain.
     #[error("not found: {0}")]
     NotFound(Missing),
     /// Another memory region has this key.
     #[error("the key {0:#x} belongs to another memory region")]
     KeyInUse(u64),
-    /// A value outside its range, or an object that does not fit another.
+    /// A value outside its range, or an object that does not fit another object.
     #[error("invalid argument: {0}")]
     Invalid(Argument),
-    /// Memory that cannot be used as it is described.
+    /// Memory that cannot be used as the caller describes it.
     #[error("invalid memory: {0}")]
     Memory(BadMemory),
 }
@@ -172,11 +173,11 @@ impl fmt::Display for Direction {
     }
 }
 
-/// The resource that must become free first.
+/// What must become free before the call can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Again {
-    /// The endpoint has as many outstanding operations as its depth allows, with those whose
-    /// completions wait for room in a queue.
+    /// The endpoint has as many outstanding operations as its depth allows. Operations whose
+    /// completions wait for room in a queue count as outstanding.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }
@@ -225,10 +226,10 @@ impl Misuse {
     }
 }
 
-/// Why an accepted operation failed: the `err` of a completion error.
+/// Why an operation failed that was accepted: the `err` of a completion error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// The message was longer than the receive buffer; the bytes that did not fit are lost.
+    /// The message was longer than the receive buffer. The bytes that did not fit are lost.
     #[error("the message was {overflow_bytes} bytes longer than the buffer")]
     Truncated {
         /// How many bytes did not fit (`olen`).
@@ -237,31 +238,30 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
-    /// No message that the peek asked for has arrived.
+    /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// The receiver could not read the sender's memory to fetch the message. Both sides get this
-    /// error.
+    /// The receiver could not read the memory of the sender from which it had to fetch the message.
+    /// Both sides get this error.
     #[error("the memory of the message could not be read")]
     Fault,
-    /// The target refused access to its memory. The access did not happen, or only in part if the
-    /// region was closed meanwhile.
+    /// The target has refused the access to its memory. Nothing was read or written, except when
+    /// the region was closed in the middle of the access: then a part was.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
-    /// The target has written the data, but could not make it durable, so a loss of power may lose
-    /// it.
+    /// The target has written the data but could not make it durable. A loss of power may lose it.
     #[error("written, but not made durable")]
     NotDurable,
     /// The deferred operation was refused when it was due, with the error that a direct call would
-    /// have got.
+    /// have returned.
     #[error("refused when it was due: {0}")]
     Deferred(Box<Misuse>),
     /// The link to the peer ended, or could not be made.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
-    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The endpoint reports it, not the
-    /// engine, which knows no address vector. The address is that of the failure's peer.
+    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The failure's peer has the
+    /// address. The endpoint reports this error, since the engine knows no address vector.
     #[error("the sender is not in the address vector")]
     UnknownSource,
 }

@@ -1,5 +1,5 @@
-//! The receiving side of a rendezvous: it pulls payload from the sender's memory, or has the sender
-//! send it.
+//! The receiving side of a rendezvous: it pulls payload from the sender's memory, or asks the
+//! sender to send it.
 //!
 //! ```text
 //!  offered --> Waiting (its owner has no use or no room for it yet)
@@ -13,9 +13,9 @@
 //!             +--> Gone: left to the end of the link
 //! ```
 //!
-//! The owner of such a table knows what a payload is, where it goes, and what to answer. A receiver
-//! fetches messages; a target fetches the data that peers write to regions. Each has a table of its
-//! own.
+//! The table's owner knows what a payload is, where it goes, and what to answer. There are two
+//! owners, each with its own table: the receiver fetches messages, and the target fetches the data
+//! that peers write to regions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSliceMut;
@@ -28,26 +28,26 @@ use crate::operation::FetchId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Pull, RemotePayload};
 
-/// The payloads that peers have offered. `P` is the place where a payload goes.
+/// The payloads that peers have offered. `P` says where a payload goes.
 #[derive(Debug)]
 pub(crate) struct Fetches<P> {
-    // Boxed, since a table never shrinks, and it may have held very many fetches.
+    // Boxed, since a table never shrinks, and this one may once have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<P>>>,
-    /// Fetches by the link and the sender's number.
+    /// Fetches, by the link and the sender's number of the offer.
     by_offer: BTreeMap<(LinkId, u64), FetchId>,
-    /// Fetches to pull, in turn. Some may have ended meanwhile.
+    /// The fetches that this side pulls, in turn. Some of them may have ended meanwhile.
     pulling: VecDeque<FetchId>,
-    /// Links on which a pull was refused: this side cannot pull there.
+    /// Links on which a pull was refused. This side does not try to pull on them again.
     unpullable: BTreeSet<LinkId>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
 }
 
-/// Payload that its sender has offered.
+/// A payload that its sender has offered.
 #[derive(Debug)]
 pub(crate) struct Fetch<P> {
     pub(crate) link: LinkId,
-    /// The sender's number for it.
+    /// The sender's number of the offer.
     pub(crate) op: u64,
     pub(crate) filling: Reassembly<P>,
     stage: FetchStage,
@@ -55,22 +55,22 @@ pub(crate) struct Fetch<P> {
 
 #[derive(Debug)]
 enum FetchStage {
-    /// The owner does not need it yet, or has no room for it.
+    /// The owner does not need the payload yet, or has no room for it.
     Waiting(RemotePayload),
-    /// This side pulls it step by step.
+    /// This side pulls the payload step by step.
     Pulling(RemotePayload),
-    /// This side has asked the sender to send it.
+    /// This side has asked the sender for the payload.
     Cleared,
-    /// Its sender is gone, and the link is about to end.
+    /// The sender is gone, and the link is about to end.
     Gone,
 }
 
-/// The memory for payload.
+/// The memory that fetched payload goes to.
 pub(crate) trait Memory<P> {
     /// Returns how many bytes of the payload the memory takes.
     fn wanted_bytes(&mut self, filling: &Reassembly<P>) -> u64;
 
-    /// Copies the next `step_bytes` there, with `copy`.
+    /// Makes `copy` put the next `step_bytes` into the memory.
     fn pull(
         &mut self,
         filling: &Reassembly<P>,
@@ -78,7 +78,7 @@ pub(crate) trait Memory<P> {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
-    /// Forgets the pulled bytes: the payload comes again from its beginning.
+    /// Discards the bytes that were pulled, since the payload will come again from its beginning.
     fn forget_pulled(&mut self, place: &P);
 }
 
@@ -87,7 +87,7 @@ pub(crate) trait Memory<P> {
 pub(crate) enum FetchStep<P> {
     /// The step pulled this many bytes, and the rest may follow.
     Pulled(usize),
-    /// The step pulled the last `pulled_bytes`, or the memory takes no more.
+    /// The step pulled the last `pulled_bytes`, or the memory takes no more bytes.
     Ended { fetch: Box<Fetch<P>>, pulled_bytes: usize },
     /// The sender's memory could not be read.
     Faulted(Box<Fetch<P>>),
@@ -123,7 +123,7 @@ impl<P> Fetches<P> {
         self.by_id.len()
     }
 
-    /// Whether a link's peer has an open offer with this number.
+    /// Whether a link's peer has made an offer with this number that has not ended.
     pub(crate) fn has_offer(&self, link: LinkId, op: u64) -> bool {
         self.by_offer.contains_key(&(link, op))
     }
@@ -133,24 +133,24 @@ impl<P> Fetches<P> {
         self.by_id.contains_key(id)
     }
 
-    /// Returns the payload of a fetch that has not ended.
+    /// Returns the reassembly of a fetch that has not ended.
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
 
-    /// Returns the payload of a fetch, if it is waiting.
+    /// Returns the reassembly of a fetch that is waiting.
     pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<P>> {
         let fetch = self.by_id.get(id)?;
         matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
     }
 
-    /// Returns the payload of a fetch, if this side has asked the sender to send it.
+    /// Returns the reassembly of a fetch whose payload this side has asked the sender for.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
-    /// Keeps an offer until [`begin_fetch`](Self::begin_fetch).
+    /// Adds an offer. It waits until [`begin_fetch`](Self::begin_fetch).
     pub(crate) fn add_offer(
         &mut self,
         link: LinkId,
@@ -163,7 +163,7 @@ impl<P> Fetches<P> {
         id
     }
 
-    /// Begins to pull a waiting offer.
+    /// Begins to pull the payload of an offer that waits.
     pub(crate) fn begin_fetch(&mut self, id: FetchId) {
         if let Some(fetch) = self.by_id.get_mut(id)
             && let FetchStage::Waiting(remote) = &mut fetch.stage
@@ -173,18 +173,19 @@ impl<P> Fetches<P> {
         }
     }
 
-    /// Returns how many steps it takes to advance every fetch once.
+    /// Returns how many steps advance every fetch once.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.pulling.len()
     }
 
-    /// Returns the links with fetches to pull.
+    /// Returns the links of the fetches that this side pulls.
     pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
         self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
     }
 
-    /// Rotates the queue to the next fetch whose link `matches`. Returns whether there is one.
+    /// Moves the next fetch whose link `matches` to the front. Returns whether there is such a
+    /// fetch.
     pub(crate) fn bring_forward(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
         let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
@@ -192,7 +193,8 @@ impl<P> Fetches<P> {
         true
     }
 
-    /// Pulls one step of the next fetch. `pull` copies from memory that a link's peer has exposed.
+    /// Pulls one step of the fetch at the front. `pull` copies from memory that a link's peer has
+    /// exposed.
     pub(crate) fn pull_step(
         &mut self,
         memory: &mut impl Memory<P>,
@@ -243,7 +245,7 @@ impl<P> Fetches<P> {
         }
     }
 
-    /// Has the sender send the whole payload: the bytes pulled before are not trusted.
+    /// Asks the sender for the whole payload. Bytes that were pulled before are not trusted.
     fn request_payload(
         &mut self,
         id: FetchId,
@@ -257,8 +259,8 @@ impl<P> Fetches<P> {
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
-    /// Returns the fetch of a payload that a link's peer sends. `None` if this side has not asked
-    /// for it, or for another length.
+    /// Returns the fetch to which the payload belongs that a link's peer sends. Returns `None` if
+    /// this side has not asked for this payload, or has asked for another length.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
@@ -266,22 +268,23 @@ impl<P> Fetches<P> {
         is_asked_for.then_some(id)
     }
 
-    /// Ends a fetch.
+    /// Ends a fetch, and returns it.
     pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<P>>> {
         let fetch = self.by_id.remove(id)?;
         self.by_offer.remove(&(fetch.link, fetch.op));
         Some(fetch)
     }
 
-    /// Ends the link's fetch with the lowest number, if there is one. Call this until it returns
-    /// `None`.
+    /// Ends one fetch of a link, that with the lowest number, and returns it. The caller repeats
+    /// this until it returns `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
         self.remove(*id)
     }
 
-    /// Returns how many offers of a link's peer are open, and how many of their bytes have arrived.
+    /// Returns how many offers of a link's peer have not ended, and how many bytes of them have
+    /// arrived.
     pub(crate) fn progress_counts(&self, link: LinkId) -> (usize, u64) {
         let of_link = self.by_offer.range((link, 0)..=(link, u64::MAX));
         of_link.filter_map(|(_, id)| self.by_id.get(*id)).fold((0, 0), |(count, arrived_bytes), fetch| {

@@ -1,8 +1,8 @@
 //! The flag vocabulary of libfabric: one type for each place where flags appear.
 //!
 //! Every bit has the value that `rdma/fabric.h` gives it, so a C caller's word converts by
-//! `from_bits_retain`. Libfabric reuses some bits in different places (bit 59 is `FI_DIRECTED_RECV`
-//! as a capability and `FI_CLAIM` on an operation); separate types keep those apart.
+//! `from_bits_retain`. Libfabric uses some bits twice: bit 59 is the capability `FI_DIRECTED_RECV`
+//! and the operation flag `FI_CLAIM`. Separate types keep such flags apart.
 //!
 //! With the feature `serde`, text formats hold the names of flags (`"MSG | TAGGED"`) and bits
 //! without a name as a hexadecimal number; binary formats hold the bits.
@@ -12,7 +12,7 @@ use bitflags::bitflags;
 bitflags! {
     /// The capabilities of an endpoint, domain or provider: `fi_getinfo(3)`, "Capabilities".
     ///
-    /// Only the bits that homespun knows have names; `getinfo` answers a request for any other bit
+    /// Only the bits that homespun knows have names. `getinfo` answers a request for any other bit
     /// with ENODATA.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -47,13 +47,14 @@ bitflags! {
         const HMEM = 1 << 47;
         /// A write to persistent memory can complete when its data is durable.
         const RMA_PMEM = 1 << 49;
-        /// An unmapped source is reported as an error that carries its address.
+        /// A source that is not in the address vector is reported as an error that carries its
+        /// address.
         const SOURCE_ERR = 1 << 50;
         /// Reaches endpoints of the same host.
         const LOCAL_COMM = 1 << 51;
         /// Reaches endpoints of other hosts.
         const REMOTE_COMM = 1 << 52;
-        /// Counters can count the accesses of peers to its memory.
+        /// Counters can count the accesses that peers make to this side's memory.
         const RMA_EVENT = 1 << 56;
         /// Completions of receives name their sender.
         const SOURCE = 1 << 57;
@@ -63,7 +64,7 @@ bitflags! {
 }
 
 impl Caps {
-    /// The primary capabilities: enabled only when asked for.
+    /// The primary capabilities. An application gets only those that it asks for.
     pub const PRIMARY: Caps = Caps::MSG
         .union(Caps::RMA)
         .union(Caps::TAGGED)
@@ -71,7 +72,7 @@ impl Caps {
         .union(Caps::DIRECTED_RECV)
         .union(Caps::HMEM);
 
-    /// The primary modifiers. A request that names none gets all that apply.
+    /// The primary modifiers. If a request names no modifier, the application gets all that apply.
     pub const MODIFIERS: Caps = Caps::READ
         .union(Caps::WRITE)
         .union(Caps::RECV)
@@ -90,15 +91,15 @@ bitflags! {
         const MULTI_RECV = 1 << 16;
         /// The message carries completion data for the receiver.
         const REMOTE_CQ_DATA = 1 << 17;
-        /// More operations follow at once: transmission may wait for them.
+        /// More operations follow at once, so transmission may wait for them.
         const MORE = 1 << 18;
         /// Look for an unexpected message without receiving it.
         const PEEK = 1 << 19;
-        /// Defer until a counter has reached a threshold, which the context names: `fi_trigger(3)`.
+        /// Defer until a counter has reached a threshold. The context names both: `fi_trigger(3)`.
         const TRIGGER = 1 << 20;
         /// Defer until every earlier operation to the peer has completed.
         const FENCE = 1 << 21;
-        /// Generate a completion under selective completion.
+        /// Report success even if the queue is bound for selective completion.
         const COMPLETION = 1 << 24;
         /// The buffer may be reused as soon as the call returns.
         const INJECT = 1 << 25;
@@ -108,13 +109,13 @@ bitflags! {
         const TRANSMIT_COMPLETE = 1 << 27;
         /// Complete when the peer has processed the message.
         const DELIVERY_COMPLETE = 1 << 28;
-        /// Complete when the result is durable.
+        /// Complete when the written data is durable.
         const COMMIT_COMPLETE = 1 << 30;
         /// Complete when the peer's application has matched the message.
         const MATCH_COMPLETE = 1 << 31;
         /// Discard a message that a peek finds, or has claimed.
         const DISCARD = 1 << 58;
-        /// Receive a message that was claimed by a peek.
+        /// Receive a message that a peek has claimed.
         const CLAIM = 1 << 59;
     }
 }
@@ -147,9 +148,9 @@ bitflags! {
         const TAGGED = 1 << 3;
         /// An atomic operation.
         const ATOMIC = 1 << 4;
-        /// A local read completed.
+        /// A read that this side has initiated completed.
         const READ = 1 << 8;
-        /// A local write completed.
+        /// A write that this side has initiated completed.
         const WRITE = 1 << 9;
         /// A receive completed.
         const RECV = 1 << 10;
@@ -161,7 +162,7 @@ bitflags! {
         const REMOTE_WRITE = 1 << 13;
         /// The multi-receive buffer was released.
         const MULTI_RECV = 1 << 16;
-        /// The entry's `data` came with the message.
+        /// The entry's `data` is remote data that came with the message.
         const REMOTE_CQ_DATA = 1 << 17;
     }
 }
@@ -196,17 +197,17 @@ bitflags! {
     /// The permitted uses of a memory region: `fi_mr(3)`, "access".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     pub struct MrAccess: u64 {
-        /// The buffer of an RMA read.
+        /// This side's buffer of an RMA read.
         const READ = 1 << 8;
-        /// The buffer of an RMA write.
+        /// This side's buffer of an RMA write.
         const WRITE = 1 << 9;
         /// The buffer of a receive.
         const RECV = 1 << 10;
         /// The buffer of a send.
         const SEND = 1 << 11;
-        /// Peers may read it.
+        /// Peers may read the region.
         const REMOTE_READ = 1 << 12;
-        /// Peers may write it.
+        /// Peers may write the region.
         const REMOTE_WRITE = 1 << 13;
     }
 }
@@ -229,7 +230,8 @@ bitflags! {
     /// The events that a counter counts: `fi_ep_bind` of `fi_endpoint(3)`; for a memory region,
     /// `fi_mr_bind` of `fi_mr(3)`.
     ///
-    /// An operation that completes increments the counter's value; one that fails, its error value.
+    /// An operation that succeeds increments the counter's value; one that fails increments its
+    /// error value.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct CounterEvents: u64 {
@@ -243,14 +245,14 @@ bitflags! {
         const SEND = 1 << 11;
         /// Reads and fetching atomic operations by peers.
         const REMOTE_READ = 1 << 12;
-        /// Writes by peers. An endpoint also counts their atomic operations without fetching; a
-        /// memory region also counts all their atomic operations that may change it.
+        /// Writes by peers. For an endpoint, also their atomic operations without fetching; for a
+        /// memory region, also all their atomic operations that may change the region.
         const REMOTE_WRITE = 1 << 13;
     }
 }
 
 impl CounterEvents {
-    /// The events of a memory region.
+    /// The events that a memory region can count.
     pub const OF_REGION: CounterEvents = CounterEvents::REMOTE_READ.union(CounterEvents::REMOTE_WRITE);
 
     /// Returns the event for the end of an operation with these completion flags.
@@ -265,9 +267,9 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrFlags: u64 {
-        /// The region will be bound to counters, and accepts accesses only once it is enabled.
+        /// The region will be bound to counters. It accepts accesses only once it is enabled.
         const RMA_EVENT = 1 << 56;
-        /// The memory is persistent: data written there can be made durable.
+        /// The memory is persistent: data written to it can be made durable.
         const RMA_PMEM = 1 << 49;
     }
 }
@@ -287,7 +289,8 @@ bitflags! {
 }
 
 bitflags! {
-    /// The demands of a provider on its application: `fi_getinfo(3)`, "Mode". homespun has none.
+    /// What a provider demands of its application: `fi_getinfo(3)`, "Mode". homespun demands
+    /// nothing.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Mode: u64 {
@@ -350,8 +353,8 @@ bitflags! {
 }
 
 impl Order {
-    /// As a completion order: operations complete in the order of their posting
-    /// (`FI_ORDER_STRICT`). As a message order: every operation stays after every earlier one.
+    /// As a completion order: operations complete in the order of posting (`FI_ORDER_STRICT`). As a
+    /// message order: no operation overtakes an earlier one.
     pub const STRICT: Order = Order::RAR
         .union(Order::RAW)
         .union(Order::RAS)

@@ -7,8 +7,8 @@ use crate::completion::{EndedOperation, FailedOperation};
 /// The report of an ended operation: its completion or its failure.
 pub(crate) type ReportOutcome = Result<EndedOperation, Box<FailedOperation>>;
 
-/// The reports that the queue had no room for, in order. None is lost, and no link has to wait for
-/// room. Their operations still count as outstanding.
+/// Reports that the queue had no room for, in order. No report is lost, and no link has to wait for
+/// room. An operation counts as outstanding while its report waits.
 #[derive(Debug, Default)]
 pub(crate) struct HeldReports {
     outcomes: VecDeque<ReportOutcome>,
@@ -24,7 +24,8 @@ impl HeldReports {
         self.outcomes.is_empty()
     }
 
-    /// Reports a success, or keeps it behind the reports that already wait.
+    /// Reports a success, or keeps it behind the reports that already wait. `complete` hands a
+    /// completion back if the queue has no room.
     #[inline(always)]
     pub(crate) fn report(
         &mut self,

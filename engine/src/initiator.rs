@@ -1,5 +1,5 @@
-//! The initiator of an endpoint: sends, and accesses to peers' regions, from their posting to their
-//! completion.
+//! The initiator of an endpoint: its sends and its accesses to peers' regions, from when they are
+//! posted until they complete.
 //!
 //! ```text
 //!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
@@ -10,9 +10,10 @@
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
-//! Like the [receiver](crate::receiver) it gets events and answers with small [`InitiatorEffects`].
-//! It knows neither links nor transports: the coordinator decides which link takes an operation,
-//! and keeps, for each [link](crate::link), the operations that it has taken.
+//! The caller passes events to the initiator, as to the [receiver](crate::receiver), and carries
+//! out the small [`InitiatorEffects`] that it answers with. The initiator knows neither links nor
+//! transports. The coordinator decides which link takes an operation, and keeps the operations that
+//! each [link](crate::link) has taken.
 
 mod answers;
 mod effects;
@@ -35,18 +36,19 @@ use crate::operation::{CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::AwaitedReply;
 
-/// The operations of an endpoint on its peers, until they end.
+/// The operations of an endpoint on its peers that have not ended.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    /// Operations that have not ended. One that ends when it is posted is never here.
+    /// Operations that have not ended. An operation that ends when it is posted never enters this
+    /// table.
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,
     reports: Reports,
 }
 
 impl Initiator {
-    /// Creates an empty initiator. Operations to one peer complete in posting order, or as they
-    /// end.
+    /// Creates an empty initiator. Operations on one peer complete in the order of posting if
+    /// `completes_in_order`, else in the order in which they end.
     pub(crate) fn new(completes_in_order: bool) -> Initiator {
         Initiator {
             sends: SlotMap::with_key(),
@@ -55,13 +57,13 @@ impl Initiator {
         }
     }
 
-    /// Returns how many operations have not ended or not been reported yet.
+    /// Returns how many operations have not ended, or have not been reported.
     #[inline(always)]
     pub(crate) fn outstanding(&self) -> usize {
         self.sends.len() + self.reports.unreported_ops()
     }
 
-    /// Returns the turn of an operation that is posted now. `None` if completions keep no order.
+    /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.
     #[inline(always)]
     pub(crate) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
         self.reports.take_turn(to)
@@ -73,8 +75,8 @@ impl Initiator {
         self.sends.insert(send)
     }
 
-    /// Keeps an operation until it ends, and queues it behind the others for its peer.
-    // Inlined, so that an operation, which is large, is written in its place.
+    /// Keeps an operation until it ends, and queues it behind other operations for its peer.
+    // Inlined, so that the operation, which is large, is built in its slot.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, to: PeerId, send: Send) -> SendId {
         let id = self.sends.insert(send);
@@ -88,8 +90,8 @@ impl Initiator {
         self.sends.get(id)
     }
 
-    /// Copies the source of an operation that has not ended, unless the operation owns it: the
-    /// application may reuse it.
+    /// Copies the source of an operation that has not ended, unless the operation owns the source.
+    /// The application may then reuse its buffer.
     #[inline]
     pub(crate) fn detach_source(&mut self, id: SendId) {
         if let Some(send) = self.sends.get_mut(id) {
@@ -119,7 +121,7 @@ impl Initiator {
         self.reports = Reports::new(completes_in_order);
     }
 
-    /// Whether no operation waits for the link to a peer.
+    /// Whether no operation for a peer is queued.
     #[inline(always)]
     pub(crate) fn has_none_queued(&self, peer: PeerId) -> bool {
         self.queues.is_empty(peer)
@@ -131,37 +133,38 @@ impl Initiator {
         self.queues.first(peer)
     }
 
-    /// Removes a peer's next operation from the queue: the link has begun to take it, or it has
-    /// ended.
+    /// Removes the first operation from a peer's queue, since the link has begun to take it, or
+    /// since it has ended.
     #[inline]
     pub(crate) fn unqueue_first(&mut self, peer: PeerId) {
         self.queues.pop(peer);
     }
 
-    /// Lists a peer that has work for the next pass.
+    /// Lists a peer as active: the next pass has work for it.
     pub(crate) fn activate(&mut self, peer: PeerId) {
         self.queues.activate(peer);
     }
 
-    /// Returns how many peers are listed.
+    /// Returns how many peers are active.
     #[inline]
     pub(crate) fn active_len(&self) -> usize {
         self.queues.active_len()
     }
 
-    /// Takes the next listed peer. [`requeue_or_deactivate`](Self::requeue_or_deactivate) follows.
+    /// Takes the next active peer. The caller then calls
+    /// [`requeue_or_deactivate`](Self::requeue_or_deactivate).
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
         self.queues.pop_active()
     }
 
-    /// Lists a peer again after its pass, if it still has work.
+    /// Lists a peer as active again after its turn in a pass, if `is_active`.
     #[inline]
     pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         self.queues.requeue_or_deactivate(peer, is_active);
     }
 
-    /// Returns the answer that an operation awaits before it ends.
+    /// Returns the reply of the peer that an operation awaits before it ends.
     #[inline]
     pub(crate) fn awaited_reply(&self, id: SendId) -> AwaitedReply {
         self.sends.get(id).map_or(AwaitedReply::Nothing, |send| send.message.awaits)
@@ -175,7 +178,7 @@ impl Initiator {
         }
     }
 
-    /// Reports an operation that succeeded when it was posted, and was never kept.
+    /// Reports an operation that succeeded when it was posted, and never entered the table.
     #[inline(always)]
     pub(crate) fn completed_at_once(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         self.reports.send_completed(send, effects);
@@ -192,18 +195,18 @@ impl Initiator {
         self.reports.completed_at_once(to, completion, signalled, effects);
     }
 
-    /// Reports the success of an operation whose end the caller has counted.
+    /// Reports the success of an operation that the caller has counted.
     pub(crate) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report(completion, effects);
     }
 
-    /// Reports the failure of an operation whose end the caller has counted.
+    /// Reports the failure of an operation that the caller has counted.
     #[cold]
     pub(crate) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report_failure(failure, effects);
     }
 
-    /// Ends operations that have failed. `target` is their peer, if it is known.
+    /// Ends operations that have failed. `target` is their peer, if known.
     pub(crate) fn fail_sends(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
@@ -218,7 +221,7 @@ impl Initiator {
         }
     }
 
-    /// Fails the operations that wait for the link to a peer.
+    /// Fails the operations that are queued for a peer.
     pub(crate) fn fail_queued(
         &mut self,
         peer: PeerId,
@@ -229,8 +232,8 @@ impl Initiator {
         self.fail_sends(queued, Some(peer), error, effects);
     }
 
-    /// Cancels the first queued operation that matches `key`; no link has taken a byte of it.
-    /// Returns whether there was one.
+    /// Cancels the first queued operation that matches `key`. No link has taken a byte of a queued
+    /// operation. Returns whether there was one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let matches = |id: SendId| {
@@ -241,20 +244,20 @@ impl Initiator {
         true
     }
 
-    /// Whether an operation that ends when it is posted can be reported at once: no completion
-    /// waits, and completions keep no order.
+    /// Whether an operation that ends when it is posted can be reported at once, since no
+    /// completion waits and completions keep no order.
     #[inline(always)]
     pub(crate) fn can_report_at_once(&self) -> bool {
         self.reports.can_report_at_once()
     }
 
-    /// Whether completions wait for room.
+    /// Whether completions wait for room in the queue.
     #[inline(always)]
     pub(crate) fn has_held(&self) -> bool {
         self.reports.has_held()
     }
 
-    /// Reports the waiting completions, as far as there is room now.
+    /// Reports the completions that wait, as far as the queue has room now.
     #[cold]
     pub(crate) fn deliver_held(&mut self, effects: &mut impl InitiatorEffects) {
         self.reports.deliver_held(effects);

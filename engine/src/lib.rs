@@ -1,8 +1,7 @@
 //! The sans-IO protocol engine of homespun.
 //!
 //! homespun is a software fabric: the object model of libfabric without special hardware. This
-//! crate is its core and touches neither sockets nor shared memory, neither threads nor clocks. It
-//! holds
+//! crate is its core. It uses no sockets, no shared memory, no threads and no clocks. It holds
 //!
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
@@ -11,8 +10,8 @@
 //! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults,
 //!   for tests.
 //!
-//! Applications use the `homespun` crate. A backend needs this crate alone, without features, and for its
-//! tests `homespun-conformance`. It implements [`Provider`](transport::Provider) and
+//! Applications use the `homespun` crate. A backend needs only this crate, without features, and
+//! `homespun-conformance` for its tests. A backend implements [`Provider`](transport::Provider) and
 //! [`Transport`](transport::Transport):
 //!
 //! ```text

@@ -3,7 +3,8 @@
 /// How many segments one operation may gather from or scatter to (`iov_limit`).
 pub const IOV_LIMIT: usize = 4;
 
-/// The largest message that may be injected (`inject_size`): its bytes are copied before the call returns.
+/// The largest message that may be injected (`inject_size`). The call copies its bytes before it
+/// returns.
 pub const INJECT_MAX_BYTES: usize = 4096;
 
 /// How many transmit operations an endpoint may have outstanding by default (`tx_attr.size`). Only
@@ -21,113 +22,117 @@ pub const RX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 pub const DEPTH_MAX_OPS: usize = 1 << 20;
 
 /// The alignment of messages in a multi-receive buffer, in bytes, so that the application can read
-/// records in place. Only a message that would not fit otherwise begins at another address.
+/// records in place. A message begins at another address only if it would not fit otherwise.
 pub const MULTI_RECV_ALIGN_BYTES: usize = 8;
 
-/// The default of `FI_OPT_MIN_MULTI_RECV`, in bytes: a multi-receive buffer with less room is
-/// released. This room need not be enough for a message: one that does not fit goes to the next
+/// The default of `FI_OPT_MIN_MULTI_RECV`, in bytes: a multi-receive buffer with less free room is
+/// released. More room than this may still be too little for a message, which then goes to the next
 /// receive.
 pub const MIN_MULTI_RECV_DEFAULT_BYTES: usize = 64;
 
-/// The largest message in bytes (`max_msg_size`): 1 TiB, more than any buffer, so that the length
-/// in a frame's header can be distinguished from garbage and sums of lengths cannot overflow.
+/// The largest message in bytes (`max_msg_size`): 1 TiB. It exceeds any buffer, but is small enough
+/// that a frame header with a garbage length is recognised, and that sums of lengths cannot
+/// overflow.
 pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;
 
 /// The longest description of exposed payload ([`RemotePayload`](crate::transport::RemotePayload)):
 /// an address and a length for each segment.
 pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
 
-/// How many bytes of one message a step pulls, before another message has its turn.
+/// How many bytes of one message one step pulls, before another message has its turn.
 pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
-/// How many bytes one pass pulls before the engine reads frames again: of messages, and as many
-/// again of writes. The step that exceeds this is the last.
+/// How many bytes of messages one pass pulls before the engine reads frames again. For the data of
+/// writes there is the same limit. The step that reaches the limit is the last.
 pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
 
-/// How many offered messages without a receive one pass checks for room in the budget.
+/// How many unmatched offers one pass checks for room in the budget.
 pub const DEFERRED_STEP_MAX_FETCHES: usize = 16;
 
 /// The default memory of an endpoint for all its unexpected messages, in bytes
 /// (`rx_attr.total_buffered_recv`).
 pub const UNEXPECTED_BUDGET_DEFAULT_BYTES: usize = 64 << 20;
 
-/// The least memory of an endpoint for unexpected messages, in bytes: the initial credit of a link.
+/// The least memory of an endpoint for unexpected messages, in bytes: the initial credit of one
+/// link.
 pub const UNEXPECTED_BUDGET_MIN_BYTES: usize = CREDIT_INITIAL_BYTES as usize;
 
-/// The most memory of an endpoint for unexpected messages, in bytes: practically no limit, but sums
-/// of it cannot overflow.
+/// The most memory of an endpoint for unexpected messages, in bytes. This is practically no limit,
+/// but sums of such values cannot overflow.
 pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
 
-/// The credit that a message costs its sender besides its payload, in bytes: the memory that the
-/// receiver needs for it until a receive takes it. A request costs this much, and its payload
-/// nothing.
+/// The credit that a message costs its sender besides its payload, in bytes. This is the memory
+/// that the receiver needs for the message until a receive takes it. An offered message costs only
+/// this, and nothing for its payload.
 pub const MESSAGE_COST_BYTES: u64 = 768;
 
-/// The initial credit of a link, in bytes, before the receiver has granted any.
+/// The credit that each link has at first, in bytes, before the receiver has granted any.
 pub const CREDIT_INITIAL_BYTES: u64 = 32 << 10;
 
-/// The largest message that travels eagerly, in bytes; a longer one waits for the receiver to ask for it.
+/// The largest message that travels eagerly, in bytes. A longer message is offered, and its payload
+/// waits for the receiver.
 pub const EAGER_MAX_BYTES: usize = 256 << 10;
 
 /// How many accesses to regions may be unanswered on one link, in each direction. Further accesses
-/// wait at the initiator. This bounds the memory that a target needs for accesses, some 150 bytes
+/// wait at the initiator. This bounds the memory that a target needs for accesses: some 150 bytes
 /// each.
 pub const RMA_LINK_MAX_OPS: usize = 1024;
 
-/// The most bytes of a read that travel in one frame, before other frames have their turn on the
+/// The most bytes of a read that travel in one frame. Then other frames have their turn on the
 /// link.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 
-/// How many regions of its peer an endpoint may map on one link, and how many of its own it offers
-/// there. Accesses to other regions go by frames. A mapped region takes up its length of address
-/// space, and its memory stays until it is unmapped.
+/// How many regions of its peer an endpoint may map on one link, and how many of its own regions it
+/// offers there. Accesses to other regions go by frames. A mapped region takes up address space of
+/// its length, and its memory stays allocated until it is unmapped.
 pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
-/// After how many passes an endpoint unmaps the peers' regions that have ended. Until then, or
-/// until the endpoint makes passes again, their memory stays.
+/// After how many passes an endpoint unmaps the peers' regions that have ended. Until then the
+/// memory of these regions stays allocated, even longer if the endpoint makes no passes.
 pub const MAPPED_SWEEP_PASSES: u32 = 4096;
 
-/// The most bytes of a region that one atomic operation covers; [`fi_atomicvalid`](crate::atomic)
-/// gives it as a count of elements. While operands arrive, a target keeps up to twice as much, for
-/// one operation at a time on each link.
+/// The most bytes of a region that one atomic operation covers. [`fi_atomicvalid`](crate::atomic)
+/// gives this as a count of elements. While operands arrive, a target keeps up to twice as many
+/// bytes for them, for one operation at a time on each link.
 pub const ATOMIC_MAX_BYTES: usize = 16 << 10;
 
-/// How many bytes of results one link may have under way, in each direction. Operations that would
-/// exceed this wait at the initiator. This bounds the results that a target keeps.
+/// How many bytes of results the atomic operations on one link may have under way, in each
+/// direction. Further operations wait at the initiator. This bounds the results that a target
+/// keeps.
 pub const ATOMIC_LINK_MAX_BYTES: usize = 16 * ATOMIC_MAX_BYTES;
 
-/// The longest read, in bytes, that a target copies when the request arrives, if later operations
-/// must not change the data. The copies of one link take no more than [`RMA_LINK_MAX_OPS`] times
-/// this.
+/// The longest read, in bytes, that a target copies when the request arrives. It does so if later
+/// operations must not change the data. The copies of one link take at most [`RMA_LINK_MAX_OPS`]
+/// times this.
 pub const READ_COPIED_MAX_BYTES: usize = 4096;
 
 /// The most bytes of application data with a connection request, and with its answer
 /// (`FI_OPT_CM_DATA_SIZE`).
 pub const CONNECTION_DATA_MAX_BYTES: usize = 256;
 
-/// How many connection requests wait for an answer at a passive endpoint by default (`FI_BACKLOG`).
-/// Further requests are rejected. Each takes some 300 bytes and its data, besides the memory of its
-/// link.
+/// How many connection requests may wait for an answer at a passive endpoint by default
+/// (`FI_BACKLOG`). The endpoint rejects further requests. A request that waits takes some 300 bytes
+/// and its data, besides the memory of its link.
 pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 
 /// How long a requester waits for an answer, in milliseconds, after its link to the passive
 /// endpoint has ended, if an accepting endpoint has reached the requester. The answer is then on
-/// its way; this is time for TCP to send it again after 0.2 and 0.6 s.
+/// its way. The time is enough for TCP to send it again after 0.2 and 0.6 s.
 pub const REQUESTER_WAIT_MAX_MS: u64 = 1_000;
 
-/// How long silence may last, in milliseconds, after the engine first finds a deadline exceeded:
-/// time for a late application to receive the frames that arrived meanwhile.
+/// How long silence may last, in milliseconds, after the engine first finds a deadline exceeded. In
+/// this time an application that was late can receive the frames that arrived meanwhile.
 pub const TIMEOUT_GRACE_MS: u64 = 100;
 
-/// How many links an endpoint with a pending connection request keeps until one of them brings the
-/// answer. It ends further links.
+/// How many links an endpoint with a pending connection request keeps, since any of them may bring
+/// the answer. The endpoint ends further links.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
-/// How often the engine repeats an interrupted connection attempt before the operations that wait
-/// for it fail.
+/// How often the engine repeats an attempt to connect that was cut short, before the operations
+/// fail that wait for it.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends
-/// it. Frames of that endpoint may be on their way: this is time for TCP to send them again after
-/// 0.2, 0.6, 1.4 and 3 s.
+/// it. Frames of that endpoint may be on their way. The time is enough for TCP to send them again
+/// after 0.2, 0.6, 1.4 and 3 s.
 pub const REPLACED_LINK_IDLE_MAX_MS: u64 = 5_000;

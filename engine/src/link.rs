@@ -1,5 +1,5 @@
-//! The coordinator's state of each link: the frames that are written to it, and those that are read
-//! from it.
+//! The coordinator's state of each link: the frame that is being written to the link and the frame
+//! that is being read from it, and what the peer has yet to answer.
 //!
 //! ```text
 //!              +-- LinkTx ---------------------------------+   +-- LinkRx ------------------------+
@@ -10,8 +10,8 @@
 //!              +-------------------------------------------+   +----------------------------------+
 //! ```
 //!
-//! Both halves get events, and return the numbers of the operations concerned. They hold no
-//! operation, no transport and no completion queue.
+//! The coordinator tells both halves of the events on the link. They return the ids of the
+//! operations that an event ends. They hold no operation, no transport and no completion queue.
 
 mod debts;
 mod links;

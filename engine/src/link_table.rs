@@ -2,7 +2,7 @@
 
 use crate::transport::LinkId;
 
-/// A transport's links, by number. Numbers are small, and are used again once they are free.
+/// A transport's links, by number. The numbers are small. A number that is free again is reused.
 #[derive(Debug)]
 pub struct LinkTable<T> {
     slots: Vec<Option<T>>,
@@ -33,13 +33,13 @@ impl<T> LinkTable<T> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// As [`get`](Self::get), mutable.
+    /// As [`get`](Self::get), but mutable.
     #[inline]
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut T> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Takes a link out and frees its number.
+    /// Removes a link and frees its number.
     pub fn remove(&mut self, id: LinkId) -> Option<T> {
         let link = self.slots.get_mut(id.0 as usize)?.take()?;
         self.free.push(id);

@@ -1,8 +1,10 @@
-//! A network inside the process: seeded, deterministic, and with the faults that its user sets.
+//! A network inside the process. It is seeded and deterministic, and has the faults that its user
+//! sets.
 //!
-//! The engine's tests, the examples in the documentation and simulation run on it. It carries the
-//! same bytes as a stream over TCP. It has no clock and no thread, and draws no randomness from the
-//! system: the same calls in the same order on a network with the same seed have the same results.
+//! The engine's tests, the examples in the documentation, and simulations run on this network. It
+//! carries the same bytes as a TCP stream. It has no clock and no thread, and takes no randomness
+//! from the system: the same calls in the same order on a network with the same seed have the same
+//! results.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -30,12 +32,12 @@ use crate::transport::{Provider, ProviderAttr, SharedMemory};
 pub use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults};
 pub use crate::loopback::transport::LoopbackTransport;
 
-/// A network inside the process, and the [`Provider`] of endpoints on it. Clones are handles to the
-/// same network.
+/// A network inside the process, and the [`Provider`] of endpoints on it. A clone is another handle
+/// to the same network.
 ///
-/// An endpoint that is opened at a wildcard gets the loopback address of its format. Without a port
-/// in its address it gets the next free port. Any other address works too, as if every host were on
-/// this network.
+/// An endpoint that is opened at a wildcard address gets the loopback address of the same format.
+/// An endpoint whose address has no port gets the next free port. Any other address works too, as
+/// if every host were on this network.
 ///
 /// Without faults, flushed bytes arrive at the peer's next
 /// [`receive`](crate::transport::Transport::receive). A connection is made in the connector's next
@@ -95,26 +97,26 @@ pub use crate::loopback::transport::LoopbackTransport;
 pub struct Network {
     state: Arc<Mutex<State>>,
     memories: Arc<SharedMemories>,
-    /// How many frames, pieces and events were reported.
+    /// How many frames, pieces of frames and link events were reported.
     reported: Arc<AtomicU64>,
 }
 
 impl Network {
-    /// Creates a network without endpoints. The seed decides everything that is random.
+    /// Creates a network without endpoints. `seed` decides all random events.
     pub fn new(seed: u64, faults: Faults) -> Network {
         let state = Arc::new(Mutex::new(State::new(seed, faults)));
         Network { state, memories: Arc::default(), reported: Arc::default() }
     }
 
-    /// Changes the faults from now on. Bytes and connections that are already delayed stay delayed.
+    /// Changes the faults from now on. Bytes and connections that are delayed already stay delayed.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    /// Removes an endpoint as if its process had died. Its peers see their links go down with
-    /// ECONNRESET after the bytes in flight, or a part of them ([`Faults::lose_per_mille`]).
-    /// Connections to it are refused until another endpoint is opened at its address, and its own
-    /// transport does nothing any more. Returns whether there was such an endpoint.
+    /// Removes an endpoint as if its process had died. Its peers first get the bytes in flight, or
+    /// a part of them ([`Faults::lose_per_mille`]). Then their links go down with ECONNRESET.
+    /// Connections to the address are refused until another endpoint is opened there. The removed
+    /// endpoint's own transport does nothing any more. Returns whether there was an endpoint.
     pub fn kill(&self, address: Address) -> bool {
         let mut state = self.lock();
         let endpoint = state.endpoint_at(address);
@@ -124,9 +126,9 @@ impl Network {
         endpoint.is_some()
     }
 
-    /// Breaks all links between two endpoints, whichever connected. Both see them go down with
-    /// ECONNRESET after the bytes in flight, or a part of them ([`Faults::lose_per_mille`]).
-    /// Returns how many links there were; a link counts once.
+    /// Breaks all links between two endpoints, whichever of them made the connection. Both first
+    /// get the bytes in flight, or a part of them ([`Faults::lose_per_mille`]). Then their links go
+    /// down with ECONNRESET. Returns how many links there were. A link counts once.
     pub fn break_link(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
         match (state.endpoint_at(a), state.endpoint_at(b)) {
@@ -135,10 +137,10 @@ impl Network {
         }
     }
 
-    /// Whether nothing is in flight anywhere: no bytes between a call to send and the peer's
+    /// Whether nothing is in flight on the network: no bytes between a call to send and the peer's
     /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits
-    /// to be accepted, no unreported end of a link. The network does not know of frames that a
-    /// sender has kept after [`Sent::Full`] or [`Sent::Partial`].
+    /// to be accepted, and no end of a link that was not reported. The network does not know of the
+    /// rest of a frame that the sender keeps after [`Sent::Full`] or [`Sent::Partial`].
     ///
     /// [`Sent::Full`]: crate::transport::Sent::Full
     /// [`Sent::Partial`]: crate::transport::Sent::Partial
@@ -146,15 +148,15 @@ impl Network {
         self.lock().is_quiet()
     }
 
-    /// Returns how many frames, pieces of frames and link events all endpoints together have
-    /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing
-    /// happens on the network.
+    /// Returns how many frames, pieces of frames and link events all endpoints have
+    /// [received](crate::transport::Transport::receive) so far. While this number stays the same,
+    /// nothing happens on the network.
     pub fn received_count(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
 
-    /// Locks the network. A thread that panicked with the lock fails its test; the other threads
-    /// can still show why.
+    /// Locks the network. If a thread panics while it holds the lock, its test fails, but the other
+    /// threads can still show why.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

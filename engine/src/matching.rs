@@ -1,13 +1,13 @@
 //! Matches messages that arrive with posted receives: `fi_msg(3)`, `fi_tagged(3)`.
 //!
-//! A message takes the earliest posted receive that accepts it; a receive takes the earliest
-//! message that has arrived before it and that it accepts. Messages and receives without a match
-//! wait in two queues, in order.
+//! A message takes the earliest posted receive that accepts it. A receive takes the earliest
+//! message that it accepts, of those that arrived before it was posted. Messages and receives
+//! without a match wait in two queues, in order.
 //!
-//! A search first scans the front of a queue, which is a dense array. Only if the match lies deeper
-//! does it build an index, which is kept until the queue is short again. With the index a search
-//! costs the logarithm of the queue's length, for each of the few ignore masks that receives use,
-//! however many tags and sources there are.
+//! A search first scans the front of a queue, which is a dense array. If the match lies deeper, the
+//! search builds an index, which is kept until the queue is short again. With the index, the cost
+//! of a search is the logarithm of the queue's length, for each ignore mask that receives use.
+//! These are few, however many tags and sources there are.
 
 mod index;
 mod queue;
@@ -24,11 +24,12 @@ use crate::peer_id::PeerId;
 /// Which messages a receive accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Criteria {
-    /// The only sender it accepts messages from; `None` is any (`FI_ADDR_UNSPEC`).
+    /// The only source whose messages the receive accepts; `None` for any source
+    /// (`FI_ADDR_UNSPEC`).
     pub source: Option<PeerId>,
-    /// The tag.
+    /// The tag of the messages.
     pub tag: u64,
-    /// The bits of the tag that do not matter.
+    /// The bits of the tag that matching ignores.
     pub ignore: u64,
 }
 
@@ -38,13 +39,13 @@ impl Criteria {
         Criteria { source: None, tag: 0, ignore: u64::MAX }
     }
 
-    /// Whether a message with this sender and tag is accepted.
+    /// Whether the criteria accept a message with this sender and tag.
     pub fn accepts(&self, source: PeerId, tag: u64) -> bool {
         (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
     }
 }
 
-/// The properties of a message that matching uses. Untagged messages have tag 0.
+/// The properties of a message that matching uses. An untagged message has tag 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Envelope {
     source: PeerId,
@@ -57,16 +58,16 @@ impl Envelope {
     }
 }
 
-/// The posted receives and the unexpected messages of one space: tagged and untagged messages never match
-/// each other, so each has its own.
+/// The posted receives and the unexpected messages of one kind. Tagged and untagged messages never
+/// match each other, so each kind has its own `Matching`.
 ///
-/// `R` names a receive and `U` a message. A name is unique among those that wait.
+/// `R` is the id of a receive, and `U` that of a message. An id is unique among those that wait.
 ///
-/// The caller first matches a message that arrives with the posted receives
+/// When a message arrives, the caller first matches it with the posted receives
 /// ([`take_posted`](Self::take_posted)), and adds it to the unexpected messages only if no receive
-/// accepts it. It first matches a new receive with the unexpected messages
-/// ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
-/// accepts, unless the receiver sets messages aside for it.
+/// accepts it. When a receive is posted, the caller first matches it with the unexpected messages
+/// ([`take_unexpected`](Self::take_unexpected)). So a receive and a message that it accepts never
+/// both wait, unless the receiver keeps the message aside.
 #[derive(Debug)]
 pub struct Matching<R, U> {
     posted: IndexedQueue<PostedIndex, R>,
@@ -80,7 +81,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Default for Matching<R, U> {
 }
 
 impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
-    /// Creates an empty space.
+    /// Creates a `Matching` without receives and messages.
     pub fn new() -> Matching<R, U> {
         Matching { posted: IndexedQueue::new(), unexpected: IndexedQueue::new() }
     }
@@ -91,14 +92,15 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take_earliest(&Envelope { source, tag })
     }
 
-    /// Returns the earliest posted receive that accepts a message with this sender and tag, and
-    /// leaves it where it is.
+    /// Returns the earliest posted receive that accepts a message with this sender and tag. The
+    /// receive stays posted.
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.peek_earliest(&Envelope { source, tag })
     }
 
-    /// Adds a message behind all others. No posted receive accepts it, or none may take it yet.
+    /// Adds a message behind all others. No posted receive accepts the message, or the message is
+    /// kept aside.
     pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) {
         self.unexpected.push(Envelope { source, tag }, message);
     }
@@ -109,13 +111,14 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_earliest(criteria)
     }
 
-    /// Returns the earliest unexpected message that the criteria accept (`FI_PEEK`), and leaves it
-    /// where it is. Only the speed of the next search may change.
+    /// Returns the earliest unexpected message that the criteria accept (`FI_PEEK`). The message
+    /// stays. Only the speed of the next search may change.
     pub fn peek_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
         self.unexpected.peek_earliest(criteria)
     }
 
-    /// Posts a receive behind all others. It accepts no unexpected message, or may take none yet.
+    /// Posts a receive behind all others. It accepts no unexpected message, or must not take one
+    /// yet.
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -126,28 +129,28 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.remove(receive)
     }
 
-    /// Takes all posted receives that accept messages only from this source, the earliest first.
+    /// Takes all posted receives whose only source is this peer, the earliest first.
     pub fn take_all_directed_posted(&mut self, source: PeerId) -> Vec<R> {
         self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
 
-    /// Returns the posted receives that accept messages only from this source, the earliest first.
+    /// Returns all posted receives whose only source is this peer, the earliest first.
     pub fn directed_posted(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))
     }
 
-    /// Returns the sources of posted receives that accept only one. A source may come several
-    /// times.
+    /// Returns the sources of the posted receives that name an only source. A source may occur
+    /// several times.
     pub fn directed_sources(&self) -> impl Iterator<Item = PeerId> {
         self.posted.keys().filter_map(|criteria| criteria.source)
     }
 
-    /// Drops all unexpected messages that `matches` selects, in one pass.
+    /// Removes all unexpected messages that `matches` selects, in one pass.
     pub fn remove_unexpected_where(&mut self, matches: impl Fn(U) -> bool) {
         self.unexpected.take_all_where(|_, message| matches(message));
     }
 
-    /// Drops an unexpected message. Returns whether it was there.
+    /// Removes an unexpected message. Returns whether it was there.
     pub fn remove_unexpected(&mut self, message: U) -> bool {
         self.unexpected.remove(message)
     }

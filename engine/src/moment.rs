@@ -1,12 +1,12 @@
-//! Points in time, as the engine gets them from its caller.
+//! Points in time, which the caller passes to the engine.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time, in milliseconds since a beginning that the owner of the clock chooses, such as
+/// A point in time, in milliseconds since an origin that the owner of the clock chooses, such as
 /// the start of the system.
 ///
-/// The engine reads no clock: a `Moment` is an argument wherever time matters. Moments of different
+/// The engine reads no clock. Where time matters, a method takes a `Moment`. Moments of different
 /// clocks must not be compared.
 ///
 /// ```
@@ -24,12 +24,12 @@ use std::time::Duration;
 pub struct Moment(u64);
 
 impl Moment {
-    /// Returns the moment this many milliseconds after the beginning.
+    /// Returns the moment this many milliseconds after the origin.
     pub const fn from_ms(ms: u64) -> Moment {
         Moment(ms)
     }
 
-    /// Returns how much later this is than another moment; zero if it is earlier.
+    /// Returns how much later this moment is than `earlier`; zero if it is earlier.
     pub const fn saturating_duration_since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -38,7 +38,7 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Moment;
 
-    /// Counts whole milliseconds, and saturates at the last moment there is.
+    /// Counts whole milliseconds. The sum saturates at the last possible moment.
     fn add(self, time: Duration) -> Moment {
         Moment(self.0.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
     }

@@ -21,17 +21,18 @@ use crate::peer_id::PeerId;
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{AtomicForm, Durable, Message};
 
-/// The key of an operation to cancel.
+/// The key by which an operation to cancel is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelKey {
     /// The context of an operation of the application.
     Context(u64),
-    /// The number of deferred work, which may be the context of another operation.
+    /// The number of deferred work. An operation of the application may have the same value as its
+    /// context.
     Work(u64),
 }
 
 impl CancelKey {
-    /// Whether the key matches an operation with this context that is reported in this way.
+    /// Whether the key matches an operation with this context and this kind of report.
     pub(crate) fn matches_operation(self, context: u64, signalled: Signalled) -> bool {
         match self {
             CancelKey::Context(key) => context == key && signalled != Signalled::Deferred,
@@ -64,12 +65,12 @@ impl RmaLocal {
         }
     }
 
-    /// Takes the memory out, and leaves an empty write.
+    /// Takes the memory. What stays is an empty write.
     pub fn take(&mut self) -> RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Takes the application's memory out of an access that has ended, to hand it back.
+    /// Takes the application's memory from an access that has ended, to hand it back.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {
@@ -93,11 +94,11 @@ impl RmaLocal {
     }
 }
 
-/// The initiator's memory of an atomic operation. Each part has the length of all elements
+/// The initiator's memory of an atomic operation. Each buffer has the length of all elements
 /// together.
 #[derive(Debug)]
 pub enum AtomicLocal {
-    /// Nothing comes back.
+    /// No elements come back.
     Base {
         /// The operands.
         operand: Source,
@@ -109,11 +110,11 @@ pub enum AtomicLocal {
         /// The memory for the previous elements.
         result: Destination,
     },
-    /// The elements are compared with others, and the previous elements come back.
+    /// The target compares the elements with others, and the previous elements come back.
     Compare {
         /// The operands.
         operand: Source,
-        /// The comparands: the elements to compare with.
+        /// The values that the elements are compared with.
         compare: Source,
         /// The memory for the previous elements.
         result: Destination,
@@ -121,7 +122,7 @@ pub enum AtomicLocal {
 }
 
 impl AtomicLocal {
-    /// Returns the set of calls that it is for.
+    /// Returns the set of calls that this memory is for.
     pub fn kind(&self) -> AtomicKind {
         match self {
             AtomicLocal::Base { .. } => AtomicKind::Base,
@@ -130,12 +131,12 @@ impl AtomicLocal {
         }
     }
 
-    /// Takes the memory out, and leaves an operation without elements.
+    /// Takes the memory. What stays is an operation without elements.
     pub fn take(&mut self) -> AtomicLocal {
         mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
 
-    /// Returns the length of the longest buffer that is read, in bytes.
+    /// Returns the length of the longest buffer that the operation reads, in bytes.
     pub fn longest_source_bytes(&self) -> usize {
         match self {
             AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.len_bytes(),
@@ -147,8 +148,8 @@ impl AtomicLocal {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Memory`] for a part of an element, or
-    /// lengths that differ.
+    /// [`Misuse::NoAtomic`] and [`Misuse::TooLong`]; [`Misuse::Memory`] for a part of an element,
+    /// or for lengths that differ.
     pub(crate) fn checked_form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
         let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
@@ -174,7 +175,7 @@ impl AtomicLocal {
         AtomicForm::new(kind, op, datatype, len_bytes / size_bytes).ok_or(too_long)
     }
 
-    /// Returns the application's memory, to hand it back: [`Buffer::Fetched`] if there is memory
+    /// Returns the application's memory, to hand it back, as [`Buffer::Fetched`] if there is memory
     /// for results.
     pub fn into_buffer(self) -> Buffer {
         match self {
@@ -187,8 +188,8 @@ impl AtomicLocal {
     }
 }
 
-/// Returns the memory of a fetching operation, to hand it back: none if all of it was posted
-/// through the raw tier.
+/// Returns the memory of a fetching operation, to hand it back: [`Buffer::None`] if all of it was
+/// posted through the raw tier.
 fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
     let compare = compare.map_or(Buffer::None, Source::into_buffer);
     let fetched = Fetched { result, operand: operand.into_buffer(), compare };
@@ -200,30 +201,31 @@ fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> B
 pub struct ReceiveRequest {
     /// The memory for the message.
     pub destination: Destination,
-    /// Whether it receives a tagged message. Tagged and untagged messages never match each other.
+    /// Whether the receive is for tagged messages. Tagged and untagged messages never match each
+    /// other.
     pub tagged: bool,
-    /// The messages that it accepts; for an untagged one only the source counts.
+    /// The messages that the receive accepts. For untagged messages only the source counts.
     pub criteria: Criteria,
-    /// Given back in the completion.
+    /// The completion hands this back.
     pub context: u64,
-    /// Whether success is reported. Failure always is.
+    /// Whether and how success is reported. Failure always is.
     pub signalled: Signalled,
 }
 
 /// The request for a peek at the unexpected messages: `FI_PEEK`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct PeekRequest {
-    /// Whether it looks for a tagged message.
+    /// Whether the peek looks for a tagged message.
     pub tagged: bool,
-    /// The messages that it looks for; for an untagged one only the source counts.
+    /// The messages that the peek looks for. For untagged messages only the source counts.
     pub criteria: Criteria,
-    /// Given back in the completion. It names the message that was claimed.
+    /// The completion hands this back. It is also the name of a message that the peek claims.
     pub context: u64,
-    /// The action on the message.
+    /// What happens to the message.
     pub then: PeekAction,
 }
 
-/// The action of a peek on the message that it has found.
+/// What happens to the message that a peek finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeekAction {
     /// The message stays where it is.
@@ -243,11 +245,12 @@ pub(crate) struct Send {
     pub(crate) signalled: Signalled,
     /// Whether the peer may fetch the payload from the source, long after the post.
     pub(crate) may_be_fetched: bool,
-    /// Whether it waits for all sends before it.
+    /// Whether the send waits for all earlier sends to its peer.
     pub(crate) fence: bool,
-    /// Its turn to be reported, if completions keep an order.
+    /// The turn in which the send is reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// The access, if it is no message. `message` has its length and its data all the same.
+    /// The access, if the send is an access and no message. `message` then holds the length and the
+    /// remote data of the access.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
 
@@ -256,12 +259,12 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) key: u64,
     pub(crate) address: u64,
-    /// The memory for read or fetched data, and how many bytes are there. `None` if nothing comes
-    /// back.
+    /// The memory for read or fetched data, and how many bytes have arrived. `None` if no data
+    /// comes back.
     pub(crate) read: Option<(Destination, u64)>,
     /// The form of an atomic operation. The source holds its operands and comparands.
     pub(crate) atomic: Option<AtomicForm>,
-    /// The writes that must be durable before the target answers.
+    /// Which writes must be durable before the target answers.
     pub(crate) durable: Durable,
     /// How it began on its link.
     pub(crate) begun: BegunAccess,
@@ -280,26 +283,27 @@ pub(crate) struct Receive {
 /// The relation of a receive to a multi-receive buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveRole {
-    /// None: it is an ordinary receive.
+    /// None: the receive is an ordinary one.
     Single,
-    /// The buffer, with the room that is left in it.
+    /// The receive is the buffer. Its destination is the room that is left.
     Buffer,
-    /// A message that the buffer has taken, with its place in it. The buffer decides whether it is
-    /// signalled, so its own [`signalled`](Receive::signalled) is [`Signalled::No`].
+    /// The receive is for a message that the buffer has taken. Its destination is the message's
+    /// place in the buffer. The buffer decides whether the message is reported, so the receive's
+    /// own [`signalled`](Receive::signalled) is [`Signalled::No`].
     Part,
-    /// A single receive or a part that has a turn. The turn knows which, and whether it is
-    /// signalled.
+    /// The receive is a single receive or a part, and has a turn. The turn keeps its original role,
+    /// and whether it is signalled.
     InTurn,
 }
 
 impl Send {
-    /// Returns how many bytes it fetches as an atomic operation.
+    /// Returns how many bytes the send fetches, if it is an atomic operation.
     pub(crate) fn fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
     }
 
-    /// Returns the counter event of its end.
+    /// Returns the counter event of the send's end.
     #[cold]
     pub(crate) fn counter_event(&self) -> CounterEvents {
         self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| {
@@ -317,7 +321,7 @@ impl Send {
 }
 
 impl OneSided {
-    /// Returns a read or a write, with its source and its remote data.
+    /// Returns the state of a read or a write, with its source and its remote data.
     #[inline(always)]
     pub(crate) fn of_rma(
         local: RmaLocal,
@@ -339,7 +343,8 @@ impl OneSided {
         (source, data, OneSided { key, address, read, atomic: None, durable, begun })
     }
 
-    /// Returns an atomic operation of this form, with its operands and comparands.
+    /// Returns the state of an atomic operation of this form, with its operands and comparands as
+    /// one source.
     #[inline(always)]
     pub(crate) fn of_atomic(
         local: AtomicLocal,
@@ -366,7 +371,7 @@ impl OneSided {
         let flags = self.completion_flags();
         let buffer = match self.read {
             Some((mut destination, arrived_bytes)) => {
-                // All of the requested bytes, unless the operation failed.
+                // All requested bytes have arrived, unless the operation has failed.
                 let arrived_bytes = usize::try_from(arrived_bytes).unwrap_or(usize::MAX);
                 let read = destination.take_buffer(arrived_bytes);
                 if self.atomic.is_some() {
@@ -383,7 +388,7 @@ impl OneSided {
 }
 
 impl Receive {
-    /// Returns a receive that receives nothing.
+    /// Returns a receive without room, to be filled in.
     #[inline]
     pub(crate) fn vacant() -> Receive {
         Receive {
@@ -395,10 +400,10 @@ impl Receive {
         }
     }
 
-    /// Returns the completion of a receive that got `message`, of which `placed_bytes` fitted, or
-    /// of a peek that has found it.
-    // Inlined, as is its way to the application: each move of a completion costs more than making
-    // it.
+    /// Returns the completion of a receive for `message`, of which `placed_bytes` fitted into the
+    /// destination, or of a peek that has found `message`.
+    // Inlined, as is the completion's way to the application: moving a completion costs more than
+    // making it.
     #[inline(always)]
     pub(crate) fn complete_with_message(
         &mut self,

@@ -1,11 +1,12 @@
-//! The engine's numbers for other endpoints.
+//! The engine's ids of other endpoints.
 
-/// Another endpoint that this endpoint knows, numbered by the engine.
+/// The id of another endpoint that this endpoint knows. The engine numbers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub(crate) u32);
 
 impl PeerId {
-    /// Returns the number, which is small enough to index a table with an entry for each peer.
+    /// Returns the number of the peer. It is small enough to index a table with an entry for each
+    /// peer.
     pub fn index(self) -> usize {
         self.0 as usize
     }

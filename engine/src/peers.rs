@@ -1,4 +1,4 @@
-//! The endpoints that an endpoint knows.
+//! The peers of an endpoint.
 
 mod peer;
 
@@ -8,7 +8,7 @@ pub(crate) use self::peer::{Peer, PeerLinkEnd, PeerLinkUp};
 use crate::address::Address;
 use crate::peer_id::PeerId;
 
-/// Every peer that the application has named or that has connected.
+/// All peers that the application has named, or that have connected.
 #[derive(Debug, Default)]
 pub struct Peers {
     known: Vec<Peer>,
@@ -16,7 +16,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Returns the peer at `address`. A new address gets the next number.
+    /// Returns the peer at `address`. A new address gets the next id.
     pub(crate) fn intern(&mut self, address: Address) -> PeerId {
         *self.by_address.entry(address).or_insert_with(|| {
             self.known.push(Peer::at(address));

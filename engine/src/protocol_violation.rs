@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a peer has broken the protocol. The engine ends its link.
+/// How a peer has broken the protocol. The engine then ends the link to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProtocolViolation(pub(crate) &'static str);
 

@@ -5,7 +5,8 @@
 pub(crate) struct Reassembly<P> {
     /// The length of the whole payload.
     pub(crate) len_bytes: u64,
-    /// How many bytes have arrived. Bytes that the destination has no room for were dropped.
+    /// How many bytes have arrived. This includes bytes that were dropped since the destination had
+    /// no room.
     pub(crate) arrived_bytes: u64,
     /// The destination.
     pub(crate) place: P,
@@ -17,24 +18,24 @@ impl<P> Reassembly<P> {
         Reassembly { len_bytes, arrived_bytes: 0, place }
     }
 
-    /// Returns how many bytes are still to arrive.
+    /// Returns how many bytes have yet to arrive.
     pub(crate) fn left_bytes(&self) -> u64 {
         self.len_bytes - self.arrived_bytes
     }
 
-    /// Returns the part of `bytes` that belongs to this payload: its first bytes.
+    /// Returns the first bytes of `bytes`, as many as belong to this payload.
     pub(crate) fn clip_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
-    /// Counts bytes that are in place. Returns whether the payload is complete.
+    /// Counts bytes that are in place. Returns whether the payload is then complete.
     pub(crate) fn advance(&mut self, count_bytes: usize) -> bool {
         self.arrived_bytes += count_bytes as u64;
         self.arrived_bytes >= self.len_bytes
     }
 }
 
-/// Converts a length to `usize`, at most `usize::MAX`.
+/// Converts a length to `usize`. A larger length becomes `usize::MAX`.
 #[inline(always)]
 pub(crate) fn clamp_to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -10,9 +10,9 @@
 //!                             +----------------------------------------------+
 //! ```
 //!
-//! Events go in, and the receiver answers with small [`ReceiverEffects`], which its caller carries
-//! out. It holds no transport and no completion queue, and knows a link by its number alone, so it
-//! works without an endpoint.
+//! The caller passes events to the receiver, and carries out the small [`ReceiverEffects`] that the
+//! receiver answers with. The receiver holds no transport and no completion queue, and knows a link
+//! only by its number. So it works without an endpoint.
 
 mod credit;
 mod effects;
@@ -68,32 +68,34 @@ pub(crate) struct Receiver {
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
     multi_receives: MultiReceives,
-    /// The receives that complete in order.
+    /// The receives whose completion waits for earlier ones.
     turns: ReceiveTurns,
     /// Whether there are [buffers](MultiReceives::may_claim_untagged) or
-    /// [turns](ReceiveTurns::has_turns). The path of an ordinary message checks only this flag.
+    /// [turns](ReceiveTurns::has_turns). For an ordinary message, the receiver checks only this
+    /// flag.
     has_special_cases: bool,
-    // Boxed: a table never shrinks, and it may once have held very many messages.
+    // Boxed, since a table never shrinks, and this one may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    /// Messages that a peek has claimed, by whether they are tagged and by the peek's context.
+    /// Messages that peeks have claimed. The key says whether the message is tagged, and has the
+    /// peek's context.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
-    /// Offers that no receive had matched and the budget had no room for, in order of arrival.
-    /// Receives may have matched some since.
+    /// Offers that neither matched a receive nor had room in the budget when they arrived, in order
+    /// of arrival. Receives may have matched some of them since.
     deferred: VecDeque<FetchId>,
-    /// The memory for unexpected messages: used, and the limit.
+    /// The limit of the memory for unexpected messages, and how much of it is used.
     budget: Budget,
-    /// Links that are due credit, and wait until the budget has some.
+    /// Links that are due credit, but wait until the budget has some.
     starved: BTreeSet<LinkId>,
     held: HeldReports,
-    /// The error of receives posted after the connection has ended: no message can reach them.
+    /// The error of receives that are posted after the connection has ended: no message can reach
+    /// them.
     end_error: Option<Box<OperationError>>,
 }
 
 impl Receiver {
-    /// Creates a receiver without links, with a depth in receives and a budget for unexpected
-    /// messages.
+    /// Creates a receiver without links. It accepts up to `depth_ops` outstanding receives.
     pub(crate) fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Receiver {
         Receiver {
             depth_ops,
@@ -136,8 +138,8 @@ impl Receiver {
         (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
     }
 
-    /// Returns 0 if there is no rare work: offers to fetch, payload to pull, credit to grant. Other
-    /// values mean nothing but that there is some.
+    /// Returns 0 if there is no rare work, that is, no offer to fetch, no payload to pull and no
+    /// credit to grant. The value of any other result means nothing.
     #[inline(always)]
     pub(crate) fn rare_work_count(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
@@ -147,7 +149,7 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] beyond the depth;
+    /// Each error hands back the destination of the receive: [`Again::QueueFull`] beyond the depth;
     /// [`Misuse::NotConnected`] if [the connection has ended](Self::fail_all_and_close) and no
     /// message waits for the receive.
     #[inline(always)]
@@ -184,7 +186,8 @@ impl Receiver {
                 self.fail_if_ended(id, effects);
             }
             None => {
-                // Filled in place: a move would read bytes that are still in the store buffer.
+                // Filled in place: a move would read the fields back while they are still in the
+                // store buffer.
                 let id = self.receives.insert(Receive::vacant());
                 if let Some(receive) = self.receives.get_mut(id) {
                     receive.destination = destination;
@@ -198,7 +201,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Cancels the oldest receive with this key that no message has matched, or multi-receive
+    /// Cancels the oldest receive with this key that no message has matched, or the multi-receive
     /// buffer with this key that still takes messages. Returns whether there was one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
@@ -224,13 +227,13 @@ impl Receiver {
         true
     }
 
-    /// Adds a link of a member, on which this peer sends. It begins with a little credit.
+    /// Adds a member's link, on which this peer sends. The link begins with a little credit.
     pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId, member: MemberId) {
         self.links.insert(id, peer, member, &mut self.budget);
     }
 
-    /// Removes a link that has ended. Receives that it was filling fail, and partial unexpected
-    /// messages are dropped. Messages that have arrived whole stay.
+    /// Removes a link that has ended. A receive fails if a message from the link was filling it.
+    /// Unexpected messages stay if they have arrived whole; the others are dropped.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -243,7 +246,8 @@ impl Receiver {
         if let Some(links::IncomingMessage::Eager { filling, .. }) = link.reading {
             self.abandon_partial_message(peer, &filling, member, error, effects);
         }
-        // One by one: when one ends, a buffer may take others that were kept aside.
+        // One by one: when a fetch ends, a buffer may take messages that were kept aside, which
+        // changes the fetches.
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
             self.budget.release(fetch.filling.place.held_bytes);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
@@ -251,14 +255,14 @@ impl Receiver {
         self.starved.remove(&id);
     }
 
-    /// Whether messages of ended links overdraw the budget, so that no new link may come up.
+    /// Whether messages of ended links overdraw the budget. If so, no new link may come up.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.budget.is_overdrawn()
     }
 
-    /// Prepares for a member that leaves, whose links end next. Its unexpected messages are dropped
-    /// now, so that the end of a link gives none of them to a receive. Receives that wait for their
-    /// turn fail as the links end.
+    /// Prepares for a member that leaves. Its links end next. Its unexpected messages are dropped
+    /// now, so that the end of a link gives none of them to a receive. Its receives that wait for
+    /// their turn fail as the links end.
     pub(crate) fn member_leaves(
         &mut self,
         member: MemberId,
@@ -287,7 +291,7 @@ impl Receiver {
         self.turns.member_leaves(member, error);
     }
 
-    /// Gives freed room in the budget to the offers and links that wait for it.
+    /// Gives freed room in the budget to offers and links that wait for it.
     pub(crate) fn share_freed_room(&mut self, effects: &mut impl ReceiverEffects) {
         for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
             self.fetch_deferred();
@@ -295,12 +299,12 @@ impl Receiver {
         self.feed_starved(effects);
     }
 
-    /// Whether a posted receive accepts messages from this peer alone.
+    /// Whether a posted receive names this peer as its only source.
     pub(crate) fn awaits(&self, peer: PeerId) -> bool {
         self.untagged.directed_posted(peer).chain(self.tagged.directed_posted(peer)).next().is_some()
     }
 
-    /// Whether any link leads to a peer.
+    /// Whether any link leads to this peer.
     pub(crate) fn has_link_to(&self, peer: PeerId) -> bool {
         self.links.has_link_to(peer)
     }
@@ -310,8 +314,8 @@ impl Receiver {
         self.links.get(id).map(|link| link.peer)
     }
 
-    /// Returns the peers that have a link, that a receive names as its only source, or whose
-    /// messages are here. It may name a peer several times.
+    /// Returns the peers that have a link, that a receive names as its only source, or that a
+    /// message or an ended receive still refers to. A peer may occur several times.
     pub(crate) fn peers_in_use(&self) -> impl Iterator<Item = PeerId> {
         let posted = self.untagged.directed_sources().chain(self.tagged.directed_sources());
         let waiting = self.unexpected.values().map(|unexpected| unexpected.source);
@@ -319,8 +323,9 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// Returns the progress of a link: messages that have arrived, offers, and the bytes that have
-    /// arrived of the message being read and of the offers. Every byte of a message changes it.
+    /// Returns the progress of a link as four counts: messages that have arrived, offers, bytes
+    /// that have arrived of the message being read, and bytes that have arrived of offered
+    /// messages. Every byte of a message changes one of them.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
         let reading_bytes = match &link.reading {

@@ -1,17 +1,18 @@
 //! Registered memory, which peers read and write without a receive: `fi_mr(3)`.
 //!
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
-//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns is made of
-//! atomic words, so that the application may copy to and from it while peers do, and peers that can
-//! map it need no engine for it. Raw memory belongs to the application, which promises to keep it.
-//! Frames are read straight into it and written straight from it.
+//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns consists of
+//! atomic words, so that the application may copy to and from it while peers do. Peers that can map
+//! this memory access it without an engine. Raw memory belongs to the application, which promises
+//! to keep it. The engine reads frames straight into raw memory, and writes frames straight from
+//! it.
 //!
 //! # How a region ends
 //!
 //! [`Regions::close`] takes the region out of the table and marks it closed. An engine checks the
-//! mark before it touches memory, and drops every slice of raw memory before the call that made it
-//! returns. So once all engine calls that were running when the region was closed have returned,
-//! nothing touches its memory.
+//! mark before it touches the memory. It drops every slice of raw memory before the call returns in
+//! which it made the slice. So once all engine calls have returned that were running when the
+//! region was closed, nothing touches the memory of the region.
 
 mod atomics;
 mod table;
@@ -42,55 +43,56 @@ pub struct Region {
     base_address: u64,
     len_bytes: usize,
     memory: Memory,
-    /// Whether peers may access it yet.
+    /// Whether peers may access the region. If not, it is not enabled yet.
     is_enabled: AtomicBool,
     is_closed: AtomicBool,
-    /// The counter of writes, and that of reads.
+    /// The counter of writes, and the counter of reads.
     counters: [OnceLock<Arc<dyn CountAccess>>; 2],
-    /// Makes the memory durable, if it is persistent.
+    /// Makes writes to the memory durable, if the memory is persistent.
     persistence: Option<Box<dyn Persist>>,
-    /// Whether making it durable has ever failed.
+    /// Whether an attempt to make the memory durable has ever failed.
     has_failed: AtomicBool,
 }
 
-/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How depends on the memory.
+/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. The way depends on the
+/// memory.
 pub trait Persist: Send + Sync {
-    /// Makes a range of the region durable, however it was written, and returns when it is. Engines
-    /// with this region call it only while its memory may be touched.
+    /// Makes a range of the region durable, whichever way it was written. Returns when the range is
+    /// durable. Engines call this only while the memory of the region may be touched.
     ///
     /// # Errors
     ///
-    /// The system's error. Then no byte of the region is known to be durable: the system may have
-    /// dropped pages that it could not write, and reports that only once. So the engine does not
-    /// ask the region to persist again.
+    /// The system's error. No byte of the region is then known to be durable: the system may have
+    /// dropped pages that it could not write, and reports that only once. So after an error, the
+    /// engine never calls this again for the region.
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
 
-/// Words that a region borrows from the object that keeps them, such as a mapped file.
+/// Words that a region borrows from an object that keeps them, such as a mapped file.
 pub trait Words: Send + Sync {
-    /// The words, always the same ones.
+    /// Returns the words, the same ones in every call.
     fn words(&self) -> &[AtomicU64];
 
-    /// A number for the address of the first word; each following byte has the next number. Atomic
-    /// operations that the processor has no instruction for take their locks by it. Memory that is
-    /// mapped twice, such as a file, must have the same number in both mappings. No number may
-    /// exceed half of `usize::MAX`.
+    /// Returns a number for the address of the first word. Each following byte has the next number.
+    /// These numbers select the locks for atomic operations that the processor has no instruction
+    /// for. So memory that is mapped twice, such as a file, must have the same number in both
+    /// mappings. No number may exceed half of `usize::MAX`.
     fn lock_address(&self) -> usize {
         self.words().as_ptr().addr()
     }
 }
 
-/// Counts accesses of peers to a region: `fi_mr_bind`, `fi_mr(3)`.
+/// Counts the accesses of peers to a region: `fi_mr_bind`, `fi_mr(3)`.
 pub trait CountAccess: Send + Sync {
     /// Counts one more access of this kind. The caller holds the lock of an endpoint.
     fn count(&self, event: CounterEvents);
 }
 
-/// The events that the entries of [`Region::counters`] count.
+/// The events that the two entries of [`Region::counters`] count.
 const REGION_EVENTS: [CounterEvents; 2] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ];
 
 enum Memory {
-    /// Whole words. The region may end within the last one.
+    /// Whole words. The region may end within the last word.
     Owned(Box<[AtomicU64]>),
     /// Words that peers may map.
     Shared(Arc<dyn SharedMemory>),
@@ -101,9 +103,10 @@ enum Memory {
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-// SAFETY: the segments of raw memory are addresses. Only `copy_in`, `copy_out`, `slices_mut`,
-// `slices` and `update_natively` use them, and the caller of `Region::raw` has promised that the
-// memory may be used so, from any thread at any time until the region has ended.
+// SAFETY: the segments of raw memory are only addresses. `copy_in`, `copy_out`, `slices_mut`,
+// `slices` and `update_natively` are the only functions that access the memory there, and the
+// caller of `Region::raw` has promised that any thread may access the memory in this way, at any
+// time until the region has ended.
 unsafe impl Sync for Region {}
 
 /// The attributes of a new region.
@@ -113,13 +116,13 @@ pub struct RegionAttr {
     pub key: u64,
     /// The access rights.
     pub access: MrAccess,
-    /// The address of the first byte, as peers know it: 0 if they count from the start of the
-    /// region, else the region's own address.
+    /// The address of the first byte, as peers know it: 0 if peers count from the start of the
+    /// region, else the address of its memory.
     pub base_address: u64,
 }
 
 impl Region {
-    /// Creates a region that owns its memory, which is all zeros at first.
+    /// Creates a region that owns its memory. All bytes are zero at first.
     ///
     /// # Errors
     ///
@@ -135,22 +138,22 @@ impl Region {
     }
 
     /// Creates a region of the caller's memory. Several segments follow each other as if they were
-    /// one, and may be empty. A single segment at the null address is the address space from its
-    /// beginning on, where most addresses have no memory.
+    /// one, and may be empty. A single segment at the null address stands for the address space
+    /// from its beginning, where most addresses have no memory.
     ///
     /// # Errors
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Memory`] for no segment, for a
-    /// null address with a length among others, or for lengths that add up to more than the address
-    /// space.
+    /// null address with a length among several segments, or for lengths whose sum exceeds the
+    /// address space.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable, and writable if peers may write,
-    /// from any thread, until the region has [ended](self#how-a-region-ends). Until then no Rust
-    /// reference to it may exist, other than to atomics or cells. Bytes that a peer and another
-    /// thread access at the same time have no particular value. For the address space, all this
-    /// must hold for the memory that peers access, while they access it.
+    /// Until the region has [ended](self#how-a-region-ends), every segment must be initialised
+    /// memory that any thread may read and, if peers may write, may write. No Rust reference to it
+    /// may exist until then, other than to atomics or cells. Bytes that a peer and another thread
+    /// access at the same time have no particular value. For the address space, all this must hold
+    /// for the memory that peers access, while they access it.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
@@ -167,12 +170,12 @@ impl Region {
         Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
-    /// Creates a region of memory that peers may map, and then access without the help of an
+    /// Creates a region of memory that peers may map, and may then access without the help of an
     /// engine. The memory is retired when the region ends.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, or for one that exceeds the memory.
+    /// [`Misuse::Memory`] for a length of 0, or for a length that exceeds the memory.
     pub fn shareable(
         memory: Arc<dyn SharedMemory>,
         len_bytes: usize,
@@ -184,11 +187,11 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Shared(memory), attr)
     }
 
-    /// Creates a region of words that another object keeps until the region is dropped.
+    /// Creates a region of words that `keeper` keeps until the region is dropped.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, or for one that exceeds the memory.
+    /// [`Misuse::Memory`] for a length of 0, or for a length that exceeds the memory.
     pub fn kept_by(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
             return Err(Misuse::Memory(BadMemory::RegionTooLarge));
@@ -196,13 +199,13 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Kept(keeper), attr)
     }
 
-    /// Returns the region with memory that can be made durable.
+    /// Returns the region with the means to make its memory durable.
     #[must_use]
     pub fn with_persistence(self, persistence: Box<dyn Persist>) -> Region {
         Region { persistence: Some(persistence), ..self }
     }
 
-    /// Whether writes to it can be made durable.
+    /// Whether writes to the region can be made durable.
     pub fn is_persistent(&self) -> bool {
         self.persistence.is_some()
     }
@@ -230,30 +233,30 @@ impl Region {
         }
     }
 
-    /// Returns the region, closed to peers until it is [enabled](Self::enable).
+    /// Returns the region, which peers cannot access until it is [enabled](Self::enable).
     #[must_use]
     pub fn into_disabled(mut self) -> Region {
         *self.is_enabled.get_mut() = false;
         self
     }
 
-    /// Lets peers access it: `fi_mr_enable`.
+    /// Lets peers access the region: `fi_mr_enable`.
     pub fn enable(&self) {
         self.is_enabled.store(true, Ordering::Release);
     }
 
-    /// Whether peers may access it.
+    /// Whether peers may access the region.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Acquire)
     }
 
-    /// Binds a counter to these events, as far as they concern endpoints that have events
-    /// ([`rma_events`]).
+    /// Binds a counter to these events of the region. Only accesses through endpoints that have
+    /// events ([`rma_events`]) count.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one of them has a counter already. Nothing has changed then, unless
-    /// other threads bind at the same time.
+    /// [`Misuse::Busy`] if one of the events has a counter already. The call has then changed
+    /// nothing, unless another thread binds a counter at the same time.
     ///
     /// [`rma_events`]: crate::engine::Config::rma_events
     pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
@@ -269,15 +272,15 @@ impl Region {
             return Err(BUSY);
         }
         places().try_for_each(|place| place.set(counter.clone()).map_err(|_| BUSY))?;
-        // Peers that have mapped it use frames from now on, which can be counted.
+        // Peers that have mapped the memory use frames from now on. These accesses can be counted.
         if let Some(memory) = self.shareable_memory() {
             memory.retire();
         }
         Ok(())
     }
 
-    /// Makes a range durable. Returns false if the region has ended meanwhile, if this fails, or if
-    /// it has ever failed.
+    /// Makes a range durable. Returns whether it is. It is not if the region has ended meanwhile,
+    /// or if this attempt or an earlier one has failed.
     pub(crate) fn persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
@@ -294,24 +297,24 @@ impl Region {
         persisted.is_ok()
     }
 
-    /// Returns the key by which peers name it.
+    /// Returns the key by which peers name the region.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Returns its access rights.
+    /// Returns the access rights of the region.
     pub fn access(&self) -> MrAccess {
         self.access
     }
 
-    /// Returns the address of its first byte, as peers know it.
+    /// Returns the address of the first byte, as peers know it.
     pub fn base_address(&self) -> u64 {
         self.base_address
     }
 
-    /// Returns where its memory begins in this process: the start of the first segment, if it has
-    /// several. Code that accesses the memory through this pointer does so as peers do, at any
-    /// time, until the region has [ended](self#how-a-region-ends).
+    /// Returns where the memory begins in this process: the start of the first segment, if there
+    /// are several. An access through this pointer counts as an access like that of a peer. It may
+    /// happen at any time until the region has [ended](self#how-a-region-ends).
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
             Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
@@ -321,28 +324,29 @@ impl Region {
         }
     }
 
-    /// Returns the region with the [address](Self::as_ptr) of its memory as its base address.
+    /// Returns the region, with the [address](Self::as_ptr) of its memory as the base address.
     #[must_use]
     pub fn with_own_base_address(self) -> Region {
         Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
     }
 
-    /// Returns its length.
+    /// Returns the length of the region.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Whether peers may map it.
+    /// Whether peers may map the region.
     pub fn is_shareable(&self) -> bool {
         self.shareable_memory().is_some()
     }
 
-    /// Copies from the region into all of `into`. Of a peer's concurrent write, it may copy a part.
+    /// Copies from the region into all of `into`. It may copy a part of a write that a peer makes
+    /// meanwhile.
     ///
     /// # Errors
     ///
     /// [`Misuse::Memory`] if the range exceeds the region, or if the region is the address space.
-    /// Nothing is copied then.
+    /// Nothing is then copied.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, into.len())?;
         if self.is_address_space() {
@@ -352,13 +356,14 @@ impl Region {
         Ok(())
     }
 
-    /// Copies all of `from` into the region. A peer's concurrent read may get a part of it.
+    /// Copies all of `from` into the region. A read that a peer makes meanwhile may get a part of
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the range exceeds the region, or if the region is the address space,
-    /// or the caller's memory that peers may not write and that need not be writable. Nothing is
-    /// copied then.
+    /// [`Misuse::Memory`] if the range exceeds the region, if the region is the address space, or
+    /// if it is raw memory that peers may not write, since such memory may be read-only. Nothing is
+    /// then copied.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
         if self.is_address_space() {
@@ -371,7 +376,7 @@ impl Region {
         Ok(())
     }
 
-    /// Whether most of its addresses have no memory.
+    /// Whether the region is the address space, where most addresses have no memory.
     fn is_address_space(&self) -> bool {
         matches!(&self.memory, Memory::Raw(segments) if segments[0].address.is_null() && self.len_bytes > 0)
     }
@@ -385,7 +390,7 @@ impl Region {
         !self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Copies `bytes` into the region, and leaves out bytes beyond its end.
+    /// Copies `bytes` into the region, except bytes beyond its end.
     fn copy_in(&self, offset_bytes: usize, mut bytes: &[u8]) {
         match &self.memory {
             Memory::Owned(words) => self.store_to_words(words, offset_bytes, bytes),
@@ -394,9 +399,10 @@ impl Region {
             Memory::Raw(segments) => {
                 for piece in segments_in_range(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
-                    // SAFETY: a piece lies in a segment. The caller of `raw` promises that it is
-                    // writable if peers may write, and a window was made for that, or `write_at`
-                    // has checked it. No Rust reference to it exists, and `copy` allows overlap.
+                    // SAFETY: the piece lies in a segment. The caller of `raw` has promised that
+                    // the segment is writable if peers may write. They may: a window was made for a
+                    // write, or `write_at` has checked it. No Rust reference to the segment exists,
+                    // and `copy` allows overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
                 }
@@ -404,7 +410,8 @@ impl Region {
         }
     }
 
-    /// Copies from the region into `into`, and leaves bytes beyond the region's end as they are.
+    /// Copies from the region into `into`. Bytes of `into` beyond the region's end stay as they
+    /// are.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
             Memory::Owned(words) => self.load_from_words(words, offset_bytes, into),
@@ -414,8 +421,8 @@ impl Region {
                 let mut copied_bytes = 0;
                 for piece in segments_in_range(segments, offset_bytes, into.len()) {
                     let here = &mut into[copied_bytes..copied_bytes + piece.len_bytes];
-                    // SAFETY: a piece lies in a segment, which the caller of `raw` promises is
-                    // readable.
+                    // SAFETY: the piece lies in a segment, and the caller of `raw` has promised
+                    // that segments are readable.
                     unsafe { ptr::copy(piece.address, here.as_mut_ptr(), here.len()) };
                     copied_bytes += piece.len_bytes;
                 }
@@ -435,7 +442,8 @@ impl Region {
         words::load_bytes(words, offset_bytes, &mut into[..room_bytes]);
     }
 
-    /// Returns the memory while peers may map it: until its accesses are counted, or it has ended.
+    /// Returns the memory while peers may map it, that is, until accesses are counted or the region
+    /// has ended.
     pub(crate) fn shareable_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.memory {
             Memory::Shared(memory) => Some(&**memory).filter(|memory| !memory.is_retired()),
@@ -444,7 +452,7 @@ impl Region {
     }
 }
 
-/// Returns the pieces of segments that make up a range of bytes, as far as it exists.
+/// Returns the pieces of segments that make up a range of bytes, as far as the range exists.
 fn segments_in_range(
     segments: &[SegmentMut],
     offset_bytes: usize,
@@ -456,8 +464,8 @@ fn segments_in_range(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // The offset lies in the segment, so the sum does not wrap; unlike `add`, `wrapping_add` is safe.
-        // A null segment stands for the whole address space: there the offset is the address.
+        // The offset lies in the segment, so the sum does not wrap. Unlike `add`, `wrapping_add` is
+        // safe. A null segment is the whole address space, where the offset is the address.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),
@@ -490,7 +498,7 @@ mod tests {
         assert!(matches!(Region::owned(0, ATTR), Err(Misuse::Memory(BadMemory::EmptyRegion))));
         assert!(matches!(Region::owned(usize::MAX, ATTR), Err(Misuse::Memory(BadMemory::RegionTooLarge))));
         let null = SegmentMut { address: ptr::null_mut(), len_bytes: 1 };
-        // SAFETY: all are refused, so nothing is ever read.
+        // SAFETY: `raw` refuses all of these, so nothing is ever read.
         unsafe {
             assert!(matches!(Region::raw(&[], ATTR), Err(Misuse::Memory(BadMemory::NoSegment))));
             assert!(matches!(Region::raw(&[null; 2], ATTR), Err(Misuse::Memory(BadMemory::NullWithLength))));
@@ -504,7 +512,7 @@ mod tests {
         let place = word.as_ptr().expose_provenance() as u64;
         let all = SegmentMut { address: ptr::null_mut(), len_bytes: usize::MAX };
         let regions = Regions::default();
-        // SAFETY: only an atomic that outlives the region is accessed.
+        // SAFETY: the test accesses only an atomic that outlives the region.
         let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
         let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
         assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
@@ -512,7 +520,7 @@ mod tests {
         assert!(window.copy_in(0, &[9; 8]));
         assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
         let none = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
-        // SAFETY: there is no byte in it.
+        // SAFETY: the segment has no bytes.
         let empty = unsafe { Region::raw(&[none], RegionAttr { key: 8, ..ATTR }).unwrap() };
         let _empty = regions.add(empty).unwrap();
         assert!(regions.checked_window(8, 0, 0, MrAccess::REMOTE_WRITE).is_ok());
@@ -524,7 +532,7 @@ mod tests {
         static BYTES: [u8; 4] = *b"read";
         let segment = SegmentMut { address: BYTES.as_ptr().cast_mut(), len_bytes: BYTES.len() };
         let attr = RegionAttr { access: MrAccess::REMOTE_READ, ..ATTR };
-        // SAFETY: it is readable for ever, and peers may not write.
+        // SAFETY: the memory is readable for ever, and peers may not write.
         let region = unsafe { Region::raw(&[segment], attr).unwrap() };
         assert_eq!(region.write_at(0, b"x"), Err(Misuse::Memory(BadMemory::NotWritable)));
         let mut bytes = [0; 4];
@@ -543,7 +551,7 @@ mod tests {
     }
 
     proptest! {
-        /// Both tiers behave as a byte vector, at all offsets, and for raw memory in any segments.
+        /// Both tiers behave as a byte vector at all offsets, raw memory in any number of segments.
         #[test]
         fn owned_and_raw_regions_behave_as_byte_vector(
             segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),

@@ -5,9 +5,10 @@ use std::{error, fmt};
 use crate::errno::Errno;
 use crate::error::Error;
 
-/// The error of a refused call, with what the caller handed over. Nothing has changed.
+/// The error of a refused call, with the value that the caller had handed over. The call has
+/// changed nothing.
 ///
-/// `?` turns it into the [`Error`]. A caller that tries again has all that it needs:
+/// `?` converts it into the [`Error`]. A caller that tries again has all that it needs:
 ///
 /// ```
 /// # use homespun_engine::error::{Again, Error};
@@ -29,18 +30,18 @@ use crate::error::Error;
 pub struct Rejected<B> {
     /// The reason.
     pub error: Error,
-    /// The value that the caller handed over: a buffer, several, a request, or an object that cannot be
-    /// closed yet.
+    /// The value that the caller handed over: one buffer or several, a request, or an object that
+    /// cannot be closed yet.
     pub returned: B,
 }
 
 impl<B> Rejected<B> {
-    /// Returns the error number that a C caller gets, positive.
+    /// Returns the positive error number that a C caller gets.
     pub fn errno(&self) -> Errno {
         self.error.errno()
     }
 
-    /// Keeps the error, and changes what is returned.
+    /// Keeps the error, and applies `change` to the returned value.
     #[must_use]
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Rejected<C> {
         Rejected { error: self.error, returned: change(self.returned) }
@@ -59,7 +60,7 @@ impl<B> fmt::Display for Rejected<B> {
     }
 }
 
-/// Leaves out `returned`, which may be long: a `main` that returns an error prints it so.
+/// Leaves out `returned`, which may be long: a `main` that returns an error prints it in this form.
 impl<B> fmt::Debug for Rejected<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()

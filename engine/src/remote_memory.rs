@@ -2,9 +2,9 @@
 
 /// An address in a region of a peer: `struct fi_rma_iov` without its length.
 ///
-/// The owner of the region sends it to its peers, for example in a message
-/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). They name it in reads, writes and atomic
-/// operations.
+/// The owner of the region sends this address to its peers, for example in a message
+/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). The peers name it in reads, writes and
+/// atomic operations.
 ///
 /// ```
 /// use homespun_engine::remote_memory::RemoteMemory;
@@ -27,14 +27,14 @@ impl RemoteMemory {
     /// The length of [`to_bytes`](Self::to_bytes).
     pub const LEN_BYTES: usize = 16;
 
-    /// Returns the address `bytes` further on in the same region. It wraps around at the end of the
-    /// address space, where no region is.
+    /// Returns the address `bytes` further on in the same region. The sum wraps around at the end
+    /// of the address space, where there are no regions.
     #[must_use]
     pub fn offset(self, bytes: u64) -> RemoteMemory {
         RemoteMemory { address: self.address.wrapping_add(bytes), ..self }
     }
 
-    /// Returns the address as bytes for a message, the same on every host.
+    /// Returns the address as bytes for a message. The bytes are the same on every host.
     pub fn to_bytes(self) -> [u8; Self::LEN_BYTES] {
         (u128::from(self.address) | u128::from(self.key) << 64).to_le_bytes()
     }

@@ -7,12 +7,12 @@
 //!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
-//! The receiver has the same type as one that belongs to a single endpoint. It knows links and
-//! peers by ids that are the same for all members; this module translates them. Effects at the
-//! calling member are carried out in the call. Effects at another member become *mail*, since the
-//! caller does not hold the lock of that member's links and queue. The caller then makes each
-//! member with mail [fetch it](crate::Engine::fetch_mail), holding no lock. See
-//! `docs/decisions/shared-context-mail.md`.
+//! The receiver has the same type as that of a single endpoint. It knows links and peers by ids
+//! that are the same for all members; this module translates between these and the members' own
+//! ids. Effects at the calling member are carried out in the call. Effects at another member become
+//! *mail*, since the caller does not hold the lock of that member's links and queue. Afterwards,
+//! when it holds no lock, the caller makes each member with mail [fetch
+//! it](crate::Engine::fetch_mail). See `docs/decisions/shared-context-mail.md`.
 
 mod distribution;
 mod mailbox;
@@ -40,14 +40,14 @@ use crate::receiver::{Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
-/// The receives, and the unexpected messages, of all endpoints that are its members.
+/// The receives and the unexpected messages of several endpoints, the members.
 ///
-/// Any thread may use it. Its lock comes after the lock of any member's engine, so a caller that
-/// holds a member's lock must not call anything that takes another member's.
+/// Any thread may use it. A thread takes its lock after the lock of a member's engine. So a caller
+/// that holds a member's lock must not call anything that takes the lock of another member.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
-    /// Whether a member has mail that it was not notified of yet.
+    /// Whether a member has mail of which it was not notified yet.
     has_new_mail: AtomicBool,
     /// [`Receiver::rare_work_count`], for members to read without the lock.
     rare_work: AtomicUsize,
@@ -58,14 +58,13 @@ struct State {
     depth_ops: usize,
     receiver: Receiver,
     peers: SharedPeers,
-    /// The members' links, by the receiver's numbers.
+    /// The members' links, by the receiver's ids.
     links: LinkTable<(MemberId, LinkId)>,
     mailboxes: Mailboxes,
 }
 
 impl SharedReceiver {
-    /// Creates a receiver without members, with a depth in receives and a budget for unexpected
-    /// messages.
+    /// Creates a receiver without members. It accepts up to `depth_ops` outstanding receives.
     pub fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Arc<SharedReceiver> {
         Arc::new(SharedReceiver {
             state: Mutex::new(State {
@@ -80,8 +79,8 @@ impl SharedReceiver {
         })
     }
 
-    /// As [`Engine::post_receive`](crate::Engine::post_receive), but only for messages of the peer
-    /// at `from`, if that is given. The criteria of the request name no source.
+    /// As [`Engine::post_receive`](crate::Engine::post_receive). If `from` is given, the receive
+    /// accepts only messages of the peer at this address. The criteria of `request` name no source.
     ///
     /// # Errors
     ///
@@ -94,12 +93,12 @@ impl SharedReceiver {
         self.post_with(from, request, |receiver, request, effects| receiver.post(request, effects))
     }
 
-    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive), but only for messages
-    /// of the peer at `from`, if that is given.
+    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive). If `from` is given,
+    /// the buffer accepts only messages of the peer at this address.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive).
     pub fn post_multi_receive(
         &self,
         from: Option<Address>,
@@ -115,23 +114,25 @@ impl SharedReceiver {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Engine::receive_claimed`](crate::Engine::receive_claimed).
     pub fn receive_claimed(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
         self.post_with(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
     }
 
-    /// As [`Engine::peek`](crate::Engine::peek), but only for messages of the peer at `from`, if
-    /// that is given. A peek that finds no message is reported to the oldest member.
+    /// As [`Engine::peek`](crate::Engine::peek). If `from` is given, the peek looks only for
+    /// messages of the peer at this address. A peek that finds no message is reported to the oldest
+    /// member.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Engine::peek`](crate::Engine::peek).
     pub fn peek(&self, from: Option<Address>, mut request: PeekRequest) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
-        // Interned under the same lock as its use: an unused peer may be forgotten.
+        // Interned under the lock under which it is used, since a peer that is not in use may be
+        // forgotten.
         request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
@@ -140,7 +141,7 @@ impl SharedReceiver {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Engine::discard_claimed`](crate::Engine::discard_claimed).
     pub fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_queue_full() {
@@ -151,7 +152,7 @@ impl SharedReceiver {
     }
 
     /// Cancels the oldest receive with this context that no message has matched. The oldest member
-    /// reports it. Returns whether there was one.
+    /// reports the receive. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
         self.cancel_receive(CancelKey::Context(context))
     }
@@ -165,8 +166,8 @@ impl SharedReceiver {
         self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
     }
 
-    /// Counts and reports a receive that was accepted before it could be posted, and then was
-    /// refused or cancelled. The oldest member does so.
+    /// Makes the oldest member count and report a receive that the caller accepted before it could
+    /// be posted, and that was refused or cancelled since.
     pub fn report_refused_receive(&self, failure: FailedOperation, signalled: Signalled) {
         let mut state = self.lock();
         state.act_for_application(
@@ -181,7 +182,8 @@ impl SharedReceiver {
         self.has_new_mail.load(Ordering::Acquire)
     }
 
-    /// Returns the members with new mail. The caller makes them fetch it, holding no member's lock.
+    /// Returns the members with new mail. The caller then makes them fetch it, while it holds no
+    /// member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_new_mail.store(false, Ordering::Release);
@@ -223,7 +225,7 @@ impl SharedReceiver {
         self.lock().receiver.try_reserve_budget(limit_bytes)
     }
 
-    /// Returns how many reports wait, as kept, and as counted anew.
+    /// Returns the stored number of reports that wait, and their number counted anew.
     #[cfg(test)]
     pub(crate) fn unreported_counts(&self) -> (usize, usize) {
         let mailboxes = &self.lock().mailboxes;
@@ -236,7 +238,7 @@ impl SharedReceiver {
         self.lock().peers.len()
     }
 
-    // After a panic in one thread, other threads must be able to go on.
+    // If a thread has panicked, other threads must be able to go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,7 +251,7 @@ impl State {
         owners.any(|(owner, _)| *owner == member)
     }
 
-    /// Returns the id of the peer at an address. This may forget other peers that are not in use.
+    /// Returns the id of the peer at an address. May forget other peers that are not in use.
     fn intern_peer(&mut self, address: Address) -> PeerId {
         if self.peers.get(address).is_none() && self.peers.is_sweep_due() {
             self.forget_unused_peers();
@@ -257,20 +259,20 @@ impl State {
         self.peers.intern(address)
     }
 
-    /// Forgets the peers that have no link, that no receive names, and that no message or report
-    /// came from.
+    /// Forgets the peers that have no link, that no receive names, and from which no message or
+    /// report came.
     fn forget_unused_peers(&mut self) {
         let named = self.receiver.peers_in_use().chain(self.mailboxes.report_sources());
         self.peers.retain_only(&named.collect());
     }
 
-    /// Whether no more receives may be posted. The receiver counts those that have not ended, and
-    /// the mailboxes those that were not reported.
+    /// Whether no more receives may be posted. The receiver counts the receives that have not
+    /// ended, and the mailboxes those that were not reported.
     fn is_queue_full(&self) -> bool {
         self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }
 
-    /// Runs an action of the receiver on behalf of no member.
+    /// Runs an action of the receiver that no member calls.
     fn act_without_member<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
@@ -279,8 +281,8 @@ impl State {
         self.act_for_caller(None, act, shared)
     }
 
-    /// Runs an action of the receiver that the application asks for, and gives the room that this
-    /// frees to members that may be asleep.
+    /// Runs an action of the receiver that the application has asked for. Then gives room that this
+    /// has freed to the members, which may be asleep.
     fn act_for_application<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
@@ -293,7 +295,8 @@ impl State {
         result
     }
 
-    /// Runs an action of the receiver on behalf of a member, whose effects are carried out at once.
+    /// Runs an action of the receiver for a caller. If the caller is a member, its effects are
+    /// carried out at once.
     fn act_for_caller<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
@@ -306,7 +309,7 @@ impl State {
         let mut distribution = Distribution { caller, links, mailboxes };
         let result = act(receiver, &mut distribution);
         if receiver.pulling_len() > pulling_before {
-            // The member that owns the link fetches the payload.
+            // The member that owns the link pulls the payload, so it must make a pass.
             let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
             owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_has_mail(owner));
         }
@@ -317,8 +320,8 @@ impl State {
         result
     }
 
-    /// Makes each member that has lost a peer connect to it, if a receive accepts messages from this peer alone
-    /// and no member has a link to it.
+    /// Asks every member to connect to this peer if it has lost the peer. Does so only if a receive
+    /// names the peer as its only source and no member has a link to it.
     fn ask_members_for_source(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
             && self.receiver.awaits(source)
@@ -328,8 +331,9 @@ impl State {
         }
     }
 
-    /// Fails the receives that only a gone peer without a link can match. This needs the lock under
-    /// which the peer was found gone, since a member may get a new link to it at any other time.
+    /// Fails the receives whose only source is a peer that was lost and has no link. The caller
+    /// must hold the lock under which the peer was found lost, since later a member may get a new
+    /// link to it.
     fn end_silent_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,

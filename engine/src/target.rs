@@ -17,14 +17,15 @@
 //!  Read  --> ReadData, piece by piece --> Answer
 //! ```
 //!
-//! Results of [atomic operations](atomics) are sent as a read's payload is, and are the answer.
+//! Results of [atomic operations](atomics) are sent like the data of a read. They are also the
+//! answer.
 //!
-//! The target refuses an access with an unknown key, a missing right or a range that exceeds the
-//! region: it sends an answer and drops the payload. It also refuses an access whose region closes
-//! in the middle of it.
+//! The target refuses an access with an unknown key, without the needed right, or beyond the end of
+//! the region: it sends an answer and drops the payload. It also refuses an access if the region
+//! closes in the middle of it.
 //!
-//! Like the [receiver](crate::receiver) it takes events, answers with small [`TargetEffects`], and
-//! knows a link by its number alone.
+//! The caller passes events to the target, as to the [receiver](crate::receiver), and carries out
+//! the small [`TargetEffects`] that it answers with. The target knows a link only by its number.
 
 mod atomics;
 mod durability;
@@ -61,31 +62,32 @@ use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 #[derive(Debug)]
 pub(crate) struct Target {
     regions: Arc<Regions>,
-    /// The access that peers have to regions by reads and writes.
+    /// The accesses to regions that peers may make by reads and writes.
     access: MrAccess,
-    /// The access that they have by atomic operations.
+    /// The accesses to regions that peers may make by atomic operations.
     atomics: MrAccess,
     /// Whether accesses of peers are counted.
     counts_accesses: bool,
-    /// Whether a short read is copied as it arrives, because later operations must not change it.
+    /// Whether a short read is copied when it arrives, since later operations must not change its
+    /// data.
     copies_reads: bool,
     /// Whether peers must access regions by frames only.
     forbids_mapping: bool,
     links: TargetLinks,
-    // Boxed: a table never shrinks, and it may once have held very many writes.
+    // Boxed, since a table never shrinks, and this one may once have held very many writes.
     inbounds: SlotMap<PeerWriteId, Box<PeerWrite>>,
     /// The writes that peers have offered.
     fetches: Fetches<PeerWriteId>,
-    /// Writes of peers to persistent memory that did not wait to be durable.
+    /// Writes of peers to persistent memory that were not made durable when they completed.
     unpersisted: HashMap<PeerId, Unpersisted>,
     /// Completions of writes with remote data that the queue had no room for, in order.
     events: VecDeque<HeldEvent>,
 }
 
 impl Target {
-    /// Creates a target without links, whose peers may access these regions: by reads and writes as
-    /// `access` allows, by atomic operations as `atomics` allows. `order` is the agreed order
-    /// between operations of one peer.
+    /// Creates a target without links. Peers may access `regions`: by reads and writes as `access`
+    /// allows, by atomic operations as `atomics` allows. `order` is the agreed order of the
+    /// operations of one peer.
     pub(crate) fn new(
         regions: Arc<Regions>,
         access: MrAccess,
@@ -98,7 +100,7 @@ impl Target {
             access,
             atomics,
             counts_accesses,
-            // A fetching atomic operation is a read, too, and may come after a read.
+            // A fetching atomic operation also counts as a read, and may follow a read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
             forbids_mapping: false,
             links: TargetLinks::default(),
@@ -109,12 +111,13 @@ impl Target {
         }
     }
 
-    /// Adds a link, on which accesses of this peer arrive.
+    /// Adds a link on which accesses of this peer arrive.
     pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId) {
         self.links.insert(id, peer);
     }
 
-    /// Removes a link that has ended. Bytes that were written stay, and no write gets an answer.
+    /// Removes a link that has ended. Bytes that were written stay. Writes that were arriving get
+    /// no answer.
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
@@ -125,8 +128,9 @@ impl Target {
         }
     }
 
-    /// Returns the progress of a link: offers, and the bytes that have arrived of the write being
-    /// received and of the offers. Every byte of a write changes it.
+    /// Returns the progress of a link as three counts: offers, bytes that have arrived of the write
+    /// that is being read, and bytes that have arrived of offered writes. Every byte of a write
+    /// changes one of them.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (usize, u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
@@ -140,7 +144,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if too many of the peer's accesses are not answered.
+    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer.
     fn admit_access(&mut self, id: LinkId) -> Result<(), ProtocolViolation> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         if link.unanswered_ops >= RMA_LINK_MAX_OPS {
@@ -150,7 +154,8 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the part of a region that a peer names, if this endpoint allows the access.
+    /// Returns the part of a region that a peer wants to access, if this endpoint allows the
+    /// access.
     fn checked_window(
         &mut self,
         id: LinkId,
@@ -162,7 +167,8 @@ impl Target {
             return Err(Refusal::Access);
         }
         let Rma { key, address, len_bytes, durable, .. } = *rma;
-        // Even an empty write names the device on which earlier writes must be durable.
+        // Even an empty write must name a region, which says on which device earlier writes must be
+        // durable.
         let window = if durable == Durable::Nothing {
             self.regions.checked_window_or_empty(key, address, len_bytes, access)?
         } else {
@@ -175,9 +181,9 @@ impl Target {
         Ok(window)
     }
 
-    /// Counts an access that has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event,
-    /// `of_endpoint`. The region counts what happened to its memory: `of_region`. A refused access
-    /// is no event.
+    /// Counts an access that has succeeded. An endpoint with `FI_RMA_EVENT` counts the access as
+    /// the event `of_endpoint`. The region counts what happened to its memory as `of_region`. A
+    /// refused access is no event.
     fn count_access(
         &self,
         window: &Window,
@@ -200,7 +206,7 @@ impl Target {
     }
 }
 
-/// The peer has more accesses under way than it may.
+/// The error of a peer that has more accesses under way than it may.
 const TOO_MANY: ProtocolViolation = ProtocolViolation("has more accesses under way than it may");
 
 fn owe_answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::limits::TIMEOUT_GRACE_MS;
 use crate::moment::Moment;
 
-/// A limit on silence. The time runs from the first [`check_expired`](Self::check_expired) on.
+/// A limit on silence. The time starts with the first [`check_expired`](Self::check_expired).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeout {
     deadline: Option<Moment>,
@@ -13,11 +13,13 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
-    /// Returns whether the limit is exceeded at `now`. Callers call this while the silence lasts.
+    /// Returns whether the limit is exceeded at `now`. The caller repeats this call as long as the
+    /// silence lasts.
     ///
-    /// When the deadline is found past for the first time, the limit is not exceeded yet: an
-    /// application that makes no passes for long has not received frames that arrived meanwhile. It
-    /// gets a grace period, in which its passes, or its sleep, must find nothing either.
+    /// At the first call after the deadline, the limit is not exceeded yet: an application that
+    /// made no passes for long has not received the frames that arrived meanwhile. So a grace
+    /// period begins. The limit is exceeded if nothing arrives in this period either, whether the
+    /// application makes passes or sleeps.
     pub(crate) fn check_expired(&mut self, now: Moment, limit_ms: u64) -> bool {
         let deadline = *self.deadline.get_or_insert(now + Duration::from_millis(limit_ms));
         if now < deadline {
@@ -31,7 +33,7 @@ impl Timeout {
         true
     }
 
-    /// Returns when the limit is reached, if the time runs.
+    /// Returns when the limit is reached, if the time has started.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         self.deadline
     }

@@ -1,8 +1,10 @@
-//! The interface of a backend: [`Provider`] opens a [`Transport`], and the transport moves frames.
+//! The interface of a backend: a [`Provider`] opens a [`Transport`], and the transport moves
+//! frames.
 //!
-//! A transport knows sockets or rings, never a completion queue, an operation or an `fi_addr_t`. No raw
-//! pointer crosses this interface: payload to send arrives as borrowed slices, and payload that was
-//! received is put where [`FrameHandler::payload_space`] says, or handed over by [`FrameHandler::chunk`].
+//! A transport knows sockets or rings. It never sees a completion queue, an operation or an
+//! `fi_addr_t`. No raw pointer crosses this interface: the caller gives payload to send as borrowed
+//! slices. The transport puts received payload where [`FrameHandler::payload_space`] says, or hands
+//! it over by [`FrameHandler::chunk`].
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -20,56 +22,59 @@ use crate::wire::Header;
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
-/// A number is free for reuse once [`FrameHandler::link_event`] has reported [`LinkEvent::Down`] for it, or
-/// [`Transport::close`] was called on it.
+/// The transport may reuse a number once [`FrameHandler::link_event`] has reported
+/// [`LinkEvent::Down`] for it, or once the caller has called [`Transport::close`] with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
-/// How much of a frame [`Transport::send`] or [`Transport::resume`] has taken.
+/// How much of a frame the transport has taken in [`Transport::send`] or [`Transport::resume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Nothing was taken; the same call may be repeated later. Also the answer on a link that has
-    /// broken, until that is reported.
+    /// The transport has taken nothing. The caller may repeat the call later. This is also the
+    /// answer on a link that has broken, until the transport reports its end.
     Full,
-    /// The header and this many bytes of the payload, fewer than all, were taken. Nothing else may
-    /// be given to the link until [`Transport::resume`] has delivered the rest.
+    /// The transport has taken the header and this many bytes of the payload, but not all. The
+    /// caller must give the link nothing else until [`Transport::resume`] has delivered the rest.
     Partial(usize),
-    /// All of it was taken; the payload will not be read again.
+    /// The transport has taken the whole frame, and will not read the payload again.
     Whole,
 }
 
-/// Nothing was taken because the link has no room; the same call may be repeated later.
+/// The transport has taken nothing, since the link has no room. The caller may repeat the call
+/// later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
 /// How to end a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// Frames taken so far still reach the peer, which then sees [`LinkError::Closed`], or
-    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped.
-    /// The endpoint must live until the link is no longer [draining](Transport::draining_count).
+    /// Frames that the transport has taken still reach the peer. Then the peer sees
+    /// [`LinkError::Closed`], or ECONNRESET if the last frame was taken only in part. Frames that
+    /// the peer sends later are read and dropped. The endpoint must live until the link is no
+    /// longer [draining](Transport::draining_count).
     Drain,
     /// Ends the link at once. Buffered frames are lost.
     Abort,
 }
 
-/// The payload sizes up to which, or from which, a link can do certain things.
+/// The sizes of payload that select how a link carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// From this size on, in bytes, it pays to have the peer [`pull`](Transport::pull) payload
-    /// instead of sending it. `usize::MAX` on a link that cannot pull.
+    /// The smallest payload, in bytes, that is better [pulled](Transport::pull) by the peer than
+    /// sent. `usize::MAX` on a link that cannot pull.
     pub pull_min_bytes: usize,
 }
 
-/// The description of payload that was [exposed](Transport::expose) to a peer: bytes that only the
-/// transports at both ends interpret.
+/// The description of payload that was [exposed](Transport::expose) to a peer. Only the transports
+/// at the two ends interpret its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
 impl RemotePayload {
-    /// Holds `bytes`, or is `None` if they are more than [`REMOTE_MAX_BYTES`].
+    /// Creates a description of `bytes`, or returns `None` if these are more than
+    /// [`REMOTE_MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Option<RemotePayload> {
         (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
     }
@@ -85,31 +90,33 @@ impl RemotePayload {
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process may not, or cannot, access the peer's memory, now or later. The peer has to
-    /// send the payload that it exposed.
+    /// This process may not or cannot access the peer's memory, now or later. The peer has to send
+    /// the payload that it has exposed.
     Refused,
-    /// The memory that the peer named is not its own, or not all of it is. The link is sound.
+    /// Some of the memory that the peer named is not the peer's own. The link is sound.
     Fault,
-    /// The peer is gone, or no longer exposes anything. Bytes already put in place are not valid.
-    /// One of the next calls of [`receive`](Transport::receive) reports the link as down.
+    /// The peer is gone, or no longer exposes anything. Bytes that were already put in place are
+    /// not valid. A later call of [`receive`](Transport::receive) reports the link as down.
     Gone,
 }
 
 /// Whether the descriptor of [`Transport::wake_fd`] wakes the caller for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armed {
-    /// There may be something to do right now: call [`receive`](Transport::receive) instead of sleeping.
+    /// There may be something to do right now. The caller must call [`receive`](Transport::receive)
+    /// instead of sleeping.
     Ready,
     /// The next event makes the descriptor readable.
     Asleep {
-        /// The time after which the caller must call [`receive`](Transport::receive) at the latest,
-        /// for an event that wakes no descriptor, such as room in a peer's backlog.
+        /// The caller must call [`receive`](Transport::receive) after this time at the latest, for
+        /// an event that makes no descriptor readable, such as room in a peer's backlog.
         look_again_after: Option<Duration>,
     },
 }
 
 impl Armed {
-    /// Returns the same, but with a call of [`receive`](Transport::receive) due within this time.
+    /// Returns the same result, except that a call of [`receive`](Transport::receive) is due within
+    /// `time`.
     #[must_use]
     pub fn look_again_within(self, time: Duration) -> Armed {
         match self {
@@ -124,30 +131,34 @@ impl Armed {
 /// An event of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// The peer's hello has arrived. Comes once, before the first frame of the link, for links that
-    /// were accepted as well as for links that this side connected. An accepted link that ends
-    /// before its hello is never mentioned.
+    /// The peer's hello has arrived. This event comes once, before the first frame of the link, for
+    /// links that this side accepted as well as for links that it connected. If an accepted link
+    /// ends before its hello, the transport never reports it.
     Up {
-        /// The peer's endpoint address. On a link that this side connected it is the address connected to.
+        /// The address of the peer's endpoint. If this side connected the link, this is the address
+        /// that it connected to.
         peer: Address,
-        /// A random number that the peer's endpoint drew when it was opened: another number at the same
-        /// address is another endpoint.
+        /// The random number that the peer's endpoint drew when it was opened. Another number at
+        /// the same address means another endpoint.
         instance: u64,
     },
-    /// The link has ended. Everything that arrived before was reported first; nothing follows.
+    /// The link has ended. The transport has reported everything that arrived before, and reports
+    /// nothing after.
     Down(LinkError),
 }
 
 /// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer closed its endpoint in order, after all that it had sent.
+    /// The peer closed its endpoint in order. All that it had sent has arrived.
     #[error("the peer closed the connection")]
     Closed,
-    /// The system reported an error: refused, reset, timed out, unreachable, no more descriptors.
+    /// The system reported an error, such as refused, reset, timed out, unreachable, or no more
+    /// descriptors.
     #[error("{0}")]
     System(Errno),
-    /// This process may not communicate with the endpoint at this address, or the other way round.
+    /// This process may not communicate with the endpoint at this address, or that endpoint not
+    /// with this process.
     #[error("refused: {0}")]
     Denied(Denial),
     /// The peer sent bytes that no correct peer sends.
@@ -161,7 +172,7 @@ pub enum Denial {
     /// The peer's process belongs to another user.
     #[error("the other process belongs to another user")]
     OtherUser,
-    /// The endpoint was inherited by `fork`, and belongs to the parent.
+    /// The endpoint was inherited by `fork`, and belongs to the parent process.
     #[error("the endpoint belongs to the process that this one was forked from")]
     ForkedChild,
 }
@@ -180,33 +191,35 @@ impl LinkError {
 
 /// Memory that several processes have mapped: the process that has
 /// [allocated](Provider::allocate_shareable) it, and peers that have
-/// [mapped](Transport::map_peer_memory) it. The system frees it once no process has it mapped.
+/// [mapped](Transport::map_peer_memory) it. The system frees the memory once no process has it
+/// mapped.
 pub trait SharedMemory: fmt::Debug + Send + Sync {
-    /// The memory. Any process may change any of it at any time.
+    /// Returns the memory. Any process may change any of it at any time.
     fn words(&self) -> &[AtomicU64];
 
-    /// Returns its description, for peers to [map](Transport::map_peer_memory) it. `None` for
-    /// memory that a peer allocated.
+    /// Returns the description by which peers [map](Transport::map_peer_memory) the memory, or
+    /// `None` for memory that a peer has allocated.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped it that it has ended. Later writes of peers are lost.
+    /// Tells every process that has mapped the memory that it has ended. What peers write later is
+    /// lost.
     fn retire(&self);
 
-    /// Whether it has ended.
+    /// Whether the memory has ended.
     fn is_retired(&self) -> bool;
 }
 
-/// The places where the next payload bytes of a frame belong, in order.
+/// The places for the next payload bytes of a frame, in order.
 pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 
 /// Moves frames between this endpoint and others, in order and without loss on each link.
 ///
 /// # Who calls, and when
 ///
-/// One caller at a time: every method takes `&mut self` or is a getter, and the caller may move the
-/// transport between threads. No method blocks, and a transport acts only inside these calls; it
-/// has no thread of its own. Links are made by [`connect`](Self::connect) and by peers; either kind
-/// is used in both directions.
+/// There is one caller at a time: every method takes `&mut self` or is a getter, and the caller may
+/// move the transport between threads. No method blocks. The transport acts only inside these
+/// calls, and has no thread of its own. Links are made by [`connect`](Self::connect) and by peers.
+/// Both ends use either kind of link in both directions.
 ///
 /// ```text
 ///  connect ------+                                    +-- Down -->  the number is free
@@ -214,59 +227,62 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 ///  (the peer) ---+   (if connected)                   +-- close -->  the number is free
 /// ```
 ///
-/// Frames are given with [`send_inline`](Self::send_inline) and [`send`](Self::send), each whole or
-/// from its start. While a frame was taken in part, the link's next call is
-/// [`resume`](Self::resume), and nothing else is sent on that link. Methods that name a link must
-/// be given one that was returned by `connect` or reported [`Up`](LinkEvent::Up), and that neither
-/// was reported [`Down`](LinkEvent::Down) nor closed. From inside [`receive`](Self::receive) the
-/// [`FrameHandler`] cannot call the transport. The engine acts on a frame afterwards.
+/// The caller gives each frame with [`send_inline`](Self::send_inline) or [`send`](Self::send). If
+/// the transport has taken only a part of a frame, the next call for this link is
+/// [`resume`](Self::resume), and the caller sends nothing else on it. A caller may name a link only
+/// if `connect` has returned it or [`Up`](LinkEvent::Up) has reported it, and only until it was
+/// reported [`Down`](LinkEvent::Down) or closed. The [`FrameHandler`] cannot call the transport
+/// from inside [`receive`](Self::receive). The engine acts on a frame afterwards.
 ///
 /// # Room to grow
 ///
-/// Every transport needs the methods without a default, and they will not change. A new method gets
-/// a default that means "this transport does not do that", and the engine works without it.
+/// Every transport must have the methods without a default, and these will not change. A new method
+/// gets a default that means "this transport does not do that", and the engine works without it.
 pub trait Transport: Send + 'static {
-    /// The address that peers reach this endpoint under, fit to be given to them (`fi_getname`). Where the
-    /// endpoint was bound to a wildcard, it names an interface of this host. Never changes.
+    /// Returns the address under which peers reach this endpoint, and which they may be given
+    /// (`fi_getname`). If the endpoint was bound to a wildcard, the address names an interface of
+    /// this host. It never changes.
     fn address(&self) -> Address;
 
-    /// Returns what this link can do. It may lose capabilities while it lives, but never gain any.
+    /// Returns what this link can do. A link may lose capabilities while it lives, but never gains
+    /// any.
     fn caps(&self, link: LinkId) -> LinkCaps;
 
-    /// Starts to connect to a peer. Never fails at once: [`receive`](Self::receive) reports a
-    /// failure as [`LinkEvent::Down`]. Sending is possible from now on. It gets [`Sent::Full`]
-    /// while the link is connecting, and until [`Up`](LinkEvent::Up), frames that were taken may be
-    /// lost with the link.
+    /// Starts to connect to a peer. This never fails at once: [`receive`](Self::receive) reports a
+    /// failure as [`LinkEvent::Down`]. The caller may send from now on. While the link is
+    /// connecting, sends get [`Sent::Full`]. Frames that were taken before [`Up`](LinkEvent::Up)
+    /// may be lost with the link.
     fn connect(&mut self, to: Address) -> LinkId;
 
-    /// Copies a small frame whole, or takes nothing of it. `payload` is as long as the header says
-    /// and at most [`LinkCaps::inline_max_bytes`].
+    /// Takes a small frame whole, by a copy, or takes nothing of it. `payload` has the length that
+    /// the header says, at most [`LinkCaps::inline_max_bytes`].
     ///
     /// # Errors
     ///
-    /// [`Full`]: as [`Sent::Full`].
+    /// [`Full`], in the cases of [`Sent::Full`].
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full>;
 
-    /// Sends a frame of any size. The slices together are as long as the header says and may be empty.
+    /// Sends a frame of any size. Together, the slices have the length that the header says. They
+    /// may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
-    /// Continues the frame that [`send`](Self::send) took in part. The slices are the payload not
-    /// yet taken, at least one byte. [`Sent::Partial`] counts from there.
+    /// Continues the frame of which [`send`](Self::send) took a part. `rest` is the payload that
+    /// was not taken yet, at least one byte. [`Sent::Partial`] counts from its start.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
-    /// Makes payload readable to the peer of this link and returns its description, or `None` if
-    /// the peer cannot access it.
+    /// Makes payload readable to the peer of this link. Returns its description, or `None` if the
+    /// peer cannot access the payload.
     ///
-    /// The memory must stay as it is until the peer reports that it is done, the link is reported
-    /// down, or [`close`](Self::close) is called for it. After that no [`pull`](Self::pull) of the
-    /// peer succeeds. The caller need not undo anything.
+    /// The caller must leave the memory as it is until the peer reports that it no longer needs it,
+    /// or until the link is reported down or [`close`](Self::close) is called for it. After that no
+    /// [`pull`](Self::pull) of the peer succeeds. The caller need not undo anything.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
     }
 
-    /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of
-    /// `into`. On any result but [`Pull::Done`], `into` holds no particular bytes.
+    /// Copies payload that the peer of this link has exposed, from `offset_bytes` on, into all of
+    /// `into`. After any result but [`Pull::Done`], `into` holds no particular bytes.
     fn pull(
         &mut self,
         link: LinkId,
@@ -279,8 +295,8 @@ pub trait Transport: Send + 'static {
     }
 
     /// Maps memory of this length that the peer of this link has
-    /// [allocated](Provider::allocate_shareable). `None` if the peer names other memory, or memory
-    /// that cannot be reached. Then accesses go by frames.
+    /// [allocated](Provider::allocate_shareable). Returns `None` if the peer names other memory, or
+    /// memory that cannot be mapped. Then accesses go by frames.
     fn map_peer_memory(
         &mut self,
         link: LinkId,
@@ -291,73 +307,76 @@ pub trait Transport: Send + 'static {
         None
     }
 
-    /// Sends frames that were taken, as far as there is room. A transport may hold them back until
-    /// this call, so that many of them travel together.
+    /// Sends frames that the transport has taken, as far as there is room. Until this call a
+    /// transport may hold frames back, so that many of them travel together.
     fn flush(&mut self);
 
-    /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the
-    /// links. Returns how many frames, pieces of unfinished frames, and link events were reported;
-    /// 0 means that there was nothing to do.
+    /// Accepts links, reads them, and reports up to about `budget_frames` frames in all, fairly
+    /// over the links. Returns how many frames, pieces of unfinished frames and link events it has
+    /// reported; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// A descriptor that becomes readable when an [armed](Self::arm) transport has an event. It can
-    /// be nested in `epoll(7)`, and only the transport reads it. A transport that has to be polled
-    /// always returns `None`.
+    /// Returns a descriptor that becomes readable when an [armed](Self::arm) transport has an
+    /// event. It can be nested in `epoll(7)`. Only the transport reads it. A transport that has to
+    /// be polled always returns `None`.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Asks the peers and the kernel to wake this transport, then checks once more for events. Call
-    /// this before sleeping on [`wake_fd`](Self::wake_fd). It lasts until the next call of a method
-    /// that takes `&mut self`. Events are frames and links that arrive or end, and room on a link
-    /// whose last answer was [`Sent::Full`] or [`Sent::Partial`].
+    /// Asks the peers and the kernel to wake this transport, and then checks once more for events.
+    /// The caller arms the transport before it sleeps on [`wake_fd`](Self::wake_fd). The transport
+    /// stays armed until the next call of a method that takes `&mut self`. Events are frames and
+    /// links that arrive or end, and room on a link whose last answer was [`Sent::Full`] or
+    /// [`Sent::Partial`].
     ///
-    /// A frame or an event of a link keeps the transport awake until `receive` has reported it,
-    /// however often the transport is armed, and whichever call has found it: a connect may be
-    /// refused at once. Room keeps it awake once, since the caller then sends again. An event that
-    /// no descriptor announces needs [`look_again_after`](Armed::Asleep::look_again_after): a retry
-    /// of a connect, or the progress of a link that is [draining](Self::draining_count).
+    /// A frame or an event of a link keeps the transport [`Ready`](Armed::Ready) until `receive`
+    /// has reported it, however often the caller arms the transport, and whichever call has found
+    /// the event: a connect may be refused at once. Room on a link does so once, since the caller
+    /// then sends again. An event that makes no descriptor readable needs
+    /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress
+    /// of a link that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
 
-    /// Ends a link. Nothing more is reported about it.
+    /// Ends a link. The transport reports nothing more about it.
     fn close(&mut self, link: LinkId, how: Close);
 
     /// Stops accepting new links, for an endpoint that is being closed.
     fn stop_accepting(&mut self);
 
-    /// Returns how many links closed with [`Close::Drain`] still need this endpoint: if it was
-    /// dropped now, the peer might miss frames that were taken, or see another end than
-    /// [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or when
-    /// its time limit has passed.
+    /// Returns how many links closed with [`Close::Drain`] still need this endpoint. If the
+    /// endpoint was dropped now, the peer might miss frames that were taken, or see another end
+    /// than [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or
+    /// when its time limit has passed.
     ///
-    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without
-    /// any call of the peer: it counts neither frames that wait to be read at the peer nor the
-    /// peer's answer. Only if there was no room for all frames that were taken, the peer must first
-    /// read some of them, or end.
+    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush). It falls to 0
+    /// without any call of the peer, since it counts neither frames that wait to be read at the
+    /// peer nor the peer's answer. There is one exception: if there was no room for all frames that
+    /// were taken, the peer must first read some of them, or end.
     fn draining_count(&self) -> usize;
 }
 
-/// Takes the reports of a transport. The engine implements it.
+/// Takes the reports of a transport. The engine implements this trait.
 ///
 /// A frame arrives either whole, by [`frame`](Self::frame), or by
-/// [`frame_begun`](Self::frame_begun) followed by its payload in order. The transport reports each
-/// piece by [`bytes_placed`](Self::bytes_placed) or by [`chunk`](Self::chunk), as it chooses. The
-/// frame ends with its last byte.
+/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
+/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by [`chunk`](Self::chunk), as it
+/// chooses. The frame ends with its last byte.
 pub trait FrameHandler {
-    /// Takes a whole frame. `payload` is as long as the header says.
+    /// Takes a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
-    /// Takes the header of a frame whose payload follows, at least one byte.
+    /// Takes the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
-    /// Returns the space for the next payload bytes of the link's unfinished frame, so that they
-    /// can be read straight into place. It is never longer than the rest of the frame. If it is
+    /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
+    /// transport may read them. The space is never longer than the rest of the frame. If it is
     /// empty, the transport gives the bytes to [`chunk`](Self::chunk).
     fn payload_space(&mut self, link: LinkId) -> Space<'_>;
 
-    /// Counts payload bytes that were put at the start of [`payload_space`](Self::payload_space).
+    /// Counts payload bytes that the transport has put at the start of
+    /// [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
     /// Takes the next bytes of the payload.
@@ -367,59 +386,60 @@ pub trait FrameHandler {
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 
-/// The capabilities and limits of a provider: the source of all that `getinfo` says of its domain.
+/// The capabilities and limits of a provider, from which `getinfo` describes its domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAttr {
     /// The domain's name (`"tcp"`).
     pub domain: String,
-    /// Address formats that endpoints may have, best first.
+    /// The address formats that endpoints may have. The preferred format comes first.
     pub formats: Vec<AddressFormat>,
-    /// Whether peers on the same host are reached.
+    /// Whether endpoints reach peers on the same host.
     pub local: bool,
-    /// Whether peers on other hosts are reached.
+    /// Whether endpoints reach peers on other hosts.
     pub remote: bool,
     /// The largest message in bytes.
     pub max_message_bytes: u64,
 }
 
 impl ProviderAttr {
-    /// Returns the address format of an endpoint whose hints name none.
+    /// Returns the address format of an endpoint whose hints name no format.
     pub fn preferred_format(&self) -> AddressFormat {
         self.formats.first().copied().unwrap_or(AddressFormat::SockaddrIn)
     }
 }
 
-/// Opens transports: one for each endpoint.
+/// Opens transports, one for each endpoint.
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The transport that this provider opens.
     type Transport: Transport;
 
-    /// Returns what this provider can do. Called often, so it should cost little.
+    /// Returns what this provider can do. The method is called often, so it should cost little.
     fn attr(&self) -> ProviderAttr;
 
     /// Returns facts about this host that users may want to know, such as a faster path that the
-    /// provider may not use: one sentence each, for `homespun info`.
+    /// provider may not use. Each is one sentence, for `homespun info`.
     fn host_findings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map_peer_memory) to
-    /// access it without the help of its owner. `None` for a provider that has no such memory.
+    /// Allocates memory of at least one byte, all zeros. Peers can
+    /// [map](Transport::map_peer_memory) it to access it without the help of its owner. Returns
+    /// `None` if the provider has no such memory.
     ///
     /// # Errors
     ///
-    /// The system's error: ENOMEM, EMFILE.
+    /// The system's error, such as ENOMEM or EMFILE.
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
         let _ = len_bytes;
         Ok(None)
     }
 
-    /// Opens an endpoint's transport at `bind`. A port of 0 is chosen by the system; a wildcard accepts
-    /// connections on every interface. `instance` is a random number that distinguishes this
-    /// endpoint from earlier ones at its address.
+    /// Opens an endpoint's transport at `bind`. For port 0 the system chooses a port. At a wildcard
+    /// address, the endpoint accepts connections on every interface. `instance` is a random number
+    /// that distinguishes this endpoint from earlier ones at its address.
     ///
     /// # Errors
     ///
-    /// The system's error: EADDRINUSE, EADDRNOTAVAIL, EMFILE, EACCES.
+    /// The system's error, such as EADDRINUSE, EADDRNOTAVAIL, EMFILE or EACCES.
     fn open(&self, bind: Address, instance: u64) -> Result<Self::Transport, Errno>;
 }

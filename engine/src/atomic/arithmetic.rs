@@ -8,14 +8,14 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Computes the new value of an element from it, an operand and a compare operand, and writes it to
-/// `element`. Returns whether to store it. The slices are as long as the datatype. The operation
-/// does not read the slices of operands that it does not have.
+/// Computes the new value of an element from its old value, an operand and a compare operand, and
+/// writes it to `element`. Returns whether the caller must store the new value. The slices have the
+/// length of the datatype. Slices of operands that the operation does not have are not read.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {
-    /// Returns the function for such elements; `None` if no [`AtomicKind`](super::AtomicKind)
-    /// offers it.
+    /// Returns the function for elements of this datatype; `None` if no
+    /// [`AtomicKind`](super::AtomicKind) offers the combination.
     pub(crate) fn combine_fn(self, datatype: Datatype) -> Option<Combine> {
         match datatype {
             Datatype::Int8 => integer_operation::<i8>(self),
@@ -57,7 +57,7 @@ fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// Returns the function of an operation on ordered numbers, that is, on all but complex ones.
+/// Returns the function of an operation on ordered numbers, that is, all numbers but complex ones.
 fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Min => |e, o, _| store_operand_if(e, o, T::read(o) < T::read(e)),
@@ -88,7 +88,7 @@ fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// Replaces the element by the operand bit for bit, with any padding, if `is_so`.
+/// If `is_so`, replaces the element by the operand bit for bit, padding included. Returns `is_so`.
 fn store_operand_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
     if is_so {
         element.copy_from_slice(operand);
@@ -111,13 +111,13 @@ fn combine_as_bools<T: Number>(element: &mut [u8], operand: &[u8], by: fn(bool, 
 pub(super) trait Number: Copy + PartialEq {
     /// Reads the number from memory.
     fn read(bytes: &[u8]) -> Self;
-    /// Writes the number to memory. Padding beside its value stays.
+    /// Writes the number to memory. Padding bytes beside the number keep their values.
     fn write(self, bytes: &mut [u8]);
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
     /// Whether C treats the number as true.
     fn is_true(self) -> bool;
-    /// Returns the number that C converts a truth value to.
+    /// Returns the number to which C converts this truth value.
     fn from_bool(is_so: bool) -> Self;
 }
 
@@ -182,13 +182,13 @@ pub(super) trait Real: Number + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
     const INFINITY: Self;
-    /// The size in memory.
+    /// The size of the number in memory.
     const SIZE_BYTES: usize;
 
     fn negated(self) -> Self;
     fn is_nan(self) -> bool;
     fn is_infinite(self) -> bool;
-    /// Returns the number with the sign of another.
+    /// Returns this number with the sign of `other`.
     fn with_sign_of(self, other: Self) -> Self;
 }
 
@@ -271,9 +271,9 @@ impl<F: Real> Complex<F> {
         }
     }
 
-    /// Returns the product if a factor or a partial product is infinite: it is infinite too,
-    /// although both parts of the plain product are NaN (C11, annex G.5.1). Returns `None`
-    /// otherwise.
+    /// Returns the product if a factor or a partial product is infinite. C11, annex G.5.1, then
+    /// requires an infinite product, although both parts of the plain product are NaN. Returns
+    /// `None` otherwise.
     #[cold]
     fn infinite_product(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);

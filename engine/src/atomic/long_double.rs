@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use super::arithmetic::{Number, Real};
 
-/// An extended number: 64 bits of significand, the first of which is the integer bit, 15 bits of
-/// exponent and one sign bit. The 6 bytes that follow in memory are padding.
+/// An extended number: a significand of 64 bits, whose first bit is the integer bit, an exponent of
+/// 15 bits and a sign bit. The 6 bytes that follow in memory are padding.
 #[derive(Clone, Copy)]
 pub(super) struct LongDouble([u8; VALUE_BYTES]);
 
@@ -23,15 +23,15 @@ const EXPONENT_OF_ONE: u16 = 16_383;
 
 const INTEGER_BIT: u64 = 1 << 63;
 
-/// Loads the two operands onto the empty stack, runs the instruction, and pops the result, so that
-/// the stack is empty again.
+/// Loads the two operands onto the empty stack, runs the instruction, and pops the result, which
+/// leaves the stack empty again.
 macro_rules! on_the_stack {
     ($instruction:literal, $left:expr, $right:expr) => {{
         let mut result = [0; VALUE_BYTES];
-        // SAFETY: the code reads 10 bytes from each operand and writes 10 to the result, which is
-        // their size. It declares that it changes all registers of the stack, so the stack is empty
-        // before. It is empty again after two loads, an instruction that pops one value, and a
-        // store that pops the other. The code touches nothing else.
+        // SAFETY: the code reads 10 bytes from each operand and writes 10 bytes to the result,
+        // which are their sizes. It declares that it changes all registers of the stack, so the
+        // stack is empty before it. After it the stack is empty again: the code loads two values,
+        // the instruction pops one, and the store pops the other. The code touches nothing else.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -79,10 +79,10 @@ impl PartialEq for LongDouble {
 impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &LongDouble) -> Option<Ordering> {
         let (is_unordered, is_greater, is_less): (u8, u8, u8);
-        // SAFETY: the code reads 10 bytes from each operand, which is their size. It declares that
-        // it changes all registers of the stack, so the stack is empty before. It is empty again
-        // after two loads, a comparison that pops one value, and a store to the register that it
-        // pops. The code writes no memory.
+        // SAFETY: the code reads 10 bytes from each operand, which are their sizes. It declares
+        // that it changes all registers of the stack, so the stack is empty before it. After it the
+        // stack is empty again: the code loads two values, the comparison pops one, and a store of
+        // the other to its own register pops that. The code writes no memory.
         unsafe {
             asm!(
                 "fld tbyte ptr [{right}]",

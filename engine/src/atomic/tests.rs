@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the element after an operation, or `None` if the operation does not store it.
+/// Returns the element after an operation, or `None` if the operation leaves it unchanged.
 fn combined_element(
     op: AtomicOp,
     datatype: Datatype,
@@ -48,7 +48,7 @@ fn datatype_and_op_combine_exactly_if_an_atomic_kind_offers_them() {
     }
 }
 
-/// The counts are those of the manual page's table, for each kind of number.
+/// Compares how many operations each datatype supports with the table of the manual page.
 #[test]
 fn supported_atomics_match_the_manual_page() {
     let count = |kind: AtomicKind, datatype| {
@@ -78,8 +78,8 @@ fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     i128::from_le_bytes(whole)
 }
 
-/// Returns the new element by the manual page, for integers. Unsigned ones are compared as `u128`,
-/// since `i128` does not hold all of 128 bits.
+/// Returns the new element according to the manual page, for integers. Unsigned integers are
+/// compared as `u128`, since `i128` cannot hold all values of 128 bits.
 fn expected_integer(
     op: AtomicOp,
     datatype: Datatype,
@@ -117,14 +117,14 @@ fn expected_integer(
     after.map(|after| after.to_le_bytes()[..element.len()].to_vec())
 }
 
-/// Returns the new element by the manual page, for real numbers. A double holds each of them
-/// exactly, and `round` rounds to the datatype.
+/// Returns the new element according to the manual page, for real numbers. A double holds each of
+/// them exactly, and `round` rounds to the datatype.
 fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
     let truth = |is_so: bool| Some(f64::from(u8::from(is_so)));
     match op {
         AtomicOp::Min => (o < e).then_some(o),
         AtomicOp::Max => (o > e).then_some(o),
-        // The sum and the product of two floats are rounded once or twice with the same result.
+        // The sum or product of two floats is the same whether it is rounded once or twice.
         AtomicOp::Sum => Some(round(e + o)),
         AtomicOp::Prod => Some(round(e * o)),
         AtomicOp::Lor => truth(e != 0.0 || o != 0.0),
@@ -142,7 +142,7 @@ fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Op
     }
 }
 
-/// Generates three elements, often equal or special ones.
+/// Generates three elements. They are often equal, or special values.
 fn any_three_elements<T: Clone + std::fmt::Debug + 'static>(
     any: impl Strategy<Value = T> + Clone + 'static,
     special: Vec<T>,
@@ -227,7 +227,7 @@ proptest! {
     fn complex_operations_match_pairs_of_reals(
         values in any_three_elements((-1000_i32..1000, -1000_i32..1000), vec![(0, 0), (0, 1), (1, 0)]),
     ) {
-        // The numbers are so small that no part is rounded.
+        // The numbers are so small that nothing is rounded.
         let [(a, b), (c, d), _] = values;
         let [e, o, x] = values;
         let truth = |is_so: bool| Some((i32::from(is_so), 0));
@@ -279,7 +279,7 @@ fn nan_is_stored_bit_by_bit() {
     );
     assert_eq!(combined_element(AtomicOp::Cswap, Datatype::Double, &nan, &element, &nan), None);
     assert_eq!(combined_element(AtomicOp::Max, Datatype::Double, &element, &nan, &[]), None);
-    // Zeros are equal, whatever their sign.
+    // Positive and negative zero are equal.
     let [zero, negative] = [0.0, -0.0].map(f64::to_ne_bytes);
     assert_eq!(
         combined_element(AtomicOp::Cswap, Datatype::Double, &zero, &element, &negative),
@@ -287,8 +287,8 @@ fn nan_is_stored_bit_by_bit() {
     );
 }
 
-/// The products of a C compiler, for complex numbers with infinite or NaN parts. `NAN` stands for
-/// a NaN of either sign.
+/// Compares products of complex numbers with infinite or NaN parts with those of a C compiler.
+/// `NAN` stands for a NaN of either sign.
 #[test]
 fn product_of_infinite_complex_number_is_infinite() {
     const INF: f64 = f64::INFINITY;
@@ -325,15 +325,15 @@ fn product_of_infinite_complex_number_is_infinite() {
 mod long_doubles {
     use super::*;
 
-    /// Sign and exponent, and significand.
+    /// Sign and exponent in one word, then the significand.
     type Parts = (u16, u64);
 
-    /// Encodes an extended number, with dirty padding.
+    /// Encodes an extended number. Its padding bytes are not zero.
     fn encode_with_dirty_padding((sign_and_exponent, significand): Parts) -> Vec<u8> {
         [&significand.to_le_bytes()[..], &sign_and_exponent.to_le_bytes(), &[0xaa; 6]].concat()
     }
 
-    /// Converts an integer to an extended number. This is exact up to 64 bits.
+    /// Converts an integer to an extended number. The result is exact for up to 64 bits.
     fn extended_from_integer(integer: i128) -> Parts {
         let sign = if integer < 0 { 1 << 15 } else { 0 };
         let significand = integer.unsigned_abs();
@@ -356,8 +356,8 @@ mod long_doubles {
         )
     }
 
-    /// The sums and products of a C compiler: rounded to 64 bits of significand, subnormal, and
-    /// infinite.
+    /// Compares sums and products with those of a C compiler: rounded to 64 bits of significand,
+    /// subnormal, and infinite.
     #[test]
     fn sums_and_products_match_c() {
         let cases: [[Parts; 4]; 17] = [
@@ -525,7 +525,7 @@ mod long_doubles {
                     AtomicOp::CswapGt => (c > e).then_some(o),
                     other => panic!("{other} is not of real numbers"),
                 };
-                // A product with 0 has the sign of the other factor.
+                // A zero product has the sign of both factors, which the expected integer 0 lacks.
                 let is_zero_product = op == AtomicOp::Prod && expected == Some(0);
                 let after = combine_long_doubles(op, extended_from_integer(e), extended_from_integer(o), extended_from_integer(c));
                 let after = after.map(|mut after| {

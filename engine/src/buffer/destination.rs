@@ -24,7 +24,7 @@ enum DestinationMemory {
     Reusable(BytesMut),
     Raw(SegmentMut),
     RawVector(Box<[SegmentMut]>),
-    /// A piece of a multi-receive buffer, which is one segment.
+    /// A piece of one segment, which is a multi-receive buffer.
     RawPiece(SegmentMut),
 }
 
@@ -34,17 +34,18 @@ impl Destination {
         Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
     }
 
-    /// Receives into the whole room of a buffer, which comes back with the same room.
+    /// Receives into the whole room of a buffer. The buffer comes back with the same room.
     pub fn reusable(buffer: ReusableBuffer) -> Destination {
         let room = buffer.into_room();
         Destination { len_bytes: room.len(), memory: DestinationMemory::Reusable(room) }
     }
 
-    /// Receives into owned buffers in order, each up to its length.
+    /// Receives into owned buffers in their order, each up to its length.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT), with the buffers.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT). The error hands
+    /// the buffers back.
     pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
         match check_count_and_total(buffers.iter().map(BytesMut::len)) {
             Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
@@ -60,27 +61,26 @@ impl Destination {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable and writable from any thread, and
-    /// that nothing else reads or writes, from now until the operation that is posted with this
-    /// destination has ended: its completion was produced, or the engine was dropped.
+    /// Every segment must be initialised memory that any thread may read and write, and that
+    /// nothing else reads or writes, until the operation that is posted with this destination has
+    /// ended. It has ended when its completion was produced, or when the engine was dropped.
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }
-        // SAFETY: the caller has promised the same.
+        // SAFETY: the caller has promised what `raw_allowing_null` requires.
         unsafe { Destination::raw_allowing_null(segments) }
     }
 
-    /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with
-    /// a length counts as no room: applications that expect empty messages pass a null address with
-    /// some length.
+    /// Receives a message into the caller's memory, as [`raw`](Self::raw) does. But a null address
+    /// with a length counts as no room, since applications that expect empty messages pass one.
     ///
     /// # Errors
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT);
-    /// [`Misuse::Memory`] for lengths that add up to more than the address space.
+    /// [`Misuse::Memory`] for lengths whose sum exceeds the address space.
     ///
     /// # Safety
     ///
@@ -101,8 +101,8 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none, and for
-    /// a reusable buffer.
+    /// [`Misuse::TooManySegments`] for more than one segment; [`Misuse::Memory`] for no segment,
+    /// and for a reusable buffer.
     pub(crate) fn into_contiguous(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
@@ -125,8 +125,8 @@ impl Destination {
         Err(Rejected { error: misuse.into(), returned: self })
     }
 
-    /// Returns how many bytes precede the first address that is a multiple of `align_bytes`. Only
-    /// for memory in one piece.
+    /// Returns how many bytes precede the first address that is a multiple of `align_bytes`. The
+    /// memory must be in one piece.
     pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
         let address = match &self.memory {
             DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
@@ -138,8 +138,9 @@ impl Destination {
         address.wrapping_neg() % align_bytes
     }
 
-    /// Skips `skip_bytes`, which are lost, and splits off the next `len_bytes`. The rest stays. If
-    /// the memory is shorter, or not in one piece, it stays as it is, and the result is empty.
+    /// Cuts `skip_bytes` off the front, which are lost, then the next `len_bytes`, which it
+    /// returns. The rest stays. If the memory is too short, or not in one piece, it stays as it is,
+    /// and the result is empty.
     pub(crate) fn skip_and_split_to(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
@@ -151,7 +152,7 @@ impl Destination {
                 DestinationMemory::Owned(buffer.split_to(len_bytes))
             }
             DestinationMemory::Raw(rest) | DestinationMemory::RawPiece(rest) => {
-                // Both addresses are within the segment: its length was checked above.
+                // Both addresses lie within the segment, since its length was checked above.
                 let piece = SegmentMut { address: rest.address.wrapping_add(skip_bytes), len_bytes };
                 rest.address = rest.address.wrapping_add(end_bytes);
                 rest.len_bytes -= end_bytes;
@@ -190,7 +191,7 @@ impl Destination {
         self.len_bytes
     }
 
-    /// Copies `bytes` to `offset_bytes`, and drops what does not fit. Returns the copied length.
+    /// Copies `bytes` to `offset_bytes`, except bytes that do not fit. Returns the copied length.
     #[inline]
     pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
         if let Some(whole) = self.contiguous_mut() {
@@ -246,12 +247,12 @@ impl Destination {
         }
     }
 
-    /// Returns the application's memory, to hand it back unused.
+    /// Returns all of the application's memory, to hand it back unused.
     pub fn into_buffer(mut self) -> Buffer {
         self.take_buffer(self.len_bytes)
     }
 
-    /// Takes out the application's memory, cut to `received_bytes`, to hand it back.
+    /// Takes the application's memory, cut to `received_bytes`, to hand it back.
     #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
         if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
@@ -388,7 +389,7 @@ mod tests {
             // SAFETY: the only byte outlives the destination.
             let mut room = unsafe { Destination::raw_allowing_null(segments) }.unwrap();
             assert_eq!((room.len_bytes(), room.copy_in(0, b"ab")), (len_bytes, len_bytes));
-            // SAFETY: `raw` refuses the segments, so nothing uses them.
+            // SAFETY: `raw` refuses the segments, so nothing ever uses them.
             assert!(unsafe { Destination::raw(segments) }.is_err());
         }
         assert_eq!(byte, *b"a");

@@ -5,19 +5,19 @@ use std::ops::Deref;
 
 use bytes::BytesMut;
 
-/// A buffer for one receive after another, which is initialised once.
+/// A buffer that takes one receive after another, and is initialised only once.
 ///
 /// A [`BytesMut`] comes back cut to the message. To post it again at its full length, an
-/// application must `resize` it, which writes to all bytes that the message has not filled: after a
-/// message of 64 bytes, to nearly all of 1 MiB. This buffer keeps its length. It comes back in
+/// application must `resize` it, which writes all bytes that the message has not filled: after a
+/// message of 64 bytes, nearly all of 1 MiB. A reusable buffer keeps its length. It comes back in
 /// [`Buffer::Reusable`](super::Buffer::Reusable), dereferences to the message alone, and can be
 /// posted again as it is.
 ///
-/// All of the memory is initialised, because a transport gets it as a slice. In a large
-/// [`zeroed`](Self::zeroed) buffer, the system zeroes memory when it is first touched. The memory
-/// behind the message holds remains of earlier messages, which are never visible.
+/// All of the memory is initialised, because a transport gets it as a slice. The system zeroes the
+/// memory of a large [`zeroed`](Self::zeroed) buffer when it is first touched. The memory behind
+/// the message holds remains of earlier messages. These are never visible.
 ///
-/// It takes 32 bytes beside its room.
+/// The buffer takes 32 bytes besides its room.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -30,8 +30,8 @@ use bytes::BytesMut;
 /// let buffer = ReusableBuffer::from(BytesMut::from("what is overwritten"));
 /// assert_eq!((buffer.room_bytes(), buffer.len()), (19, 0));
 /// ```
-// The message. All of the capacity behind it is initialised. A second field would make receives and
-// completions larger.
+// The `BytesMut` is the message. All of its capacity is initialised. A second field would make
+// receives and completions larger.
 #[derive(Default)]
 pub struct ReusableBuffer(BytesMut);
 
@@ -47,7 +47,7 @@ impl ReusableBuffer {
         self.0.capacity()
     }
 
-    /// Forgets the message. Posting the buffer does so, too.
+    /// Forgets the message. Posting the buffer does so too.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -57,17 +57,17 @@ impl ReusableBuffer {
         self.0
     }
 
-    /// Returns all of the room, for writing.
+    /// Returns all of the room, to be written to.
     #[inline]
     pub(super) fn into_room(mut self) -> BytesMut {
         let room_bytes = self.0.capacity();
-        // SAFETY: all of the capacity is initialised. The buffer was made of a `BytesMut` with no
-        // more capacity than length, and only the length has changed since.
+        // SAFETY: all of the capacity is initialised. The buffer was made from a `BytesMut` whose
+        // capacity did not exceed its length, and since then only the length has changed.
         unsafe { self.0.set_len(room_bytes) };
         self.0
     }
 
-    /// Returns the buffer with this [room](Self::into_room) and a message of this length.
+    /// Returns the buffer with this [room](Self::into_room), which holds a message of this length.
     #[inline]
     pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {
         debug_assert_eq!(room.len(), room.capacity());
@@ -76,7 +76,7 @@ impl ReusableBuffer {
     }
 }
 
-/// Makes the bytes the room, without a message. Capacity behind them is given up.
+/// Makes the bytes the room, which holds no message. Capacity behind the bytes is given up.
 impl From<BytesMut> for ReusableBuffer {
     fn from(mut bytes: BytesMut) -> ReusableBuffer {
         if bytes.capacity() > bytes.len() {
@@ -86,7 +86,7 @@ impl From<BytesMut> for ReusableBuffer {
     }
 }
 
-/// The message.
+/// Dereferences to the message.
 impl Deref for ReusableBuffer {
     type Target = [u8];
 
@@ -96,7 +96,7 @@ impl Deref for ReusableBuffer {
     }
 }
 
-/// Copies the message into room of the same length.
+/// Copies the message into new room of the same length.
 impl Clone for ReusableBuffer {
     fn clone(&self) -> ReusableBuffer {
         let mut room = ReusableBuffer::zeroed(self.room_bytes()).into_room();
@@ -105,7 +105,7 @@ impl Clone for ReusableBuffer {
     }
 }
 
-/// Compares the length of the room and the message, not the bytes behind it.
+/// Compares the lengths of the room and the messages, but not the bytes behind the messages.
 impl PartialEq for ReusableBuffer {
     fn eq(&self, other: &ReusableBuffer) -> bool {
         self.room_bytes() == other.room_bytes() && self[..] == other[..]
@@ -127,7 +127,7 @@ impl fmt::Debug for ReusableBuffer {
 mod tests {
     use super::*;
 
-    /// Makes buffers with the same room, of each kind of memory that a `BytesMut` can have.
+    /// Makes buffers with the same room from each kind of memory that a `BytesMut` can have.
     fn make_buffers_of_every_kind() -> Vec<ReusableBuffer> {
         let spacious = |len_bytes| {
             let mut bytes = BytesMut::with_capacity(100);

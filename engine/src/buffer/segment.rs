@@ -1,4 +1,4 @@
-//! Pieces of the caller's memory, as an iovec names them.
+//! Pieces of the caller's memory, as in an iovec.
 
 use std::slice;
 
@@ -8,40 +8,40 @@ use crate::limits::IOV_LIMIT;
 /// A piece of memory to read from: the raw tier's `struct iovec`.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
-    /// Where it starts. May be null if the length is 0.
+    /// Where the piece starts. May be null if the length is 0.
     pub address: *const u8,
-    /// How long it is.
+    /// The length of the piece.
     pub len_bytes: usize,
 }
 
 /// A piece of memory to write to: the raw tier's `struct iovec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentMut {
-    /// Where it starts. May be null if the length is 0.
+    /// Where the piece starts. May be null if the length is 0.
     pub address: *mut u8,
-    /// How long it is.
+    /// The length of the piece.
     pub len_bytes: usize,
 }
 
-// SAFETY: a segment is an address and a length. Only `Source` and `Destination` use its memory, and
-// their constructors require that any thread that drives the endpoint may do so.
+// SAFETY: a segment is an address and a length. Only `Source` and `Destination` access the memory
+// there, and their constructors require that any thread that drives the endpoint may do so.
 unsafe impl Send for Segment {}
 // SAFETY: as for `Segment`.
 unsafe impl Send for SegmentMut {}
-// SAFETY: as for `Segment`; nothing reads or writes through a shared one.
+// SAFETY: as for `Segment`; nothing reads or writes memory through a shared `SegmentMut`.
 unsafe impl Sync for SegmentMut {}
 
 impl Segment {
-    /// Returns the memory. Only for a segment of a [`Source`](super::Source).
+    /// Returns the memory as a slice. Only for a segment of a [`Source`](super::Source).
     #[inline]
     pub(super) fn as_slice(&self) -> &[u8] {
         if self.len_bytes == 0 {
             return &[];
         }
-        // SAFETY: only `Source` calls this, for segments that came through `Source::raw`. That
-        // refuses null with a length, and its caller promised that the memory is readable and
-        // unchanged until the operation has ended. The engine drops the `Source` when it ends the
-        // operation, and the slice borrows from the segment in it.
+        // SAFETY: only `Source` calls this, for segments that came through `Source::raw`.
+        // `Source::raw` refuses null with a length, and its caller has promised that the memory is
+        // readable and unchanged until the operation has ended. The engine drops the `Source` when
+        // it ends the operation, and the slice borrows from the segment in the `Source`.
         unsafe { slice::from_raw_parts(self.address, self.len_bytes) }
     }
 }
@@ -53,19 +53,20 @@ impl SegmentMut {
         SegmentMut { len_bytes: if self.address.is_null() { 0 } else { self.len_bytes }, ..self }
     }
 
-    /// Returns the memory. Only for a segment of a [`Destination`](super::Destination).
+    /// Returns the memory as a slice. Only for a segment of a [`Destination`](super::Destination).
     #[inline]
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
         if self.len_bytes == 0 {
             return &mut [];
         }
         // SAFETY: only `Destination` calls this, for segments that came through
-        // `Destination::raw_allowing_null`. That sets the length of null to 0, and its caller
-        // promised initialised memory that nothing else uses until the operation has ended. The
-        // engine drops the `Destination` when it ends the operation, and the slice borrows it
-        // mutably, so there is never more than one slice. `Destination::skip_and_split_to` takes
-        // each piece out of its segment, so both lie within the promised memory and share no byte;
-        // the engine ends the operation of a multi-receive buffer after those of its pieces.
+        // `Destination::raw_allowing_null`. That function sets the length of a null segment to 0,
+        // and its caller has promised initialised memory that nothing else uses until the operation
+        // has ended. The engine drops the `Destination` when it ends the operation. The slice
+        // borrows the `Destination` mutably, so there is never more than one slice.
+        // `Destination::skip_and_split_to` cuts each piece off its segment, so piece and rest lie
+        // within the promised memory and share no byte. The engine ends the operation of a
+        // multi-receive buffer after those of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
     }
 }
@@ -73,6 +74,8 @@ impl SegmentMut {
 /// The error of a null address with a length.
 pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Memory(BadMemory::NullWithLength);
 
+/// Checks the number of segments of one operation.
+///
 /// # Errors
 ///
 /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
@@ -80,7 +83,7 @@ pub(super) fn check_count(count: usize) -> Result<(), Misuse> {
     if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
 }
 
-/// Returns the total length of the segments of one operation, after a check of their number.
+/// Checks the number of segments of one operation, and returns their total length.
 pub(super) fn check_count_and_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
     check_count(lengths.len())?;
     sum_lengths(lengths)

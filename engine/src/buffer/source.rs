@@ -21,12 +21,12 @@ pub struct Source {
 enum SourceMemory {
     Owned(Bytes),
     OwnedVector(Vec<Bytes>),
-    /// One segment, as most operations have. It needs no allocation.
+    /// One segment, as in most operations. It needs no allocation.
     Raw(Segment),
     RawVector(Box<[Segment]>),
-    /// A copy of raw memory that was injected. Empty for raw memory that was released.
+    /// A copy of injected raw memory. Empty for raw memory that was released.
     Copied(Box<[u8]>),
-    /// The operands of an atomic operation, and its compare operands.
+    /// The operands and the compare operands of an atomic operation.
     Pair(Box<(Source, Source)>),
 }
 
@@ -36,11 +36,11 @@ impl Source {
         Source { len_bytes: bytes.len(), memory: SourceMemory::Owned(bytes) }
     }
 
-    /// Gathers from owned buffers in order.
+    /// Gathers from owned buffers in their order.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]. The error hands the buffers back.
     pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
         match check_count_and_total(buffers.iter().map(Bytes::len)) {
             Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
@@ -52,14 +52,15 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Memory`] for a null address
-    /// with a length, or lengths that add up to more than the address space.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Memory`] for a null address with
+    /// a length, or for lengths whose sum exceeds the address space.
     ///
     /// # Safety
     ///
-    /// Every segment must be readable, from any thread, and must not be written to, from now until
-    /// the operation that is posted with this source has ended: its completion was produced, or the
-    /// engine was dropped. With [`TransmitOptions::inject`](crate::operation::TransmitOptions::inject),
+    /// Any thread must be able to read every segment, and nothing may write to it, until the
+    /// operation that is posted with this source has ended. It has ended when its completion was
+    /// produced, or when the engine was dropped. With
+    /// [`TransmitOptions::inject`](crate::operation::TransmitOptions::inject), this must hold only
     /// until the request was posted or refused.
     #[inline(always)]
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
@@ -77,8 +78,8 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from one source, then from the other. To get the buffers of a pair back, split it by
-    /// [`into_pair`](Self::into_pair): its own [`into_buffer`](Self::into_buffer) returns neither.
+    /// Gathers from `first`, then from `second`. To get the buffers of a pair back, split it by
+    /// [`into_pair`](Self::into_pair): its [`into_buffer`](Self::into_buffer) returns neither.
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
@@ -98,7 +99,7 @@ impl Source {
         self.len_bytes
     }
 
-    /// Returns the message's bytes from `offset_bytes` on.
+    /// Returns the bytes of the message from `offset_bytes` on.
     pub fn slices(&self, offset_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let mut skip = offset_bytes;
         let mut slices = SmallVec::new();
@@ -141,7 +142,7 @@ impl Source {
         }
     }
 
-    /// Stops depending on the caller's memory: copies its contents, unless it is owned.
+    /// Copies the caller's memory, unless it is owned. The source then no longer depends on it.
     pub fn detach(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);
@@ -155,7 +156,8 @@ impl Source {
         }
     }
 
-    /// Forgets the caller's memory, which nothing reads again. Owned memory stays, to hand it back.
+    /// Gives up the caller's memory, since nothing will read it again. Owned memory stays, to be
+    /// handed back.
     #[inline]
     pub(crate) fn release(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
@@ -166,7 +168,7 @@ impl Source {
         }
     }
 
-    /// Takes out the application's memory, to hand it back. An owned source is then empty.
+    /// Takes the application's memory, to hand it back. The source of owned memory is then empty.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn invalid_segments_are_refused() {
         let null = Segment { address: ptr::null(), len_bytes: 1 };
-        // SAFETY: a null segment is refused, so nothing is ever read through it.
+        // SAFETY: `raw` refuses a null segment, so nothing is ever read through it.
         let refused = unsafe { Source::raw(&[null]) };
         assert!(matches!(refused, Err(Misuse::Memory(BadMemory::NullWithLength))));
         let empty = Segment { address: ptr::null(), len_bytes: 0 };
@@ -286,12 +288,12 @@ mod tests {
         let source = unsafe { Source::raw(&[empty; IOV_LIMIT]) }.unwrap();
         assert_eq!(source.len_bytes(), 0);
         assert!(source.slices(0).is_empty());
-        // SAFETY: refused for their number, so nothing is ever read.
+        // SAFETY: `raw` refuses the segments for their number, so nothing is ever read.
         let refused = unsafe { Source::raw(&[empty; IOV_LIMIT + 1]) };
         assert!(matches!(refused, Err(Misuse::TooManySegments { .. })));
         let byte = 0u8;
         let huge = Segment { address: &raw const byte, len_bytes: usize::MAX };
-        // SAFETY: refused for their total length, so nothing is ever read.
+        // SAFETY: `raw` refuses the segments for their total length, so nothing is ever read.
         let refused = unsafe { Source::raw(&[huge, huge]) };
         assert!(matches!(refused, Err(Misuse::Memory(BadMemory::LengthOverflow))));
     }

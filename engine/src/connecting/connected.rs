@@ -9,21 +9,21 @@
 //! ```
 //!
 //! The requester asks on a link to the passive endpoint. The accepting endpoint answers on another
-//! link, which becomes the connection. So it needs only the requester's address, its instance, and
-//! the number that only these two and the passive endpoint know. The requester waits while the
-//! first link may bring an answer, and then a while longer for the second. The passive endpoint
-//! keeps the first link until the requester has confirmed the connection, or the accepting endpoint
-//! has given up.
+//! link, which becomes the connection. To accept, an endpoint needs only the requester's address,
+//! its instance, and the request's number, which only these two and the passive endpoint know. The
+//! requester waits as long as the first link may still bring an answer, and then a while longer for
+//! the second link. The passive endpoint keeps the first link until the requester has confirmed the
+//! connection, or the accepting endpoint has given up.
 //!
-//! The acceptor is connected when it has sent its `Accept`, after it has made sure that the
-//! requester is there. So it knows of the connection before the requester can act on it, for
-//! example by asking for another one.
+//! The acceptor first makes sure that the requester is there, and is connected once the link has
+//! taken its `Accept`. So it knows of the connection before the requester can act on it, for
+//! example by asking for another connection.
 //!
 //! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
-//! The peer ends the link when it has read the shutdown, which confirms it. A frame that the link
-//! has taken in part is completed from a copy. Only the rest of a long payload, and payload that
-//! the peer may still fetch, are not copied: then the link ends there, and unsent answers to the
-//! peer's operations are lost.
+//! When the peer has read the shutdown, it ends the link, which confirms the shutdown. A frame that
+//! the link has taken in part is completed from a copy. There is no copy of the rest of a long
+//! payload, nor of payload that the peer may still fetch. In these cases this side closes the link
+//! at once, and unsent answers to the peer's operations are lost.
 
 use std::mem;
 
@@ -54,27 +54,29 @@ enum ConnectStage {
     /// The endpoint has neither asked nor accepted.
     #[default]
     Fresh,
-    /// The endpoint has asked the passive endpoint at the end of this link.
+    /// The endpoint has asked a passive endpoint for a connection.
     Asked {
-        /// `None` once the link has ended.
+        /// The link to the passive endpoint; `None` once it has ended.
         link: Option<LinkId>,
         number: u64,
-        /// The error of the passive endpoint's link, if it has ended. An acceptor may still answer.
+        /// Why the link to the passive endpoint has ended, if it has. An acceptor may still answer.
         lost: Option<ConnectionError>,
-        /// The time limit for the acceptor's answer, once that link has ended.
+        /// The time limit for the acceptor's answer. It runs once the link to the passive endpoint
+        /// has ended.
         patience: Timeout,
     },
-    /// The endpoint accepts a request over this link, which is not up yet or still sends.
+    /// The endpoint accepts a request over this link. The link is not up yet, or has not taken the
+    /// `Accept`.
     Accepting { link: LinkId, requester: Requester, data: Box<[u8]> },
-    /// Connected.
+    /// The endpoint is connected.
     Up {
         link: LinkId,
         peer: PeerId,
         number: u64,
-        /// Whether the requester is known to be connected.
+        /// Whether this side knows that the requester is connected.
         is_confirmed: bool,
     },
-    /// The connection has ended, and its shutdown event was not reported yet.
+    /// The connection has ended, but its shutdown event was not reported yet.
     Lost,
     /// This side has shut down, and waits for the peer to end the link.
     Leaving { link: LinkId },
@@ -83,17 +85,17 @@ enum ConnectStage {
 }
 
 impl Connected {
-    /// Whether an acceptor may still answer, over a link of its own.
+    /// Whether an acceptor may still answer a request of this endpoint, over a link of its own.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, ConnectStage::Asked { .. })
     }
 
-    /// Whether this side has shut down on this link, and leaves it to the peer to end it.
+    /// Whether this side has shut down on this link, and waits for the peer to end it.
     pub(super) fn is_leaving(&self, id: LinkId) -> bool {
         matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
-    /// Ends the connection if this link is it. Returns whether it was.
+    /// Ends the connection if this link is the connection. Returns whether it was.
     pub(super) fn end_if_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
@@ -104,7 +106,8 @@ impl Connected {
 }
 
 impl Connection {
-    /// Asks the passive endpoint at the end of the link that `open` opens. `number` must be random.
+    /// Asks for a connection on the link that `open` opens to the passive endpoint. `number` must
+    /// be random.
     ///
     /// # Errors
     ///
@@ -125,7 +128,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Accepts a request that a passive endpoint has received, on the link that `open` opens.
+    /// Accepts a request that a passive endpoint has received, on the link that `open` opens to the
+    /// requester.
     ///
     /// # Errors
     ///
@@ -144,11 +148,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the connection that this side may shut down; `None` if it has ended already.
+    /// Returns the connection that this side may shut down, or `None` if it has ended already.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there was none yet.
+    /// [`Misuse::NotConnected`] if there was no connection yet.
     pub(crate) fn connection_to_shut_down(&self) -> Result<Option<Established>, Error> {
         let RoleState::Connected(connected) = &self.role else {
             return Err(Misuse::NotConnected.into());
@@ -160,9 +164,9 @@ impl Connection {
         }
     }
 
-    /// Sends the shutdown of a connection with this instance at this address, after its operations
-    /// have ended. The shutdown follows the `rest` of a frame that the link had taken in part, and
-    /// the answers to the peer's operations.
+    /// Sends the shutdown of the connection `of` to `peer`, an address and an instance. The
+    /// operations of the connection have ended. The shutdown follows the `rest` of a frame that the
+    /// link had taken in part, and the answers to the peer's operations.
     pub(crate) fn send_shutdown(
         &mut self,
         of: Established,
@@ -171,8 +175,8 @@ impl Connection {
         answers: Vec<Header>,
     ) {
         let Established { link, number, .. } = of;
-        // The link stays up here, so that closing the endpoint waits until the link has taken what
-        // follows.
+        // The link counts as up, so an endpoint that is closed first waits until the link has taken
+        // these frames.
         self.handshakes.set_peer(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshakes.send_rest_of_frame(link, rest);
@@ -182,11 +186,11 @@ impl Connection {
         self.set_stage(ConnectStage::Leaving { link });
     }
 
-    /// Returns the only peer of an endpoint for connections; `None` for an RDM endpoint.
+    /// Returns the only peer of an endpoint with connections, or `None` for an RDM endpoint.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there is no connection yet, or no longer.
+    /// [`Misuse::NotConnected`] if there is no connection yet, or if it has ended.
     pub(crate) fn peer(&self) -> Option<Result<PeerId, Error>> {
         match &self.role {
             RoleState::Unconnected => None,
@@ -197,13 +201,13 @@ impl Connection {
         }
     }
 
-    /// Whether an attempt to connect fails unless another endpoint answers in time.
+    /// Whether an attempt to connect fails unless an acceptor answers in time.
     pub(crate) fn awaits_timeout(&self) -> bool {
         let RoleState::Connected(connected) = &self.role else { return false };
         matches!(connected.stage, ConnectStage::Asked { lost: Some(_), .. })
     }
 
-    /// Returns the time until which an acceptor may answer an attempt to connect.
+    /// Returns the time until which an acceptor may answer.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match &self.role {
             RoleState::Connected(connected)
@@ -230,8 +234,8 @@ impl Connection {
         }
     }
 
-    /// Sends the `Accept` on its link, which is up now. Ends the link if the endpoint there is not
-    /// the requester's instance.
+    /// Sends the `Accept` on a link that has come up to the requester. Ends the link if the
+    /// endpoint there is not the requester's instance.
     pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,
@@ -250,7 +254,7 @@ impl Connection {
         self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
     }
 
-    /// Establishes the connection on the link that has taken the `Accept`.
+    /// Establishes the connection, since the link has taken the `Accept`.
     pub(super) fn accept_sent(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &self.role
             && let ConnectStage::Accepting { link, requester, .. } = connected.stage
@@ -298,11 +302,11 @@ impl Connection {
         }
     }
 
-    /// Records that the requester has confirmed the connection, which it does once.
+    /// Records that the requester has confirmed the connection. It may do so once.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if no confirmation was due.
+    /// A [`ProtocolViolation`] if the connection awaits no confirmation.
     pub(super) fn confirm_received(
         &mut self,
         id: LinkId,
@@ -320,7 +324,7 @@ impl Connection {
         Err(ProtocolViolation("confirms what it was not asked"))
     }
 
-    /// Makes a link the connection, which carries messages from now on.
+    /// Makes a link the connection. It carries messages from now on.
     fn establish(
         &mut self,
         link: LinkId,
@@ -334,7 +338,7 @@ impl Connection {
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
-    /// Records that a link has ended that was not the connection.
+    /// Records the end of a link that was not the connection.
     pub(super) fn attempt_link_ended(
         &mut self,
         id: LinkId,
@@ -367,7 +371,7 @@ impl Connection {
         }
     }
 
-    /// Advances the time to `now`. Ends the attempt if no acceptor has answered for too long.
+    /// Advances the time to `now`. Ends the attempt to connect if no acceptor has answered in time.
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
@@ -385,7 +389,7 @@ impl Connection {
         effects.report(ConnectionReport::Failed(error));
     }
 
-    /// Reports the end of a connection that was lost, once none of its operations is left.
+    /// Reports the end of a lost connection, once none of its operations is left.
     pub(crate) fn report_lost_connection(&mut self, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &mut self.role
             && matches!(connected.stage, ConnectStage::Lost)
@@ -396,20 +400,20 @@ impl Connection {
     }
 }
 
-/// Returns why a passive endpoint did not answer, from the error that ended its link.
+/// Returns why a passive endpoint has not answered, given the error that ended its link.
 fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     match error {
-        // A passive endpoint that was closed sends its requesters nothing.
+        // A passive endpoint that is closed sends nothing to its requesters.
         LinkError::Closed => ConnectionError::NotListening,
         LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NotListening,
         error => ConnectionError::Link(error.clone()),
     }
 }
 
-/// Returns why an acceptor did not reach the requester, from the error that ended its link.
+/// Returns why an acceptor has not reached the requester, given the error that ended its link.
 fn unreached_error(error: &LinkError) -> ConnectionError {
     match error {
-        // No endpoint is at the address, or another one.
+        // The address has no endpoint, or another endpoint.
         LinkError::Closed
         | LinkError::Protocol(_)
         | LinkError::System(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectionError::RequesterGone,

@@ -1,4 +1,4 @@
-//! The effects of a connection.
+//! The effects that a connection asks its caller for.
 
 use crate::address::Address;
 use crate::connection::ConnectionReport;
@@ -7,15 +7,15 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The effects of a connection outside its own state, which its caller carries out.
+/// What a connection asks of its caller: effects outside its own state.
 ///
-/// No effect calls the connection before the call that caused the effect has returned.
+/// The caller must not call the connection from an effect.
 pub(crate) trait ConnectionEffects {
     /// Reports an event to the application. There is always room for it.
     fn report(&mut self, event: ConnectionReport);
 
-    /// Makes a link carry messages from now on, to this instance at this address. Returns the peer
-    /// at the address.
+    /// Makes a link carry messages from now on. It leads to the endpoint with this instance at this
+    /// address. Returns the peer at the address.
     fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
     /// Queues a header for the peer of a link that carries messages.
@@ -24,10 +24,10 @@ pub(crate) trait ConnectionEffects {
     /// Ends a link that carries no messages.
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str);
 
-    /// Ends all receives, since no message will arrive.
+    /// Fails all receives, since no message can arrive any more.
     fn end_receives(&mut self, error: &OperationError);
 
-    /// Asks the caller to [advance the time](super::Connection::advance_time), since a
+    /// Asks the caller to [advance the time](super::Connection::advance_time) from now on, since a
     /// [timeout](super::Connection::awaits_timeout) runs.
     fn arm_timeout(&mut self);
 }

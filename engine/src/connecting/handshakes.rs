@@ -11,7 +11,7 @@ use crate::wire::{Handshake, HandshakeStep, Header};
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     by_id: BTreeMap<LinkId, HandshakeLink>,
-    /// Links that have frames to send, or must be closed. Each is listed once.
+    /// Links that have frames to send, or that must be closed. Each link is listed at most once.
     pending: Vec<LinkId>,
 }
 
@@ -23,28 +23,28 @@ struct HandshakeLink {
     /// A handshake step that has arrived in part.
     incoming: Option<(Handshake, Vec<u8>)>,
     outgoing: VecDeque<Outgoing>,
-    /// Whether to close the link once it has taken all outgoing frames.
+    /// Whether to close the link once it has taken all its outgoing frames.
     is_parting: bool,
 }
 
 /// A frame to send.
 #[derive(Debug)]
 struct Outgoing {
-    /// `None` for the rest of a frame that the link has begun to take.
+    /// `None` if the link has begun to take the frame, so that only the rest of its data follows.
     header: Option<Header>,
     data: Box<[u8]>,
-    /// How much of the data the link has taken, if it has begun to take the frame.
+    /// How much of the data the link has taken; `None` if it has not begun to take the frame.
     taken_bytes: Option<usize>,
 }
 
 impl Handshakes {
-    /// Whether a pass has frames to send or links to close.
+    /// Whether the next pass has frames to send or links to close.
     #[inline(always)]
     pub(super) fn have_output(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether a link that is up has frames to send. Frames for links that are not up yet do not
+    /// Whether frames wait for a link that is up. Frames for links that are not up yet do not
     /// count.
     pub(super) fn have_unsent(&self) -> bool {
         let links = self.pending.iter().filter_map(|id| self.by_id.get(id));
@@ -60,7 +60,7 @@ impl Handshakes {
         self.by_id.len()
     }
 
-    /// Forgets all links, and returns them.
+    /// Removes all links, and returns them.
     pub(super) fn take_ids(&mut self) -> Vec<LinkId> {
         self.pending.clear();
         mem::take(&mut self.by_id).into_keys().collect()
@@ -80,7 +80,7 @@ impl Handshakes {
         self.by_id.get(&id)?.peer
     }
 
-    /// Whether a link is up that may still bring a frame.
+    /// Whether a link is up and may still bring a frame.
     pub(super) fn has_live_peer(&self) -> bool {
         self.by_id.values().any(|link| link.peer.is_some() && !link.is_parting)
     }
@@ -95,7 +95,7 @@ impl Handshakes {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
     }
 
-    /// Sends the peer a step of a handshake, with data within the limit.
+    /// Queues a handshake step for the peer. The caller has checked the length of `data`.
     pub(super) fn send_step(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
@@ -105,15 +105,15 @@ impl Handshakes {
         self.mark_pending(id);
     }
 
-    /// Sends the rest of a frame on a link that has carried messages, before any other frame.
+    /// Queues the rest of a frame on a link that has carried messages, before any other frame.
     pub(super) fn send_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.mark_pending(id);
     }
 
-    /// Sends the answers to the peer's messages, before any handshake, on a link that has carried
-    /// messages.
+    /// Queues the answers to the peer's operations on a link that has carried messages, before any
+    /// handshake step.
     pub(super) fn send_answers(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
@@ -141,7 +141,8 @@ impl Handshakes {
         }
     }
 
-    /// Adds the next bytes of the step. Returns the step with its data when it is complete.
+    /// Adds the next bytes of the step that is arriving. Returns the step with its data when it is
+    /// complete.
     pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;
@@ -150,9 +151,10 @@ impl Handshakes {
         if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
     }
 
-    /// Sends the waiting frames by `send`, as for
-    /// [`Connection::transmit`](super::Connection::transmit). Returns the link that has taken an
-    /// `Accept`, if there is one, and the links that have served their purpose, which it forgets.
+    /// Sends the waiting frames with `send`, as
+    /// [`Connection::transmit`](super::Connection::transmit) describes. Returns the link that has
+    /// taken an `Accept`, if there is one, and the links that are no longer needed. It forgets
+    /// these.
     pub(super) fn transmit(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -184,8 +186,8 @@ impl Handshakes {
 }
 
 impl HandshakeLink {
-    /// Sends the waiting frames. Calls `taken` for each frame that the link has taken whole.
-    /// Returns whether the link has taken all frames.
+    /// Sends the waiting frames. Calls `taken` for each frame of which the link has taken the last
+    /// byte. Returns whether the link has taken all frames.
     fn transmit(
         &mut self,
         id: LinkId,

@@ -1,4 +1,4 @@
-//! Passive endpoints: requests for connections, and their answers.
+//! Passive endpoints: requests for connections, and the answers to them.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ pub(super) struct Passive {
     /// How many requests may wait for an answer; `None` if the endpoint does not listen.
     backlog_requests: Option<usize>,
     requests: BTreeMap<RequestId, PendingRequest>,
-    /// The number of requests so far.
+    /// How many requests the endpoint has received so far.
     count: u64,
 }
 
-/// A request that is not settled yet.
+/// A request that is neither rejected nor settled yet.
 #[derive(Debug)]
 struct PendingRequest {
-    /// The link of the request, on which the requester waits.
+    /// The link on which the request came, and on which the requester waits.
     link: LinkId,
     number: u64,
-    /// Whether another endpoint is about to accept it.
+    /// Whether another endpoint is about to accept the request.
     is_being_accepted: bool,
 }
 
 impl Passive {
-    /// Removes the request that came on this link, since the requester was lost. Returns it, unless
-    /// another endpoint is about to accept it.
+    /// Removes the request that came on this link, since the requester was lost. Returns the
+    /// request, unless another endpoint is about to accept it.
     pub(super) fn take_lost_request(&mut self, link: LinkId) -> Option<RequestId> {
         let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
         let asked = self.requests.remove(&request)?;
@@ -44,8 +44,8 @@ impl Passive {
 }
 
 impl Connection {
-    /// Keeps up to this many requests waiting from now on, and rejects the others; `None` rejects
-    /// all.
+    /// Sets how many requests may wait from now on. The endpoint rejects any more. `None` rejects
+    /// all requests.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that another endpoint is about to accept a request, which then waits no longer.
+    /// Records that another endpoint is about to accept a request, which then no longer counts as
+    /// waiting.
     pub(crate) fn begin_accepting(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
@@ -77,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Closes the link of a request that was accepted, or whose acceptor has failed.
+    /// Closes the link of a request that another endpoint has accepted, or has failed to accept.
     pub(crate) fn settle_request(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
@@ -92,7 +93,8 @@ impl Connection {
         }
     }
 
-    /// Handles a step at a passive endpoint, which may only be a request, and one on each link.
+    /// Handles a handshake step at a passive endpoint. It may only be a request, and the first on
+    /// its link.
     pub(super) fn handshake_at_passive(
         &mut self,
         id: LinkId,

@@ -1,4 +1,5 @@
-//! A connection by itself, without endpoint, transport and engine: its events in, its effects out.
+//! Tests of a connection alone, without endpoint, transport and engine: events go in, effects come
+//! out.
 
 use std::net::SocketAddr;
 
@@ -74,7 +75,7 @@ fn receive_handshake(
     connection.frame_arrived(link, &Header::Connection(make_handshake(of, data)), data, asked);
 }
 
-/// Returns the steps that a connection sends, on links that take everything, and the closed links.
+/// Returns the steps that a connection sends on links that take everything, and the links to close.
 fn take_sent_handshakes(
     connection: &mut Connection,
     asked: &mut EffectsRecorder,
@@ -90,7 +91,7 @@ fn take_sent_handshakes(
     (said, served)
 }
 
-/// A requester that has asked on a link that is up.
+/// Returns a requester that has sent its request on a link that is up.
 fn asking_requester() -> (Connection, EffectsRecorder) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.connect(NUMBER, b"please", || ASKED).unwrap();
@@ -99,7 +100,7 @@ fn asking_requester() -> (Connection, EffectsRecorder) {
     (connection, asked)
 }
 
-/// A passive endpoint that has received a request.
+/// Returns a passive endpoint that has received a request.
 fn passive_with_request() -> (Connection, EffectsRecorder, RequestId) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), EffectsRecorder::default());
     connection.listen(Some(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Arrival: from the frames that a transport reports to matched, placed and completed receives.
+//! Arrival: the handlers of the frames that a transport reports.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -10,7 +10,7 @@ use crate::reassembly::Reassembly;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
 
-/// An engine that takes a transport's reports, and a sink for the completions that follow.
+/// An engine that takes a transport's reports, with the sink for the resulting completions.
 #[derive(Debug)]
 pub struct Arrivals<'a, S> {
     engine: &'a mut Engine,
@@ -23,7 +23,7 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// Handles a message that the receiver does not take: its peer has broken the protocol, or its
+    /// Handles a message that the receiver has refused: the peer has broken the protocol, or the
     /// link carries no messages.
     #[cold]
     fn reject_message_frame(
@@ -57,8 +57,8 @@ impl Engine {
         self.abort_on_breach(id, outcome, sink);
     }
 
-    /// Spends the credit of a write with remote data, which costs as much as a message until its
-    /// completion has found room. Returns whether the peer had the credit.
+    /// Spends the credit of a write with remote data. The write costs as much as a message until
+    /// the queue has taken its completion. Returns whether the peer had the credit.
     fn spend_write_data_credit(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -116,7 +116,7 @@ impl Engine {
         self.links.get(id)?.rx.arriving_read_piece()
     }
 
-    /// Records that the peer's application has matched a message.
+    /// Records that a receive of the peer has matched a message.
     fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let send = match link.tx.matched(number) {
@@ -161,7 +161,7 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// Records that bytes of a read are in their destination.
+    /// Counts bytes of a read that are in their destination.
     fn read_bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
         let Some(ended) = engine.links.get_mut(id).and_then(|link| link.rx.read_bytes_placed(count_bytes))
@@ -173,12 +173,13 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// Begins a requested payload. Ends the link if this side has not asked for it.
+    /// Begins a payload that this side has requested. Ends the link if this side has not requested
+    /// it.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
         let is_wanted = engine.receive_side.begin_requested_data(id, op, len_bytes)
             || engine.target.begin_requested_data(id, op, len_bytes);
-        // A shared receiver that this engine has left may have asked for it.
+        // A shared receiver that this engine has left may have requested it.
         if !is_wanted && !engine.receive_side.has_left() {
             engine.condemn(id, "sends what was not asked for", self.sink);
         }
@@ -252,7 +253,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
-            // The data of the step does not matter.
+            // The header tells enough: the data of the handshake does not matter here.
             Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }

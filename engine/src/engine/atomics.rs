@@ -6,9 +6,10 @@
 //!                                         +--ReadData--> ended
 //! ```
 //!
-//! Atomic operations wait and travel like other [accesses](super::rma) to regions, and are counted
-//! with them. Operands travel with the operation. Fetched elements come back in one frame, which is
-//! also the answer. Operations on no elements travel too, to keep their order; an answer ends them.
+//! Atomic operations are queued and sent like other [accesses](super::rma) to regions, and are
+//! counted with them. Operands travel with the operation. Fetched elements come back in one frame,
+//! which is also the answer. An operation on no elements travels too, to keep its place in the
+//! order of operations, and an answer ends it.
 
 use smallvec::SmallVec;
 
@@ -21,11 +22,11 @@ use crate::operation::{OneSided, SendId};
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Atomic, AtomicForm, Header};
 
-/// The length up to which operands are joined without an allocation.
+/// Operands up to this length are joined without an allocation.
 const SMALL_MAX_BYTES: usize = 64;
 
 impl Engine {
-    /// Gives a link the atomic operation that is its peer's first queued send.
+    /// Gives a link the atomic operation that is first in its peer's queue.
     pub(super) fn transmit_atomic(
         &mut self,
         id: LinkId,
@@ -61,7 +62,8 @@ impl Engine {
             Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
                 link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
-                // An answer before the end of the frame would break the protocol.
+                // An answer before the end of the frame would break the protocol. At this stage
+                // none is accepted.
                 RequestStage::Cleared
             }
             Sent::Whole => RequestStage::Sent,

@@ -1,5 +1,6 @@
-//! Sources of posted receives that were lost before, or to which an attempt to connect was cut short:
-//! the engine connects to each, to learn whether it is there. See `docs/decisions/directed-receives.md`.
+//! Awaited sources: peers that posted receives name as their only source, and that were lost, or to
+//! which an attempt to connect was cut short. The engine connects to each, to learn whether it is
+//! there. See `docs/decisions/directed-receives.md`.
 
 use std::mem;
 
@@ -9,8 +10,8 @@ use crate::peer_id::PeerId;
 use crate::transport::Transport;
 
 impl Engine {
-    /// A receive that accepts messages from this peer alone was posted. If the peer is lost, the next pass
-    /// connects to it.
+    /// Handles the posting of a receive whose only source is this peer. If the peer is lost, the
+    /// next pass connects to it.
     #[inline(always)]
     pub(super) fn source_named(&mut self, source: PeerId) {
         if self.peers.peer(source).is_lost() {
@@ -18,17 +19,18 @@ impl Engine {
         }
     }
 
-    /// Makes the next pass connect to a source, if no link to it is there by then and a receive awaits it.
+    /// Makes the next pass connect to this peer, if it still has no link then and a receive still
+    /// awaits it.
     #[cold]
     pub(super) fn add_awaited_source(&mut self, source: PeerId) {
-        // A connected endpoint has one peer, and never gets another.
+        // A connected endpoint has one peer, and connects only once.
         if self.config.role != EndpointRole::Connected && !self.awaited_sources.contains(&source) {
             self.awaited_sources.push(source);
         }
     }
 
-    /// Connects to the sources that posted receives still wait for. If an attempt fails, these receives end
-    /// with its link.
+    /// Connects to the awaited sources that posted receives still name. If an attempt fails, the
+    /// receives fail when its link ends.
     pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
         for source in mem::take(&mut self.awaited_sources) {
             let is_unlinked = self.peers.peer(source).links().is_empty();

@@ -1,5 +1,5 @@
-//! The engine's half of [connections](crate::connecting): the application's calls, and the links of
-//! connections.
+//! The engine's half of [connections](crate::connecting): calls of the application, and the links
+//! that carry handshakes.
 
 use std::io::IoSlice;
 
@@ -18,7 +18,7 @@ use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, Header};
 
 impl Engine {
-    /// Asks the passive endpoint at `to` for a connection, once in the life of an endpoint.
+    /// Asks the passive endpoint at `to` for a connection. An endpoint may do so once in its life.
     /// `number` must be random.
     ///
     /// # Errors
@@ -56,8 +56,9 @@ impl Engine {
         self.connection.accept(requester, data, || transport.connect(requester.address))
     }
 
-    /// Listens for connection requests: keeps up to this many waiting, and rejects the others.
-    /// `None` rejects all, as before the first call. Requests that already wait are not affected.
+    /// Listens for connection requests. Up to `backlog_requests` of them may wait; the endpoint
+    /// rejects any more. `None` rejects all requests, as before the first call. Requests that
+    /// already wait stay.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl Engine {
         self.connection.listen(backlog_requests)
     }
 
-    /// Rejects a request. A requester that was lost gets no answer.
+    /// Rejects a request. If the link to the requester was lost, no rejection is sent.
     ///
     /// # Errors
     ///
@@ -87,14 +88,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Records that another endpoint is about to accept a request, which then waits no longer. The
-    /// requester keeps its link to this endpoint until
-    /// [`settle_request`](Self::settle_request), or until the other endpoint has accepted.
+    /// Removes a request from those that wait, since another endpoint is about to accept it. The
+    /// requester keeps its link to this endpoint until [`settle_request`](Self::settle_request), or
+    /// until the other endpoint has accepted.
     pub fn begin_accepting(&mut self, request: RequestId) {
         self.connection.begin_accepting(request);
     }
 
-    /// Ends the wait of a requester: its request was accepted, or the acceptor has failed.
+    /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
+    /// has failed to.
     pub fn settle_request(
         &mut self,
         request: RequestId,
@@ -110,15 +112,15 @@ impl Engine {
     /// # Errors
     ///
     /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet,
-    /// or no longer.
+    /// or if the connection has ended.
     pub fn connected_peer(&self) -> Option<Result<PeerId, Error>> {
         self.connection.peer()
     }
 
     /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
-    /// answers to its operations. Every other operation is cancelled, and reported before this call
-    /// returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed, or has shut down
-    /// too. A second call does nothing.
+    /// answers to the peer's operations. This call cancels every other operation, and reports it
+    /// before it returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed the
+    /// shutdown, or has shut down too. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -134,9 +136,10 @@ impl Engine {
         let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_idle());
-        // No frame can follow half a frame.
+        // After a frame that is cut off, no other frame can follow.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
-        // This side has reported these operations of the peer, so they must not fail at the peer.
+        // This side has reported the peer's operations that these frames answer. So they must not
+        // fail at the peer.
         let answers = self.send_last_answers(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
@@ -156,9 +159,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies the rest of the frame that a link has taken in part, since its operation ends before
-    /// the link. Returns `None` if there is no such frame, or if more than [`EAGER_MAX_BYTES`] of
-    /// requested payload are left. Eager messages and pieces of reads are always short enough.
+    /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
+    /// before the link does. Returns `None` if there is no such frame, or if more than
+    /// [`EAGER_MAX_BYTES`] of requested payload are left. Eager messages and pieces of reads are
+    /// always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { frame, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match frame {
@@ -174,7 +178,8 @@ impl Engine {
         Some(rest.into())
     }
 
-    /// Sends the waiting frames of handshake links, and closes those that have served.
+    /// Sends the frames that wait for handshake links, and closes the handshake links that are no
+    /// longer needed.
     #[cold]
     pub(super) fn transmit_handshakes(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
@@ -187,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Handles a frame on a handshake link, or on an unknown link.
+    /// Handles a frame on a link that carries no messages: a handshake link, or an unknown one.
     #[cold]
     pub(super) fn frame_received_without_messages(
         &mut self,
@@ -251,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Reports the end of a connection that was lost, once none of its operations is left.
+    /// Reports the end of a lost connection, once none of its operations is left.
     pub(super) fn report_lost_connection(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.report_lost_connection(&mut effects);

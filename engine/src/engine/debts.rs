@@ -10,20 +10,21 @@ use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
 use crate::wire::Header;
 
-/// The sources of the numbers and the bytes that are owed to peers.
+/// Where the counts of acknowledgements and credit, and the data of reads, come from.
 struct DebtSources<'a> {
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
 }
 
 impl Engine {
-    /// Sends the owed frames to all peers, as far as the links take them.
+    /// Sends the owed frames on all links, as far as the links take them.
     pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
         self.links.pay_debts(|id, tx| creditors.pay_link(id, tx, transport, sink));
     }
 
-    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it can take the next frame.
+    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether the link can take another
+    /// frame.
     pub(super) fn pay_debts_of(
         &mut self,
         id: LinkId,
@@ -34,9 +35,9 @@ impl Engine {
         self.links.pay_debts_of(id, |id, tx| creditors.pay_link(id, tx, transport, sink))
     }
 
-    /// Sends a link's last answers to the peer's operations, unless the link is in the middle of a
-    /// frame. Returns the answers that the link had no room for, in order. Nothing else is sent on
-    /// the link afterwards.
+    /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
+    /// Returns the answers that the link had no room for, in order. The caller sends nothing else
+    /// on the link afterwards.
     #[cold]
     pub(super) fn send_last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
         let Some(link) = self.links.get_mut(id) else { return Vec::new() };
@@ -53,7 +54,7 @@ impl Engine {
 }
 
 impl DebtSources<'_> {
-    /// Sends the owed frames of one link. The end of a read may be an event to count.
+    /// Sends the owed frames of one link. If that ends a read, the target may count an event.
     fn pay_link(
         &mut self,
         id: LinkId,
@@ -111,9 +112,9 @@ impl DebtSources<'_> {
         }
     }
 
-    /// Sends data of the peer's reads, and the answers. It sends at most as much as the largest
-    /// piece, so that others have their turn, or only the rest of a piece that the link has taken
-    /// in part. The link must not be in the middle of another frame.
+    /// Sends data of the peer's reads, and answers the reads that end. Sends at most as much as the
+    /// largest piece, so that other frames have their turn. If the link has taken a piece in part,
+    /// sends only the rest of this piece. The link must not be in the middle of another frame.
     fn send_read_data(
         &mut self,
         id: LinkId,

@@ -1,9 +1,9 @@
-//! Direct access to mapped regions, without their owner's help.
+//! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
-//! A target offers an initiator each mappable region that the initiator has accessed by frames. The
-//! initiator maps it when it next transmits. From then on it copies to and from the region when it
-//! posts. It returns to frames for an access that the target must see, for an access that must
-//! wait, and when the region has ended.
+//! When an initiator accesses a mappable region by frames, the target offers the region for
+//! mapping. The initiator maps the region when it next transmits. From then on it copies to and
+//! from the region when it posts an access. It still sends frames for an access that the target
+//! must see, for an access that must wait, and once the region has ended.
 //!
 //! ```text
 //!  initiator                          target
@@ -16,12 +16,14 @@
 //!    Rma(write, key)  ------------->    knows no such key
 //! ```
 //!
-//! A copy that runs while a region ends may still go to its pages, which no region uses by then.
+//! If a region ends while the initiator copies, the copy may still go to the region's pages. No
+//! region uses these pages by then.
 //!
-//! A write has ended when its bytes have left for memory, in their order, but processors let later
-//! reads overtake them. Two peers that each write and then read could both miss the other's write,
-//! which is impossible if the target answers the writes. So a read waits until all processors see
-//! the writes before it, and so does a write that asks for delivery.
+//! A write ends when its bytes are stored, in their order. But the processor may let later reads
+//! overtake the stores. If two peers each write and then read, both could miss the other's write.
+//! This is impossible with frames, since the target answers the writes. So a read first executes a
+//! memory fence, after which all processors see the earlier writes. A write that asks for delivery
+//! executes one after its stores.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -37,14 +39,15 @@ use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, RemotePayload, Transport};
 use crate::wire::MappableRegion;
 
-/// The result of an [attempt](Engine::access_at_once) to carry out an access at once.
+/// The result of an [attempt](Engine::access_at_once) to make an access without frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// The access has ended.
+    /// The access was made and has ended.
     Done,
-    /// The access must go to the peer, by frames.
+    /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// The access was not attempted: earlier completions wait, or a limit is exceeded.
+    /// No attempt was made: earlier completions wait, the access is too long, or too many are
+    /// outstanding.
     NotMade,
 }
 
@@ -74,7 +77,8 @@ impl Engine {
         for id in self.mapping.drain(..) {
             let Some(link) = self.links.get_mut(id) else { continue };
             link.tx.mapped_regions_mut().map_offered(|remote, len_bytes| {
-                // If mapping fails (no address space, or the peer is gone), accesses go by frames.
+                // If the transport cannot map the memory (no address space, or the peer is gone),
+                // accesses go by frames.
                 let memory =
                     transport.map_peer_memory(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
@@ -83,10 +87,11 @@ impl Engine {
         }
     }
 
-    /// Carries an access out at once, if its memory is mapped and no earlier completion waits. If it
-    /// does, the caller counts the access and puts its completion into the queue, or, if that has no
-    /// room, leaves it to [`report_direct_access`](Self::report_direct_access). If it does not, nothing
-    /// has changed, and the caller posts the access.
+    /// Makes an access at once, if its memory is mapped and no earlier completion waits. After
+    /// [`Attempt::Done`] the caller counts the access, and puts its completion into the queue. If
+    /// the queue has no room, the caller calls
+    /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
+    /// changed, and the caller posts the access.
     #[inline]
     pub fn access_at_once(
         &mut self,
@@ -116,7 +121,8 @@ impl Engine {
         initiator.report(completion, &mut effects);
     }
 
-    /// Accesses mapped memory directly, if possible. Returns whether it did, which ends the access.
+    /// Makes an access to mapped memory directly, if possible. Returns whether it did; the access
+    /// has then ended.
     #[inline]
     pub(super) fn try_direct_access(
         &mut self,
@@ -145,8 +151,8 @@ impl Engine {
         has_gone
     }
 
-    /// Writes a few bytes, if that is possible at once. The engine neither records nor reports the
-    /// write; the caller counts it. Returns whether the bytes were written. If not, nothing has
+    /// Writes a few bytes to mapped memory, if possible at once. Returns whether it did. If so, the
+    /// caller counts the write; the engine neither keeps nor reports it. If not, nothing has
     /// changed, and the caller posts the write.
     #[inline]
     pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
@@ -205,7 +211,7 @@ impl Engine {
         true
     }
 
-    /// Unmaps the peer's region with this key, if it has ended.
+    /// Unmaps the peer's region with this key if the peer has ended the region.
     #[cold]
     fn unmap_if_retired(&mut self, peer: PeerId, key: u64) {
         if let Some(link) = self.peers.peer(peer).transmit_link().and_then(|link| self.links.get_mut(link)) {
@@ -213,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes it unmaps the regions that have ended,
-    /// since this side may never access them again.
+    /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes, unmaps the regions that have ended:
+    /// without this, a region that is never accessed again would stay mapped.
     pub(super) fn sweep_mapped_when_due(&mut self) {
         self.passes_to_sweep -= 1;
         if self.passes_to_sweep == 0 {
@@ -231,8 +237,8 @@ impl Engine {
         }
     }
 
-    /// Returns the region of a peer with this key, if this side may access it directly and need not
-    /// wait for earlier operations.
+    /// Returns the mapped region of a peer with this key, if an access to it need not wait for
+    /// earlier operations.
     #[inline(always)]
     fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
         let link = self.links.get(self.peers.peer(to).transmit_link()?)?;

@@ -1,4 +1,5 @@
-//! Carries out the effects of an engine's parts; this module those of its receiver.
+//! Carries out the effects that the parts of an engine ask for. This module does so for the
+//! receiver.
 
 mod connecting;
 mod initiating;
@@ -25,7 +26,7 @@ pub(super) struct LinksAndSink<'a, S> {
 }
 
 impl Engine {
-    /// Returns the receiver, and the carrier of its effects.
+    /// Returns the receiver, and the value that carries out its effects.
     #[inline(always)]
     pub(super) fn receive_side_and_effects<'a, S: Sink>(
         &'a mut self,
@@ -34,7 +35,7 @@ impl Engine {
         (&mut self.receive_side, LinksAndSink { links: &mut self.links, peers: &self.peers, sink })
     }
 
-    /// Ends a link if its peer has broken the protocol. Returns whether the peer has kept it.
+    /// Ends a link if its peer has broken the protocol. Returns true if the peer has not.
     #[inline(always)]
     pub(super) fn abort_on_breach(
         &mut self,

@@ -1,8 +1,9 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
-//! A fenced send waits at the head of its peer's queue, and so does everything behind it, until all
-//! sends before it have completed and have reached its level. The sender asks the peer for what it
-//! does not know itself, such as whether messages without acknowledgement have arrived:
+//! A fenced send waits at the head of its peer's queue until all earlier sends to the peer have
+//! completed and have reached the level of the fenced send. Later sends wait behind it. What the
+//! sender cannot know, it asks the peer, for example whether messages without acknowledgement have
+//! arrived:
 //!
 //! ```text
 //!  sender                           receiver
@@ -12,9 +13,9 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! Messages follow a fence before its answer only if the fenced send was cancelled. The answer does
-//! not cover them, so both sides remember what came before the fence. A link has one fence at a
-//! time.
+//! If the fenced send is cancelled, other messages may follow the fence before its answer. The
+//! answer does not cover them. So both sides remember which messages came before the fence. A link
+//! has at most one unanswered fence.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -24,9 +25,10 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
 use crate::wire::Header;
 
-/// Asks the peer of a link for what must be known before its next send, a fenced one, may go.
-/// Returns whether it may go. Sends to a former instance, on another of the peer's links, must have
-/// completed too.
+/// Advances a fenced send that is first in the queue of a link's peer. Asks the peer, if necessary,
+/// whether earlier messages have reached the level of the send. Returns whether the send may go
+/// now. Sends on the peer's other links, which may lead to a former instance, must have completed
+/// too.
 #[cold]
 pub(super) fn advance_fence(
     links: &mut Links,
@@ -53,8 +55,8 @@ pub(super) fn advance_fence(
 }
 
 impl Engine {
-    /// Handles the peer's question whether all its messages have arrived, which they have, and with
-    /// `matched` whether they were matched.
+    /// Handles a fence of the peer. It asks whether the peer's earlier messages have arrived, which
+    /// is always so, and with `matched` also whether receives have matched them.
     pub(super) fn fence_asked(&mut self, id: LinkId, matched: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered = self.links.get(id).is_some_and(|link| link.tx.debts().has_header(is_fenced));

@@ -1,9 +1,9 @@
-//! The links of an endpoint: how they come up, how they end, and the operations on each.
+//! The links of an endpoint: how they come up, how they end, and the operations that end with them.
 //!
 //! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
-//! opened if there is one, else on a new link. When two endpoints connect to each other at the same
-//! moment, both links stay and each side sends on its own, so there is no tie to break. Operations
-//! that a link has taken end with that link.
+//! opened if there is one, else on a new link. If two endpoints connect to each other at the same
+//! moment, both links stay, and each side sends on its own. When a link ends, the operations end
+//! that it has taken.
 
 use std::mem;
 
@@ -20,7 +20,7 @@ use crate::peer_id::PeerId;
 use crate::peers::{PeerLinkEnd, PeerLinkUp};
 use crate::transport::{Close, LinkError, LinkId, Transport};
 
-/// A link that the engine has ended, and must still close at the transport.
+/// A link that the engine has ended but has not closed at the transport yet.
 #[derive(Debug)]
 pub(super) struct ClosingLink {
     pub(super) link: LinkId,
@@ -29,7 +29,7 @@ pub(super) struct ClosingLink {
     unended: ExposedSends,
 }
 
-/// Sends to one peer that it can still read from their memory. They must not end before their link.
+/// Sends whose memory one peer can still read. They must not end before their link.
 #[derive(Debug, Default)]
 pub(super) struct ExposedSends {
     peer: Option<PeerId>,
@@ -37,15 +37,16 @@ pub(super) struct ExposedSends {
 }
 
 impl ClosingLink {
-    /// Creates the entry of a link without exposed sends.
+    /// Creates the entry of a link without such sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
         ClosingLink { link, how, error, unended: ExposedSends::default() }
     }
 }
 
-/// Whether to repeat the attempt to connect of an ended link: it was cut short, for example by an
-/// endpoint that closed before it accepted the connection, and the link had taken nothing.
+/// Whether the engine may repeat the attempt to connect that an ended link made. It may if the
+/// attempt was cut short, for example by an endpoint that closed before it accepted the connection,
+/// and if the link had taken nothing.
 fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
     let is_cut_short =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
@@ -73,7 +74,7 @@ impl Engine {
         link
     }
 
-    /// Adds a link to a peer, also at the receiver and the target.
+    /// Adds a link to a peer, and tells the receiver and the target of it.
     pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
         self.peers.peer_mut(peer).link_begun(id);
         self.links.insert(id, peer);
@@ -117,11 +118,12 @@ impl Engine {
         }
     }
 
-    /// Handles a link that has ended by itself. If it did not end in order, a second link to the
-    /// peer ends with it: messages on the first link are lost, and later ones must not arrive as if
-    /// none were missing.
+    /// Handles a link that has ended by itself. Unless the peer closed it in order, the other link
+    /// to the peer ends too: messages on the lost link are missing, and later messages must not
+    /// arrive as if none were.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        // The transport may reuse the number, so closing it later would hit another link.
+        // The transport may give the link's number to another link, which closing it later would
+        // hit.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
             self.fail_exposed_sends(unended, &error, sink);
@@ -141,8 +143,8 @@ impl Engine {
         }
     }
 
-    /// Ends all operations on a link, except sends that the peer can still read. Returns those; the
-    /// caller ends them when the peer no longer can.
+    /// Ends all operations on a link, except sends that the peer can still read. Returns these
+    /// sends. The caller ends them when the peer can no longer read them.
     pub(super) fn end_link(
         &mut self,
         id: LinkId,
@@ -163,7 +165,8 @@ impl Engine {
             self.drop_transmit_link(peer, error, sink);
         }
         if was_last && is_retried {
-            // Sends that wait connect by themselves, but may be cancelled before.
+            // If sends wait for the peer, they connect to it again. But they may be cancelled
+            // before.
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
@@ -200,7 +203,7 @@ impl Engine {
         initiator.fail_queued(peer, error, &mut effects);
     }
 
-    /// Fails the sends of an ended link that the peer can no longer read.
+    /// Fails the sends of an ended link, once the peer can no longer read them.
     pub(super) fn fail_exposed_sends(
         &mut self,
         unended: ExposedSends,
@@ -229,7 +232,7 @@ impl Engine {
     }
 
     /// Ends a link that has not ended by itself. The next [`transmit`](Engine::transmit) closes it
-    /// at the transport; until then the engine ignores the transport's reports of the link.
+    /// at the transport. Until then the engine ignores frames of the link.
     pub(super) fn abort_link(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &error, sink);

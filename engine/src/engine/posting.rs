@@ -1,5 +1,5 @@
-//! Posts operations on peers: a send that nothing keeps back goes out at once, other operations wait in
-//! the queue of their peer.
+//! Posts operations on peers. A send that nothing keeps back goes out at once. Other operations
+//! wait in the queue of their peer.
 
 use std::mem;
 
@@ -15,16 +15,17 @@ use crate::transport::{Sent, Transport};
 use crate::wire::Message;
 
 impl Engine {
-    /// Posts an operation on a peer. If nothing is queued before it, the transport gets it at once.
-    /// The memory stays in a request that is refused.
+    /// Posts an operation on a peer. If no other operation for the peer is queued, the transport
+    /// gets it at once. If the operation is refused, its memory stays in `request`.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations are
-    /// outstanding; [`Misuse::TooLong`] beyond
-    /// [`Config::message_max_bytes`](super::Config::message_max_bytes), and for more elements than
-    /// [`count_max`](crate::atomic::AtomicKind::count_max); of atomic operations [`Misuse::NoAtomic`],
-    /// and [`Misuse::Memory`] for a part of an element, or lengths that differ.
+    /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations
+    /// are outstanding; [`Misuse::TooLong`] for more than
+    /// [`Config::message_max_bytes`](super::Config::message_max_bytes), or for more elements than
+    /// [`count_max`](crate::atomic::AtomicKind::count_max). An atomic operation also fails with
+    /// [`Misuse::NoAtomic`], and with [`Misuse::Memory`] for a part of an element or for lengths
+    /// that differ.
     #[inline]
     pub fn post(
         &mut self,
@@ -36,8 +37,8 @@ impl Engine {
         self.post_after_attempt(Attempt::NotMade, to, request, transport, sink)
     }
 
-    /// As [`post`](Self::post), after an attempt to carry an access out at once, which is not
-    /// repeated.
+    /// As [`post`](Self::post), after the caller has tried to make an access directly. This call
+    /// does not repeat an attempt that was made.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks the length of an operation, and whether one more may be outstanding.
+    /// Checks the length of an operation, and that one more operation may be outstanding.
     #[inline(always)]
     fn check_room(&self, len_bytes: u64) -> Result<(), Error> {
         let max_bytes = self.config.message_max_bytes;
@@ -121,7 +122,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a send. One that ends at once is never in the operation table.
+    /// Begins a send. A send that ends at once never enters the operation table.
     #[inline(always)]
     fn begin_send(
         &mut self,
@@ -142,7 +143,7 @@ impl Engine {
         let sent = match protocol {
             SendProtocol::Eager if !send.fence => send_eager(transport, link_id, &caps, &send),
             SendProtocol::Waiting if !send.fence => Sent::Full,
-            // The peer must know the send by a number, or it must wait.
+            // The send must be in the operation table: the peer needs its number, or it must wait.
             _ => return self.begin_queued(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {
@@ -167,8 +168,8 @@ impl Engine {
         }
     }
 
-    /// Queues an operation behind the others for its peer, and transmits as far as the link takes
-    /// them.
+    /// Queues an operation behind the others for its peer, and transmits as many of them as the
+    /// link takes.
     fn begin_queued(
         &mut self,
         to: PeerId,

@@ -18,18 +18,19 @@ use crate::shared_receiver::{Debt, Mail, Membership, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// Matches an engine's messages with posted receives.
+/// The receiver of an engine.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "an engine has one, and mostly the large one")]
 pub(super) enum ReceiveSide {
     Own(Receiver),
     Shared(Membership),
-    /// The engine has left its shared receiver: it is about to be dropped, or could not be enabled.
-    /// Messages that still arrive are discarded.
+    /// The engine has left its shared receiver, since its endpoint is about to be dropped or could
+    /// not be enabled. Messages that still arrive are discarded.
     Left,
 }
 
-/// Calls of the receiver, own or shared. Each returns what follows `else` if the engine has left it.
+/// Defines calls of the receiver, own or shared. If the engine has left it, a call returns the
+/// value after `else`.
 macro_rules! calls_of_receiver {
     (
         &self: { $(
@@ -203,7 +204,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Reports a receive that was accepted before it could be posted, and then was refused.
+    /// Reports a receive that the caller accepted before the engine could take it, and that was
+    /// refused since.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {
@@ -219,7 +221,7 @@ impl ReceiveSide {
         }
     }
 
-    /// Whether a posted receive accepts messages from this peer alone.
+    /// Whether a posted receive names this peer as its only source.
     pub(super) fn awaits(&self, peer: PeerId, address: Address) -> bool {
         match self {
             ReceiveSide::Own(receiver) => receiver.awaits(peer),
@@ -242,8 +244,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Ends all receives of an own receiver, since no message can arrive any more. Receives of a
-    /// shared receiver stay, for its other members.
+    /// Fails all receives of a receiver that is not shared, since no message can arrive any more.
+    /// Receives of a shared receiver stay, since its other members may still get messages.
     pub(super) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
@@ -255,7 +257,8 @@ impl ReceiveSide {
         }
     }
 
-    /// As [`fail_all_and_close`](Self::fail_all_and_close), with reports in the next pass.
+    /// As [`fail_all_and_close`](Self::fail_all_and_close), but reports the failures in the next
+    /// pass.
     pub(super) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
@@ -287,7 +290,7 @@ impl ReceiveSide {
         }
     }
 
-    /// Whether reports of receives wait for room in their queue, or there is mail.
+    /// Whether reports of receives wait for room in their queue, or mail waits for this engine.
     #[inline(always)]
     pub(super) fn has_held_reports(&self) -> bool {
         if let ReceiveSide::Own(receiver) = self { receiver.has_held_reports() } else { self.has_mail() }
@@ -298,7 +301,8 @@ impl ReceiveSide {
         matches!(self, ReceiveSide::Shared(membership) if membership.has_mail())
     }
 
-    /// Whether messages that still arrive are discarded.
+    /// Whether the engine has left its shared receiver. Messages that still arrive are then
+    /// discarded.
     pub(super) fn has_left(&self) -> bool {
         matches!(self, ReceiveSide::Left)
     }
@@ -310,8 +314,9 @@ fn rejected_as_shared(request: ReceiveRequest) -> Rejected<Destination> {
 }
 
 impl Engine {
-    /// Receives through a shared receiver from now on. The engine must have no links yet, and must
-    /// not post receives. With `is_selective`, only receives that ask for it report success.
+    /// Makes the engine receive through a shared receiver from now on. The engine must have no
+    /// links yet, and must not post receives itself. With `is_selective`, only receives that ask
+    /// for it report success.
     pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::new(shared.clone(), is_selective, keeps_order);
@@ -320,8 +325,8 @@ impl Engine {
         id
     }
 
-    /// Leaves the shared receiver, if the engine has one, and gives up all that it has received
-    /// there. Call this before the endpoint lingers, so that no more receives are matched.
+    /// Leaves the shared receiver, if the engine has one, and gives up all messages that it has
+    /// received there. Call this before the endpoint lingers, so that it matches no more receives.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;
@@ -347,8 +352,8 @@ impl Engine {
         }
     }
 
-    /// Carries out the effects that calls of other members, and posts of the application, have left
-    /// for this engine. The caller then makes a pass, in which links transmit.
+    /// Carries out the effects for this engine that calls of other members, or posts of the
+    /// application, have left as mail. The caller then makes a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         let Mail { debts, counts, sources } = membership.take_mail();
@@ -393,7 +398,8 @@ impl Engine {
         }
     }
 
-    /// Delivers the reports that the receiver holds, or the mail for this engine.
+    /// Delivers the reports that an own receiver holds, or the mail of a shared receiver for this
+    /// engine.
     pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         match receive_side {
@@ -404,7 +410,7 @@ impl Engine {
     }
 }
 
-/// Gives tests the receiver of an engine that shares none.
+/// Gives tests the receiver of an engine whose receiver is not shared.
 #[cfg(test)]
 impl std::ops::Deref for ReceiveSide {
     type Target = Receiver;

@@ -1,5 +1,5 @@
-//! The sender's side of a rendezvous: payload stays in place until the peer has fetched it, or asks
-//! for it. Its stages are in `link/tx/requests.rs`.
+//! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
+//! pulled it, or asks for it. The stages of a rendezvous are in `link/tx/requests.rs`.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -10,8 +10,9 @@ use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome};
 
 impl Engine {
-    /// Offers the peer its first queued send, which the peer pulls or asks for. Returns `None` if
-    /// it should be pulled, but its memory cannot be exposed and it may go eagerly instead.
+    /// Offers the peer its first queued send. The peer then pulls the payload, or asks for it.
+    /// Returns `None` if the peer was to pull, but the memory cannot be exposed and the message may
+    /// travel eagerly.
     pub(super) fn transmit_request(
         &mut self,
         id: LinkId,
@@ -57,7 +58,8 @@ impl Engine {
         self.initiator.activate(peer);
     }
 
-    /// Handles the peer's report that it has the payload, or could not read it.
+    /// Handles the peer's report that it has the payload of a message, or with `fault` that it
+    /// could not read it.
     pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
@@ -69,7 +71,7 @@ impl Engine {
         self.answered(id, send, outcome, sink);
     }
 
-    /// Sends the payload that the peer has asked for. Returns whether the link can take messages.
+    /// Sends payload that the peer has asked for. Returns whether the link can take messages.
     pub(super) fn send_cleared(
         &mut self,
         id: LinkId,

@@ -1,9 +1,9 @@
-//! Links to endpoints that were replaced by another at their address.
+//! Links to endpoints that another endpoint has replaced at the same address.
 //!
-//! Messages that such an endpoint sent in order before it closed may still be unread, while its
-//! successor has connected already. So a replaced link is read to its end, and used for nothing
-//! else. It ends when the peer closes it, or, if the peer's host has crashed, when no byte has
-//! arrived on it for a while.
+//! Before such an endpoint closed, it may have sent messages that this side has not read, while its
+//! successor has connected already. So this side reads a replaced link to its end, and uses it for
+//! nothing else. A replaced link ends when the peer closes it. If the peer's host has crashed, it
+//! ends when no byte has arrived on it for a while.
 
 use super::Engine;
 use super::receive_side::ReceiveSide;
@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
-/// A link that is read to its end.
+/// A link to a replaced endpoint.
 #[derive(Debug)]
 pub(super) struct ReplacedLink {
     link: LinkId,
@@ -38,9 +38,9 @@ struct ReadProgress {
 }
 
 impl Engine {
-    /// Retires the older links to a peer, since a new instance answers at its address: the former
-    /// instance is gone, even if its links are still up. They are only read from now on, and unsent
-    /// operations fail.
+    /// Retires the older links to a peer, since a new instance answers at its address. The former
+    /// instance is gone, even if its links are still up. From now on the engine only reads these
+    /// links, and operations that wait for them fail.
     pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,
@@ -94,7 +94,7 @@ impl Engine {
 }
 
 impl ReplacedLink {
-    /// Returns when the link ends unless something arrives.
+    /// Returns when the link ends if nothing arrives until then.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.silence.deadline()
     }

@@ -10,10 +10,11 @@
 //!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue like a send, and travels in its order. Only a write with
-//! remote data needs credit, for the completion at the target; other accesses need no new memory.
-//! An access ends with its answer, at any level: only then the initiator knows that the target did
-//! not refuse it. The number of unanswered accesses on a link is limited.
+//! An access waits in its peer's queue as a send does, and keeps its place there. Only a write with
+//! remote data needs credit, for the completion at the target. Other accesses need no new memory
+//! there. At any completion level, an access ends with its answer: only the answer tells the
+//! initiator that the target has not refused the access. The number of unanswered accesses on a
+//! link is limited.
 
 use super::Engine;
 use super::transmit::Taken;
@@ -24,7 +25,7 @@ use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome, Rma, RmaKind};
 
 impl Engine {
-    /// Gives a link the access that is its peer's first queued send.
+    /// Gives a link the access that is first in its peer's queue.
     pub(super) fn transmit_rma(
         &mut self,
         id: LinkId,
@@ -78,7 +79,7 @@ impl Engine {
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
-    /// Begins a piece of a read. Ends the link if this side has not asked for the piece.
+    /// Begins a piece of read data. Ends the link if this side has not asked for the piece.
     pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         // A fetching atomic operation is at the stage `Sent`, since its operands were sent.
@@ -116,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Ends an operation that the peer has answered.
+    /// Ends an operation with the peer's answer.
     #[inline(always)]
     pub(super) fn answered(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         if outcome != Outcome::Done {
@@ -126,7 +127,7 @@ impl Engine {
         initiator.completed(send, &mut effects);
     }
 
-    /// Ends an operation that the peer has not carried out, by its answer.
+    /// Fails an operation with the peer's answer.
     #[cold]
     fn answered_with_failure(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         let Some(peer) = self.links.get(id).map(Link::peer) else { return };

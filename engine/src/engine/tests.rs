@@ -1,6 +1,6 @@
-//! The engine between a scripted transport and a recording sink.
+//! Tests of the engine, between a scripted transport and a recording sink.
 //!
-//! `over_loopback` has the tests over links that behave like real ones.
+//! `over_loopback` has the tests over links that behave like real links.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -58,7 +58,7 @@ mod rma;
 mod sending;
 mod shared;
 
-/// Access of tests to the engine's state.
+/// What tests need of the engine's state.
 impl Engine {
     fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.receive_side.set_pull_step_max_bytes(step_max_bytes);
@@ -69,7 +69,7 @@ impl Engine {
         self.receive_side.fetches_len() + self.target.fetches_len()
     }
 
-    /// Throws away what waits for a receive.
+    /// Discards the messages that wait for a receive.
     fn discard_unexpected(&mut self, sink: &mut impl Sink) {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.discard_all_unexpected(&mut effects);
@@ -78,30 +78,30 @@ impl Engine {
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// The description of exposed payload that the scripted transport gives.
+/// The description that the scripted transport gives for exposed payload.
 const REMOTE: &[u8] = b"0x7f00";
 
-/// Answers what the test has put into `answers`, and `Whole` when that is used up; likewise for
-/// `pulls` and `Done`.
+/// A transport that follows a script. Each send takes the next of `answers`, and `Whole` when there
+/// is none left. Each pull takes the next of `pulls`, and `Done` when there is none left.
 #[derive(Default)]
 struct Scripted {
     answers: VecDeque<Sent>,
-    /// From which size on payload may be pulled.
+    /// The smallest payload that may be pulled; `None` if none may be.
     pull_min_bytes: Option<usize>,
-    /// Whether memory cannot be exposed.
+    /// Whether the transport cannot expose memory.
     hides: bool,
     exposed: Vec<(LinkId, Vec<u8>)>,
     pulls: VecDeque<Pull>,
-    /// The payload that peers expose, by its description.
+    /// The payload that a pull reads, whatever its description.
     memory: Vec<u8>,
-    /// The remote payload, the offset in it, and the number of bytes.
+    /// The pulls: the remote payload, the offset in it, and the number of bytes.
     pulled: Vec<(RemotePayload, u64, usize)>,
-    /// How many links were closed; shared, so that a sink can look at it.
+    /// How many links were closed. Shared, so that a sink can look at it.
     closes: Arc<AtomicUsize>,
     sent: Vec<(LinkId, Header, Vec<u8>)>,
     connected: Vec<Address>,
     closed: Vec<(LinkId, Close)>,
-    /// The memory that `map` returns; without it each mapping gets memory of its own.
+    /// The memory that `map_peer_memory` returns. If `None`, each mapping gets memory of its own.
     mapped: Option<Arc<dyn SharedMemory>>,
 }
 
@@ -109,7 +109,7 @@ impl Scripted {
     fn pop_answer(&mut self, payload: &[IoSlice<'_>]) -> (Sent, Vec<u8>) {
         let bytes: Vec<u8> = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         match self.answers.pop_front().unwrap_or(Sent::Whole) {
-            // A part is less than all.
+            // A part must be less than all.
             Sent::Partial(count) if count >= bytes.len() => (Sent::Whole, bytes),
             Sent::Partial(count) => (Sent::Partial(count), bytes[..count].to_vec()),
             answer => (answer, bytes),
@@ -217,7 +217,7 @@ impl Transport for Scripted {
     }
 }
 
-/// Remembers what it is given, and has room for so much only.
+/// A sink that remembers what it is given, and has room for `room` completions.
 struct Recorder {
     room: usize,
     ended: Vec<Result<EndedOperation, FailedOperation>>,
@@ -286,7 +286,7 @@ fn address(port: u16) -> Address {
     SocketAddr::from(([127, 0, 0, 1], port)).into()
 }
 
-/// A request with the peer that it is for.
+/// A request, with the peer that it is for.
 struct AddressedRequest {
     to: PeerId,
     request: TransmitRequest,
@@ -370,7 +370,7 @@ impl AddressedRequest {
 }
 
 impl Engine {
-    /// Posts a request, or hands its memory back.
+    /// Posts a request. If it is refused, hands its memory back.
     fn post_request(
         &mut self,
         AddressedRequest { to, mut request }: AddressedRequest,
@@ -401,12 +401,12 @@ fn untagged_header(len_bytes: u64) -> Header {
     Header::Message(Message::of_len(len_bytes))
 }
 
-/// Returns the headers sent on link 7 from a place on.
+/// Returns the headers of the sent frames, from a place on.
 fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
-/// An engine with a peer whose link 7 is up, accepted.
+/// Returns an engine with a peer, whose accepted link 7 is up.
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();

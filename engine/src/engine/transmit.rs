@@ -1,4 +1,4 @@
-//! Transmission: from the queued operations to the frames that a transport takes.
+//! Transmission: gives the queued operations to the transport as frames.
 
 use super::Engine;
 use super::fences::advance_fence;
@@ -21,9 +21,9 @@ pub(super) enum Taken {
 }
 
 impl Engine {
-    /// Sends a small message, if that is possible at once. The engine neither records nor reports
-    /// it; the caller counts it. Returns whether it was sent. If not, nothing has changed, and the
-    /// caller posts it.
+    /// Sends a small message, if possible at once. Returns whether it was sent. If so, the caller
+    /// counts the message; the engine neither keeps nor reports it. If not, nothing has changed,
+    /// and the caller posts the message.
     #[inline]
     pub fn inject(
         &mut self,
@@ -53,10 +53,10 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as it takes them: first the answers that
-    /// peers wait for, then the rest of partly written frames, then the payload that peers have
-    /// asked for, then queued messages. Before all of that, it pulls payload that peers offer, and
-    /// connects to lost peers that receives wait for. Call this after
+    /// Gives the transport the waiting frames, as far as the links take them: first answers and the
+    /// other frames that are owed to peers, then rests of partly written frames, then payload that
+    /// peers have asked for, then queued operations. Before all of these, pulls payload that peers
+    /// offer, and connects to lost peers that receives wait for. Call this after
     /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Pays debts, and sends waiting frames. Out of line, since most passes have neither.
+    /// Sends owed frames and queued operations. Out of line, since most passes have neither.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.links.have_debts() {
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has rare work, beside debts and sends. For other passes this costs one
-    /// branch.
+    /// Whether a pass has rare work, that is, work other than owed frames and queued operations. A
+    /// pass without rare work pays one branch for it.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_count()
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Sends to a peer, as far as its link takes it. Returns whether anything is left for the peer.
+    /// Gives the link to a peer as many of its frames as it takes. Returns whether any are left.
     pub(super) fn transmit_to(
         &mut self,
         peer: PeerId,
@@ -166,7 +166,7 @@ impl Engine {
     ) -> Taken {
         let link = self.find_or_open_transmit_link(peer, transport);
         let caps = transport.caps(link);
-        // An operation that is gone takes nothing of the link.
+        // An operation that has ended already takes nothing of the link.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
         if send.fence && !advance_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
@@ -189,7 +189,7 @@ impl Engine {
                 match self.transmit_request(link, id, protocol, &caps, transport) {
                     Some(Ok(())) => return Taken::Whole,
                     Some(Err(Full)) => return Taken::Nothing,
-                    // Its memory could not be exposed.
+                    // The memory could not be exposed, and the message may travel eagerly.
                     None => {}
                 }
             }
@@ -197,7 +197,7 @@ impl Engine {
         self.transmit_eager(link, id, &caps, transport, sink)
     }
 
-    /// Gives a link an eager message of the operation table.
+    /// Gives a link an eager message that is in the operation table.
     fn transmit_eager(
         &mut self,
         link: LinkId,
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Continues the link's partly written frame. Returns whether the link can take the next one.
+    /// Continues the link's partly written frame. Returns whether the link can take another frame.
     fn resume_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.get_mut(id) else { return true };
         let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
@@ -248,8 +248,8 @@ impl Engine {
             Frame::Data => self.data_taken(id, send_id, sink),
             Frame::ReadData => {}
         }
-        // Many frames in a row may be partly written; the answers that the peer waits for must not
-        // wait for the last of them.
+        // Frame after frame may be partly written. The answers that the peer waits for must not
+        // wait for all of them.
         self.pay_debts_of(id, transport, sink)
     }
 
@@ -268,7 +268,7 @@ impl Engine {
         }
     }
 
-    /// Handles a message that the link has taken whole, and that was never in the operation table.
+    /// Handles a message that the link has taken whole and that is not in the operation table.
     pub(super) fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
@@ -296,8 +296,8 @@ impl Engine {
         initiator.completed(id, &mut effects);
     }
 
-    /// Ends the send when the peer acknowledges, or matches, the message that the link has taken
-    /// last.
+    /// Ends the send when the peer acknowledges or matches its message, which is the last that the
+    /// link took.
     fn await_peer(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_peer(send, awaits);
@@ -305,7 +305,7 @@ impl Engine {
     }
 }
 
-/// Gives the transport an eager message, as far as it takes it.
+/// Gives the transport as much of an eager message as it takes.
 pub(super) fn send_eager(transport: &mut impl Transport, link: LinkId, caps: &LinkCaps, send: &Send) -> Sent {
     let header = Header::Message(send.message);
     match send.source.contiguous() {

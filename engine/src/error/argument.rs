@@ -24,25 +24,25 @@ pub enum Argument {
     /// An address with port 0 as the address of a peer.
     #[error("an address without a port, which names no peer")]
     PeerWithoutPort,
-    /// A range of nodes or services that goes beyond the last possible one.
+    /// A range of nodes or services that runs past the last possible node or service.
     #[error("a range of nodes or services beyond what can be counted to")]
     AddressRange,
-    /// `FI_SOURCE`, which makes the node or service the source, without a node or service.
+    /// `FI_SOURCE`, which makes node and service the source, although the call names neither.
     #[error("FI_SOURCE without a node or a service")]
     UnnamedSource,
-    /// More data with a connection request, or with its answer, than the limit.
+    /// More data with a connection request, or with its answer, than the limit allows.
     #[error("{len_bytes} bytes of data with a connection, which may have {CONNECTION_DATA_MAX_BYTES}")]
     ConnectionData {
         /// The length of the data.
         len_bytes: usize,
     },
-    /// An endpoint type without connections where the call needs `FI_EP_MSG`.
+    /// An endpoint type without connections, although the call needs `FI_EP_MSG`.
     #[error("an endpoint type other than FI_EP_MSG, which alone has connections")]
     Unconnected,
-    /// A connected endpoint cannot be enabled before it has a peer.
+    /// An info of a connected endpoint, which needs a peer before it can be enabled.
     #[error("an info of connected endpoints (FI_EP_MSG), which need a peer before they are enabled")]
     PeerNeeded,
-    /// An info of another domain than the one that the object is opened in.
+    /// An info of another domain than that in which the object is opened.
     #[error("an info of another domain")]
     InfoOfOtherDomain,
     /// A request to a passive endpoint of another domain.
@@ -54,13 +54,14 @@ pub enum Argument {
     /// A backlog of 0: the passive endpoint could keep no request waiting.
     #[error("a backlog of 0 requests")]
     EmptyBacklog,
-    /// A connected endpoint in a domain without locks: its event queue belongs to no domain.
+    /// A connected endpoint in a domain without locks. Its event queue belongs to no domain, so
+    /// other threads may use it.
     #[error("endpoints for connections in a domain without locks")]
     UnlockedConnections,
-    /// A domain without locks that several threads may use.
+    /// A domain without locks whose threading level lets several threads use it.
     #[error("a domain without locks for another threading level than FI_THREAD_DOMAIN")]
     UnlockedThreading,
-    /// A domain without locks, but with automatic progress by another thread.
+    /// A domain without locks with automatic progress, which another thread makes.
     #[error("a domain without locks with automatic progress")]
     UnlockedProgress,
     /// A shared receive context for an endpoint that was not opened with `FI_SHARED_CONTEXT`.
@@ -75,7 +76,7 @@ pub enum Argument {
     /// The endpoint has transmit capabilities that the shared context lacks.
     #[error("an endpoint with transmit capabilities that the transmit context lacks")]
     TransmitContextCaps,
-    /// Another address vector than that of the endpoints that share the receive context.
+    /// Another address vector than that of the other endpoints that share the receive context.
     #[error("another address vector than that of the other endpoints of the receive context")]
     OtherAddressVector,
     /// A completion queue with more entries than the limit.
@@ -90,7 +91,7 @@ pub enum Argument {
     /// A queue or a counter with `FI_WAIT_SET`, but without a wait set.
     #[error("FI_WAIT_SET without the wait set")]
     NoWaitSet,
-    /// A wait object that a wait set cannot have.
+    /// A wait object that a wait set cannot have: `FI_WAIT_NONE` or `FI_WAIT_SET`.
     #[error("a wait set with FI_WAIT_NONE or FI_WAIT_SET as its wait object")]
     WaitSetObject,
     /// The poll set already has this member.
@@ -99,10 +100,11 @@ pub enum Argument {
     /// A claim with the context of a message that is already claimed.
     #[error("a context with which a message is claimed already")]
     ClaimedContext,
-    /// `FI_DISCARD` with both a peek and a claim, of which it allows only one.
+    /// `FI_DISCARD` with both a peek and a claim. It allows only one of them.
     #[error("FI_DISCARD with both FI_PEEK and FI_CLAIM")]
     DiscardedClaim,
-    /// A completion counter for a deferred change of a counter, which has no completion to count.
+    /// A completion counter for a deferred change of a counter. Such a change has no completion to
+    /// count.
     #[error("a completion counter for a deferred change of a counter")]
     CountedChange,
 }

@@ -4,29 +4,29 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadMemory {
-    /// A region, or a buffer that must be one segment, without a segment.
+    /// No segment, for a region or for a buffer that must be one segment.
     #[error("no segment, where at least one is needed")]
     NoSegment,
-    /// A reusable buffer for several messages: it is cut into messages, so it cannot come back
-    /// whole.
+    /// A reusable buffer for several messages. It would be cut into messages, so it could not come
+    /// back whole.
     #[error("a reusable buffer, where one that can be cut into messages is needed")]
     Reusable,
     /// A segment at the null address that is not empty.
     #[error("a null address with a length")]
     NullWithLength,
-    /// The sum of the lengths overflows.
+    /// The sum of the lengths exceeds the address space.
     #[error("segments that are longer together than the address space")]
     LengthOverflow,
-    /// The operands, comparands and results of an atomic operation must have equal lengths.
+    /// Operands, comparands and results of an atomic operation must have equal lengths.
     #[error("operands, comparands or results of different lengths")]
     UnequalOperands,
-    /// The length is not a multiple of the element size.
+    /// The length of the operands is not a multiple of the element size.
     #[error("a part of an element of an atomic operation")]
     PartialElement,
-    /// A region has at least one byte.
+    /// A region must have at least one byte.
     #[error("a memory region of 0 bytes")]
     EmptyRegion,
-    /// The system, or the object that keeps the memory, has too little of it.
+    /// The system, or the object that keeps the memory, has less memory than the region needs.
     #[error("a memory region larger than the memory for it")]
     RegionTooLarge,
     /// The file ends before the region does.
@@ -35,7 +35,7 @@ pub enum BadMemory {
     /// The offset in the file is not a multiple of the page size.
     #[error("an offset in a file that is not a multiple of the page size")]
     FileOffset,
-    /// `MrAttr::offset` is reserved.
+    /// `MrAttr::offset` is reserved, and must be 0.
     #[error("an offset of a memory region other than 0")]
     RegionOffset,
     /// The access does not lie within the region.
@@ -44,14 +44,14 @@ pub enum BadMemory {
     /// The region is the whole address space, where most addresses have no memory.
     #[error("a copy from or to a memory region that is the address space")]
     AddressSpace,
-    /// Peers may only read this memory of the application, so it may be read-only for this side,
-    /// too.
+    /// Peers may only read this memory of the application. So the memory may be read-only for this
+    /// side too.
     #[error("a write to a memory region that peers may only read")]
     NotWritable,
-    /// Only files can be made durable.
+    /// Only shared mappings of files can be made durable.
     #[error("persistent memory that is not a shared mapping of a file")]
     NotPersistent,
-    /// Peers can map only memory that the region has allocated itself.
+    /// Peers can map only memory that the region allocates itself.
     #[error("shareable memory that the region does not allocate itself")]
     NotShareable,
 }

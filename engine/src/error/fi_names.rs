@@ -1,11 +1,11 @@
-//! Capabilities and address formats by the names that C code uses.
+//! Capabilities and address formats, displayed by the names that C code uses.
 
 use std::fmt;
 
 use crate::address::AddressFormat;
 use crate::flags::Caps;
 
-/// Capabilities as "the capability FI_MSG", or "the capabilities FI_MSG and FI_SEND".
+/// Displays capabilities as "the capability FI_MSG", or "the capabilities FI_MSG and FI_SEND".
 pub(super) struct FiCaps(pub(super) Caps);
 
 impl fmt::Display for FiCaps {
@@ -22,7 +22,7 @@ impl fmt::Display for FiCaps {
     }
 }
 
-/// An address format as `FI_SOCKADDR_IN`.
+/// Displays an address format as `FI_SOCKADDR_IN`.
 pub(super) struct FiFormat(pub(super) AddressFormat);
 
 impl fmt::Display for FiFormat {

@@ -1,10 +1,10 @@
 //! The objects that calls do not find.
 
-/// The object that a call looked for, and that does not exist: ENOENT.
+/// The object that a call names, but that does not exist: ENOENT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
-    /// An operation to cancel. If there was one, it ends by itself.
+    /// An operation to cancel. There is none, or it can no longer be cancelled and ends by itself.
     #[error("no such operation, or it can no longer be cancelled")]
     Operation,
     /// Deferred work to cancel.
@@ -13,7 +13,7 @@ pub enum Missing {
     /// A message that a peek has claimed.
     #[error("no message was claimed with this context")]
     ClaimedMessage,
-    /// The name of a domain, which every info of `getinfo` has.
+    /// The name of a domain. Every info that `getinfo` returns has one.
     #[error("the info names no domain")]
     DomainName,
     /// The domain that the info names.

@@ -10,25 +10,25 @@ pub enum ObjectState {
     /// The call must come before the endpoint is enabled.
     #[error("the endpoint is enabled already")]
     EndpointEnabled,
-    /// The endpoint is in use, so it cannot become a connected one.
+    /// The endpoint is in use, so it cannot become a connected endpoint.
     #[error("the endpoint is in use")]
     EndpointInUse,
-    /// The address must be chosen before the endpoint has one.
+    /// The endpoint has its address already. The call must come before that.
     #[error("the endpoint has its address already")]
     AddressAssigned,
-    /// The endpoint shares a receive context, which must be bound before it is enabled.
+    /// The endpoint shares a receive context, which must be bound before the endpoint is enabled.
     #[error("no shared receive context is bound")]
     NoReceiveContext,
-    /// The endpoint shares a transmit context, which must be bound before it is enabled.
+    /// The endpoint shares a transmit context, which must be bound before the endpoint is enabled.
     #[error("no shared transmit context is bound")]
     NoTransmitContext,
     /// The endpoint has already asked for a connection, or accepted one.
     #[error("the endpoint has asked for a connection, or accepted one, already")]
     ConnectionBegun,
-    /// The endpoint accepts a request, and cannot ask for a connection.
+    /// The endpoint was opened to accept a request, so it cannot ask for a connection.
     #[error("the endpoint was opened to accept a request")]
     OpenedForRequest,
-    /// The endpoint has no request that it could accept.
+    /// The endpoint was not opened for a request, so there is none that it could accept.
     #[error("the endpoint was not opened for a request")]
     NotOpenedForRequest,
     /// Only a passive endpoint receives requests.
@@ -40,7 +40,7 @@ pub enum ObjectState {
     /// An endpoint was opened at the address of the passive endpoint.
     #[error("an endpoint has taken over from the passive one")]
     TakenOver,
-    /// The request was accepted or rejected, or an endpoint is open for it.
+    /// The request was accepted or rejected already, or an endpoint was opened to accept it.
     #[error("the request for a connection was decided already")]
     RequestDecided,
     /// The event queue was opened without `FI_WRITE`.

@@ -1,39 +1,39 @@
-//! The requirements that no domain meets.
+//! The requirements of an application that no domain meets.
 
 use super::fi_names::{FiCaps, FiFormat};
 use crate::address::AddressFormat;
 use crate::flags::Caps;
 use crate::limits::{DEPTH_MAX_OPS, IOV_LIMIT};
 
-/// A requirement that nothing meets: ENODATA. The text continues "it needs ...".
+/// A requirement that no domain meets: ENODATA. Its text continues "it needs ...".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unmet {
     /// Capabilities that no domain has.
     #[error("{}", FiCaps(*.0))]
     Caps(Caps),
-    /// A connected endpoint has one source only.
+    /// Sources over a connection, whose endpoint has only one source.
     #[error("FI_SOURCE, FI_SOURCE_ERR or FI_DIRECTED_RECV over a connection")]
     ConnectionSource,
-    /// Only completions that name their sources report unknown ones.
+    /// Reports of unknown sources, without completions that name their sources.
     #[error("FI_SOURCE_ERR without FI_SOURCE")]
     SourceErrAlone,
-    /// Only untagged receives have multi-receive buffers.
+    /// Multi-receive buffers, without untagged receives.
     #[error("FI_MULTI_RECV without receiving messages (FI_MSG and FI_RECV)")]
     MultiReceiveAlone,
-    /// Only targets have events of accesses.
+    /// Events of accesses, without being the target of accesses.
     #[error("FI_RMA_EVENT without being the target of accesses")]
     RmaEventAlone,
-    /// Only writes to persistent memory are committed.
+    /// Completion when the data is durable, without writes to persistent memory.
     #[error("FI_COMMIT_COMPLETE without FI_RMA_PMEM")]
     CommitAlone,
-    /// The transmit attributes ask for more than the endpoint's capabilities.
+    /// Transmit attributes with more capabilities than the endpoint.
     #[error("transmit capabilities beyond those of the endpoint")]
     TransmitCaps,
-    /// The receive attributes ask for more than the endpoint's capabilities.
+    /// Receive attributes with more capabilities than the endpoint.
     #[error("receive capabilities beyond those of the endpoint")]
     ReceiveCaps,
-    /// The domain attributes ask for capabilities beyond the domain's reach.
+    /// Domain attributes with capabilities that the domain lacks.
     #[error("domain capabilities beyond those of the domain")]
     DomainCaps,
     /// Flags that transmit operations cannot have by default.
@@ -45,55 +45,55 @@ pub enum Unmet {
     /// A message order that libfabric does not define.
     #[error("a message order that is not known")]
     MessageOrder,
-    /// An order of completions other than that of posting.
+    /// An order of transmit completions other than the order of posting.
     #[error("an order of transmit completions other than FI_ORDER_STRICT")]
     TransmitCompletionOrder,
-    /// Ordered receive completions: receives complete as they end.
+    /// Ordered receive completions. Receives complete as they end.
     #[error("ordered receive completions")]
     ReceiveCompletionOrder,
-    /// An inject size beyond the largest.
+    /// An inject size above the limit.
     #[error("an inject size above {max_bytes} bytes")]
     InjectSize {
         /// The largest inject size.
         max_bytes: usize,
     },
-    /// Messages beyond the largest.
+    /// Messages longer than the limit.
     #[error("messages longer than {max_bytes} bytes")]
     MessageSize {
         /// The largest message.
         max_bytes: usize,
     },
-    /// Remote completion data beyond the largest.
+    /// More remote completion data than a message can carry.
     #[error("more than {max_bytes} bytes of remote completion data")]
     CompletionDataSize {
         /// The length of the remote completion data.
         max_bytes: usize,
     },
-    /// Error data beyond the largest.
+    /// More error data than the limit.
     #[error("more than {max_bytes} bytes of error data")]
     ErrorDataSize {
         /// The longest error data.
         max_bytes: usize,
     },
-    /// A transmit queue beyond the deepest.
+    /// A transmit queue deeper than the limit.
     #[error("a transmit queue of more than {DEPTH_MAX_OPS} operations")]
     TransmitDepth,
-    /// A receive queue beyond the deepest.
+    /// A receive queue deeper than the limit.
     #[error("a receive queue of more than {DEPTH_MAX_OPS} operations")]
     ReceiveDepth,
-    /// Transmit operations of too many segments.
+    /// Transmit operations with too many segments.
     #[error("more than {IOV_LIMIT} segments in a transmit operation")]
     TransmitSegments,
-    /// Receives of too many segments.
+    /// Receives with too many segments.
     #[error("more than {IOV_LIMIT} segments in a receive")]
     ReceiveSegments,
     /// Accesses to several places of a peer's memory.
     #[error("several remote segments in an operation")]
     RemoteSegments,
-    /// Memory regions of too many segments.
+    /// Memory regions with too many segments.
     #[error("memory regions of more than {IOV_LIMIT} segments")]
     RegionSegments,
-    /// Scalable endpoints.
+    /// Several transmit or receive contexts in one endpoint (scalable endpoints).
     #[error("several contexts in one endpoint")]
     SeveralContexts,
     /// Datagram endpoints.
@@ -108,46 +108,47 @@ pub enum Unmet {
     /// Authorization keys of endpoints and domains.
     #[error("authorization keys")]
     AuthorizationKeys,
-    /// A progress model that only control operations have.
+    /// `FI_PROGRESS_CONTROL_UNIFIED`, which only control operations can have as their progress
+    /// model.
     #[error("FI_PROGRESS_CONTROL_UNIFIED as data progress")]
     UnifiedDataProgress,
-    /// The fabric's name is `homespun`.
+    /// Another fabric than `homespun`.
     #[error("a fabric of that name")]
     FabricName,
-    /// The provider's name is `homespun`.
+    /// Another provider than `homespun`.
     #[error("a provider of that name")]
     ProviderName,
-    /// A name that no domain has.
+    /// A domain with a name that no domain has.
     #[error("a domain of that name")]
     DomainName,
-    /// The user's parameter names no domain.
+    /// The domain that the user has named in `FI_HOMESPUN_DOMAIN`, but that does not exist.
     #[error("a domain of the name that FI_HOMESPUN_DOMAIN gives")]
     PreferredDomain,
-    /// The user's parameter names another domain than the application.
+    /// Another domain than that which the user has named in `FI_HOMESPUN_DOMAIN`.
     #[error("a domain other than the one that FI_HOMESPUN_DOMAIN names")]
     NotPreferredDomain,
-    /// No source or destination has a format that the domain has.
+    /// A source or destination whose address format the domain has.
     #[error("an address format that the domain has")]
     DomainAddressFormat,
-    /// No address has this format.
+    /// A source or destination of this address format.
     #[error("an address of the format {}", FiFormat(*.0))]
     AddressFormat(AddressFormat),
-    /// All sources are of one address format, and all destinations of another.
+    /// A source and a destination of the same address format.
     #[error("a source and a destination of one address format")]
     OneAddressFormat,
-    /// The domain reaches this host only.
+    /// A destination on this host, since the domain reaches no other.
     #[error("a destination on this host")]
     LocalDestination,
-    /// The source is no address of this host.
+    /// A source that is an address of this host.
     #[error("a source that is an address of this host")]
     LocalSource,
-    /// The host has no route to the destination.
+    /// A destination to which the host has a route.
     #[error("a destination that there is a route to")]
     Route,
-    /// The service is neither a number nor a name of a port.
+    /// A service that is a port number or the name of a port.
     #[error("a service that is a port")]
     Port,
-    /// The resolver knows no address of the node and service.
+    /// A node and service for which the resolver knows an address.
     #[error("a node and service that resolve")]
     Resolvable,
     /// An address format that homespun does not know.

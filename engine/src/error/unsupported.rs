@@ -1,10 +1,10 @@
-//! The parts of libfabric that homespun does not have.
+//! The features of libfabric that homespun does not have.
 
 /// A feature that homespun lacks: ENOSYS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// Address vectors that have a name.
+    /// Address vectors that have a name, by which processes share them.
     #[error("address vectors shared by processes")]
     NamedAddressVector,
     /// Address vectors that report insertions as events (`FI_EVENT`).
@@ -13,16 +13,17 @@ pub enum Unsupported {
     /// Connections of an endpoint of another type than `FI_EP_MSG`.
     #[error("connections of endpoints of another type than FI_EP_MSG")]
     Connections,
-    /// Receives that the application posts to an endpoint with a shared receive context.
+    /// Receives posted to an endpoint with a shared receive context. They must be posted to the
+    /// context.
     #[error("receives of an endpoint with a shared receive context; post them to the context")]
     SharedContextReceive,
     /// Sends and accesses through a shared receive context.
     #[error("sends and accesses through a shared receive context")]
     SharedContextTransmit,
-    /// Multi-receive buffers as deferred work. As triggered operations they are supported.
+    /// Multi-receive buffers as deferred work. They are supported as triggered operations.
     #[error("multi-receive buffers as deferred work")]
     DeferredMultiReceive,
-    /// Peeks and claims as deferred work. As triggered operations they are supported.
+    /// Peeks and claims as deferred work. They are supported as triggered operations.
     #[error("peeks and claims as deferred work")]
     DeferredPeek,
     /// `FI_WAIT_POLLFD`.

@@ -1,4 +1,4 @@
-//! Operations that end when the peer answers: accesses to its regions, and messages that it
+//! Operations that end with an answer of the peer: accesses to its regions, and messages that it
 //! fetches.
 
 use super::{Initiator, InitiatorEffects};
@@ -17,13 +17,14 @@ impl Initiator {
         self.sends.get(id).is_some_and(|send| send.one_sided.is_none())
     }
 
-    /// Whether the peer answers an operation when it has all of its payload.
+    /// Whether the peer answers an operation once it has the whole payload.
     pub(crate) fn needs_answer(&self, id: SendId) -> bool {
         let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits.wants_answer();
         self.sends.get(id).is_some_and(is_answered)
     }
 
-    /// Returns where the next piece of a read goes. `None` if no piece, or none so long, may come.
+    /// Returns where the next piece of read data goes. Returns `None` if this operation may get no
+    /// piece, or none of this length.
     pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
         let one_sided = send.one_sided.as_ref()?;
@@ -35,7 +36,7 @@ impl Initiator {
         Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
     }
 
-    /// Copies the next bytes of a piece to their place.
+    /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
         if let Some((destination, _)) = self.read_buffer_of(piece.place) {
             destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
@@ -51,8 +52,8 @@ impl Initiator {
         }
     }
 
-    /// Records that all of a piece is in place. Returns whether the operation has succeeded with
-    /// that, as an atomic one has.
+    /// Records that a piece is whole and in place. Returns whether the operation is atomic: then it
+    /// has succeeded.
     pub(crate) fn read_piece_arrived(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.place) {
             *read_bytes = piece.arrived_bytes;
@@ -78,8 +79,8 @@ impl Initiator {
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
                 *arrived_bytes == send.message.len_bytes
             }
-            // An atomic operation: its results stand for this answer, which is only sent if there
-            // are none.
+            // An atomic operation that fetches elements ends with these. The target answers it only
+            // if there are none.
             (Some(_), RequestStage::Sent, Outcome::Done) => send.message.len_bytes == 0,
             (Some(_), RequestStage::Requested | RequestStage::Sent, Outcome::Refused(_)) => true,
             _ => false,

@@ -1,27 +1,27 @@
-//! The effects of an initiator.
+//! The effects that an initiator asks its caller for.
 
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 
-/// The effects beyond an initiator's own state, which its caller carries out.
+/// What an initiator asks of its caller: effects outside its own state.
 ///
-/// No effect calls the initiator again before the call that caused it has returned.
+/// The caller must not call the initiator from an effect.
 pub(crate) trait InitiatorEffects {
     /// Reports an operation that has succeeded.
     ///
     /// # Errors
     ///
-    /// Hands it back if there is no room.
+    /// Hands the completion back if there is no room.
     fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation>;
 
     /// Reports an operation that has failed.
     ///
     /// # Errors
     ///
-    /// Hands it back if there is no room.
+    /// Hands the failure back if there is no room.
     fn fail(&mut self, failure: FailedOperation) -> Result<(), FailedOperation>;
 
-    /// Whether operations are counted at all.
+    /// Whether the endpoint has counters.
     fn has_counters(&self) -> bool;
 
     /// Counts an operation that has succeeded.
@@ -30,6 +30,7 @@ pub(crate) trait InitiatorEffects {
     /// Counts an operation that has failed.
     fn count_error(&mut self, events: CounterEvents);
 
-    /// Records the end of an operation that was deferred work. Returns what else to report of it.
+    /// Records the end of an operation that was deferred work. Returns whether and how to report
+    /// it.
     fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

@@ -1,23 +1,23 @@
-//! Operations that wait for the links to their peers, in the order of their posting.
+//! The queues of operations that wait for the links to their peers, in the order of posting.
 
 use std::collections::VecDeque;
 
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 
-/// The queues of all peers, and the list of peers that have work.
+/// The queues of all peers, and the list of peers with work.
 #[derive(Debug, Default)]
 pub(super) struct PeerQueues {
     by_peer: Vec<PeerQueue>,
-    /// Peers with queued operations, payload that they asked for, or a partly written frame. Each
-    /// is listed once.
+    /// Peers with queued operations, payload that they have asked for, or a partly written frame.
+    /// Each peer is listed at most once.
     active: VecDeque<PeerId>,
 }
 
 #[derive(Debug, Default)]
 struct PeerQueue {
     sends: VecDeque<SendId>,
-    /// Whether the peer is listed, or its pass is under way.
+    /// Whether the peer is listed, or its turn in the present pass is not over.
     is_active: bool,
 }
 
@@ -44,14 +44,14 @@ impl PeerQueues {
         }
     }
 
-    /// Empties a queue and frees its memory: the peer stays known, but may never be used again.
+    /// Empties a peer's queue and frees its memory, since the peer may never be used again.
     pub(super) fn take(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
             .get_mut(peer.index())
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
     }
 
-    /// Takes the first operation that `matches` out of its peer's queue.
+    /// Removes the first queued operation that `matches`. Returns it with its peer.
     pub(super) fn remove_first(&mut self, matches: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {

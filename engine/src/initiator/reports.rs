@@ -1,5 +1,5 @@
-//! Reports completions to the sink, and holds them while the sink is full. Also counts operations
-//! that have ended, including those that are not reported.
+//! Reports completions to the sink, and holds them while the sink is full. Counts all operations
+//! that have ended, also those that it does not report.
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
@@ -10,21 +10,22 @@ use crate::held_reports::HeldReports;
 use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
 
-/// The reports that the sink had no room for, in order. None is lost, and no link has to wait for
+/// Reports that the sink had no room for, in order. No report is lost, and no link has to wait for
 /// room.
 ///
-/// Sends and receives wait separately, since they may report to different queues. The depths of the
-/// endpoint bound both: an operation whose report waits, for room or for its turn, still counts as
-/// outstanding.
+/// The reports of sends and of receives wait separately, since they may go to different queues. The
+/// depths of the endpoint bound both: an operation still counts as outstanding while its report
+/// waits for room or for its turn.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     held: HeldReports,
-    /// The turns of sends, if they complete in the order of their posting.
+    /// The turns of operations, if these complete in the order of posting.
     turns: Option<Box<Turns>>,
 }
 
 impl Reports {
-    /// Creates empty reports, with completions in posting order or as operations end.
+    /// Creates empty reports. Operations complete in the order of posting if `are_in_order`, else
+    /// as they end.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -35,7 +36,8 @@ impl Reports {
     }
 
     /// Counts an operation that has succeeded, whether it is reported or not.
-    // Counts before there is a completion, which would be moved once more.
+    // Counted before the completion is built: a count in between would move the completion once
+    // more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -51,8 +53,8 @@ impl Reports {
         }
     }
 
-    /// Counts a successful send or access to a peer's region, and reports it if it is signalled; in
-    /// its turn, if it has one.
+    /// Counts a send or an access that has succeeded, and reports it if it is signalled. If the
+    /// operation has a turn, both wait for the turn.
     #[inline(always)]
     pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
@@ -73,7 +75,7 @@ impl Reports {
         }
     }
 
-    /// As [`send_completed`](Self::send_completed), for an access that never was under way.
+    /// As [`send_completed`](Self::send_completed), for an access that ended when it was posted.
     pub(super) fn completed_at_once(
         &mut self,
         to: PeerId,
@@ -100,14 +102,14 @@ impl Reports {
         }
     }
 
-    /// Whether a send or an access that ends when it is posted can be reported at once: no
-    /// completion waits, and completions keep no order.
+    /// Whether a send or an access that ends when it is posted can be reported at once, since no
+    /// completion waits and completions keep no order.
     #[inline(always)]
     pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
     }
 
-    /// Returns the turn of a send or an access that is posted now. `None` if completions keep no
+    /// Returns the turn of a send or an access that is posted now, or `None` if completions keep no
     /// order.
     #[inline(always)]
     pub(super) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
@@ -173,7 +175,7 @@ impl Reports {
         }
     }
 
-    /// Records the end of a send or an access, and reports it once all earlier ones to its peer
+    /// Records the end of a send or an access. Reports it once all earlier operations on its peer
     /// have ended.
     #[cold]
     fn ended_in_order(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {

@@ -1,4 +1,4 @@
-//! An initiator by itself, without endpoint, link and engine: its events in, its effects out.
+//! Tests of an initiator alone, without endpoint, link and engine: events go in, effects come out.
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,11 +14,11 @@ use crate::wire::{Durable, Message, Outcome, Refusal};
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(0);
 
-/// Records the effects, and may have no room for completions.
+/// Records the effects. If `is_full`, has no room for completions.
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     is_full: bool,
-    /// Contexts, and the errors of failed operations.
+    /// The contexts of ended operations, with the errors of those that have failed.
     ended: Vec<(u64, Option<OperationError>)>,
     buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,
@@ -77,7 +77,7 @@ fn message_send(context: u64) -> Send {
     }
 }
 
-/// A read or a write of this many bytes.
+/// Returns a read or a write of this many bytes.
 fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
     let destination = Destination::owned(BytesMut::zeroed(len_bytes));
     let one_sided = OneSided {

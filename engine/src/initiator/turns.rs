@@ -1,10 +1,11 @@
 //! Completion order: `comp_order` of `fi_endpoint(3)`.
 //!
-//! Operations to one peer may end in another order than that of their posting: an operation that
-//! needs no answer ends when the link has it, others end when the peer answers. If completions must
-//! keep the order of posting (`FI_ORDER_STRICT`), each operation gets a *turn* when it is posted,
-//! and its end is kept until all earlier turns to the same peer have come. Unreported operations
-//! have turns too, since a completion implies that all operations before it have ended.
+//! Operations on one peer may end in another order than they were posted in. An operation that
+//! needs no answer ends when the link has taken it; others end when the peer answers. If
+//! completions must keep the order of posting (`FI_ORDER_STRICT`), each operation gets a *turn*
+//! when it is posted. Its end is held until all operations with earlier turns to the same peer have
+//! ended. Unreported operations have turns too, since a completion implies that all operations
+//! before it have ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -14,7 +15,7 @@ use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
-/// The turn of an operation. It is small enough to fit in the padding of an operation.
+/// The turn of an operation. Small enough for the padding of [`Send`](crate::operation::Send).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU32);
 
@@ -29,10 +30,10 @@ pub(super) enum Ending {
     Failed(Box<FailedOperation>, Signalled),
 }
 
-/// The turns that have not come.
+/// The turns of operations whose end is not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By number, from 1 on. The numbers in `free` are not in use.
+    /// The turns, by number minus one. The numbers in `free` are not in use.
     entries: Vec<Entry>,
     free: Vec<NonZeroU32>,
     /// The turns of each peer's operations, in order. Peers without turns have no entry.
@@ -63,7 +64,7 @@ impl Turns {
             }
             None => {
                 self.entries.push(entry);
-                // There is one for each operation, and no endpoint has 2^32 of them.
+                // There is one entry for each operation, and no endpoint has 2^32 operations.
                 let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
                 NonZeroU32::new(count).unwrap_or(NonZeroU32::MAX)
             }
@@ -73,8 +74,8 @@ impl Turns {
         turn
     }
 
-    /// Records the end of an operation. Returns its peer, for which [`next`](Self::next) may have
-    /// ends to report now.
+    /// Records the end of an operation. Returns its peer. [`next`](Self::next) may now have ends of
+    /// this peer's operations to report.
     pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
@@ -82,7 +83,7 @@ impl Turns {
         entry.peer
     }
 
-    /// Takes the end of the peer's operation whose turn it is, if it has ended.
+    /// Takes the end of the operation on this peer whose turn is first, if it has ended.
     pub(super) fn next(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
@@ -107,7 +108,7 @@ mod tests {
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
-    /// Takes all ends that are due, and counts them.
+    /// Takes the ends that are due, and returns how many there were.
     fn count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.next(peer)).count()
     }

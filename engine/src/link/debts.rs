@@ -1,23 +1,25 @@
-//! The frames that this side owes a link's peer, until the link has room for them.
+//! The frames that this side owes a link's peer, until the link takes them.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::wire::Header;
 
-/// The frames that this side owes the peer of a link, besides its own operations. A link takes an
-/// acknowledgement first, then the headers in order, then credit, then read data.
+/// The frames that this side owes the peer of a link, other than its own operations. A link takes
+/// an acknowledgement first, then the headers in order, then credit, then read data.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
-    /// Whether to tell the peer how many eager messages have arrived.
+    /// Whether this side must tell the peer how many eager messages have arrived.
     ack: bool,
-    /// Whether to tell the peer about granted credit.
+    /// Whether this side must tell the peer how much credit it was granted.
     credit: bool,
     /// Whether the peer waits for the data of its reads.
     reads: bool,
-    /// Whether read data was held back to give other frames their turn, not for lack of room.
+    /// Whether read data was held back so that other frames have their turn, rather than for lack
+    /// of room.
     has_paused: bool,
-    /// Answers, and requests and reports that belong to no operation of this side.
+    /// Answers to the peer, and requests and reports to it that belong to no operation of this
+    /// side.
     headers: VecDeque<Header>,
 }
 
@@ -50,8 +52,8 @@ impl Debts {
         self.headers.push_back(header);
     }
 
-    /// Turns an owed acknowledgement into a header, and drops owed credit: the receiver, which knew
-    /// both, is gone.
+    /// Turns an owed acknowledgement into a header, and drops owed credit. The receiver that knew
+    /// both numbers is about to go.
     pub(crate) fn settle_receiver_debts(&mut self, received: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
@@ -71,14 +73,14 @@ impl Debts {
         self.ack = false;
     }
 
-    /// Whether a credit grant is next. It goes after the headers, so the headers that wait before
-    /// it are bounded by the credit granted earlier.
+    /// Whether a grant of credit is next. It waits for all headers. So the peer gets no new credit
+    /// before it has taken these headers, which bounds their number.
     #[inline(always)]
     pub(crate) fn has_credit_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()
     }
 
-    /// Records that the link took a grant.
+    /// Records that the link took a grant of credit.
     pub(crate) fn credit_sent(&mut self) {
         self.credit = false;
     }
@@ -89,18 +91,18 @@ impl Debts {
         self.headers.front()
     }
 
-    /// Removes the next header, if there is one: the link took it, or it need not be sent.
+    /// Removes the next header, if there is one, since the link took it or it need not be sent.
     #[inline(always)]
     pub(crate) fn header_sent(&mut self) {
         self.headers.pop_front();
     }
 
-    /// Ends the pause of read data.
+    /// Ends the pause of read data, since the link is about to take some.
     pub(crate) fn begin_reads(&mut self) {
         self.has_paused = false;
     }
 
-    /// Pauses read data that could be sent, so that other frames have their turn.
+    /// Pauses read data for which the link may have room, so that other frames have their turn.
     pub(crate) fn pause_reads(&mut self) {
         self.has_paused = true;
     }
@@ -110,7 +112,7 @@ impl Debts {
         self.reads = false;
     }
 
-    /// Whether read data is paused, so that the link may have room for it.
+    /// Whether read data is paused, though the link may have room for it.
     pub(crate) fn has_paused_reads(&self) -> bool {
         self.has_paused
     }
@@ -125,18 +127,18 @@ impl Debts {
         self.headers.len()
     }
 
-    /// Drops the headers that ask the peer for something.
+    /// Drops the headers that ask something of the peer.
     pub(crate) fn drop_requests(&mut self) {
         self.headers.retain(|header| !is_request(header));
     }
 
-    /// Returns the owed headers without payload, in order.
+    /// Returns the owed headers that have no payload, in order.
     pub(crate) fn headers_without_payload(&self) -> impl Iterator<Item = Header> {
         self.headers.iter().filter(|header| header.payload_len_bytes() == 0).copied()
     }
 }
 
-/// Whether a header asks the peer for something. A link that ends takes no such header.
+/// Whether a header asks something of the peer. A link that is about to end takes no such header.
 fn is_request(header: &Header) -> bool {
     match header {
         Header::Request { .. }

@@ -30,17 +30,17 @@ impl Link {
         self.is_up = true;
     }
 
-    /// Whether another endpoint has replaced the peer's.
+    /// Whether another endpoint has replaced the one that the link leads to.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// Records that another endpoint has replaced the peer's.
+    /// Records that another endpoint has replaced the one that the link leads to.
     pub(crate) fn set_replaced(&mut self) {
         self.is_replaced = true;
     }
 
-    /// Whether the link is up and leads to the endpoint that is now at its peer's address.
+    /// Whether the link is up and leads to the endpoint that is now at the peer's address.
     pub(crate) fn is_current(&self) -> bool {
         self.is_up && !self.is_replaced
     }
@@ -50,19 +50,20 @@ impl Link {
         !self.is_up && !self.tx.has_taken_frames()
     }
 
-    /// Returns the link's place in the order of creation. Unlike its number, no later link has it.
+    /// Returns the link's place in the order of creation. Unlike the link's id, no later link gets
+    /// it.
     pub(crate) fn creation_number(&self) -> u64 {
         self.creation_number
     }
 }
 
-/// All links, by the numbers that the transport gives them, which are small.
+/// All links, by the numbers that the transport gives them. These are small, so a vector serves.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
     /// Links with unpaid debts. Each is listed once.
     with_debts: Vec<LinkId>,
-    /// How many links there have been. It serves as the time of [`Link::creation_number`].
+    /// How many links were ever created: the creation number of the next link.
     count: u64,
 }
 
@@ -86,12 +87,12 @@ impl Links {
         present.map(|(id, _)| LinkId(id as u32)).collect()
     }
 
-    /// Returns how many links there have been.
+    /// Returns how many links were ever created.
     pub(crate) fn created_count(&self) -> u64 {
         self.count
     }
 
-    /// Whether a peer still lacks the payload of an offered send.
+    /// Whether a peer has yet to fetch the payload of an offered send.
     pub(crate) fn have_unfetched_sends(&self) -> bool {
         self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched())
     }
@@ -120,7 +121,7 @@ impl Links {
         Some(link)
     }
 
-    /// Owes the peer a header. The link takes it when there is room, after earlier headers.
+    /// Owes the peer a header. The link takes it after earlier headers, once it has room.
     pub(crate) fn owe(&mut self, id: LinkId, header: Header) {
         self.add_debt(id, |debts| debts.add_header(header));
     }
@@ -140,7 +141,7 @@ impl Links {
         self.add_debt(id, Debts::add_reads);
     }
 
-    /// Adds a debt, and lists the link if it had none.
+    /// Adds a debt, and lists the link if it had no other.
     #[inline(always)]
     fn add_debt(&mut self, id: LinkId, add: impl FnOnce(&mut Debts)) {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
@@ -161,7 +162,7 @@ impl Links {
         self.with_debts.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
     }
 
-    /// Pays the debts of all links by `pay`, as far as it can.
+    /// Calls `pay` for each link with debts. `pay` pays as much as the link takes.
     #[inline(always)]
     pub(crate) fn pay_debts(&mut self, mut pay: impl FnMut(LinkId, &mut LinkTx)) {
         let Links { by_id, with_debts, .. } = self;
@@ -172,7 +173,7 @@ impl Links {
         });
     }
 
-    /// As [`pay_debts`](Self::pay_debts), for one link. Returns whether it is free for the next
+    /// As [`pay_debts`](Self::pay_debts), for one link. Returns whether the link can take another
     /// frame.
     #[inline]
     pub(crate) fn pay_debts_of(&mut self, id: LinkId, pay: impl FnOnce(LinkId, &mut LinkTx)) -> bool {
@@ -186,7 +187,7 @@ impl Links {
             self.with_debts.retain(|other| *other != id);
             return true;
         }
-        // Read data lets other frames have their turn.
+        // Read data gives way to other frames.
         debts.are_only_reads() && link.tx.is_idle()
     }
 }

@@ -1,5 +1,5 @@
-//! The frame that is read from a link, if neither the receiver nor the target takes it piece by
-//! piece.
+//! The frame that is being read from a link, if the engine collects it or if it is read data. Other
+//! frames with payload go to the receiver or the target piece by piece.
 
 use smallvec::SmallVec;
 
@@ -17,32 +17,32 @@ pub(crate) struct LinkRx {
 /// A frame that has arrived in part.
 #[derive(Debug)]
 enum Incoming {
-    /// A piece of data that this side reads from the peer's memory.
+    /// A piece of the data that this side reads from the peer's memory.
     Read(Reassembly<SendId>),
-    /// A frame that has no effect before all of it has arrived.
+    /// A frame that has no effect before it is whole.
     Collected(Box<CollectedFrame>),
 }
 
-/// A frame that has no effect before all of it has arrived.
+/// A frame that has no effect before it is whole, and what has arrived of it.
 #[derive(Debug)]
 pub(crate) struct CollectedFrame {
     of: CollectedHeader,
     len_bytes: usize,
-    /// The part of the payload that has arrived. Its length has a limit.
+    /// The part of the payload that has arrived. The length of a collected payload has a limit.
     payload: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
 
 /// The header of a collected frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CollectedHeader {
-    /// An offer of a message, under this number, with a description of its exposed payload. It is
-    /// not matched yet.
+    /// An offer of a message, and the number of the offer. The payload describes exposed memory.
+    /// The message is matched once the frame is whole.
     Message(Message, u64),
-    /// An offer of data to write, with such a description.
+    /// An offer of data to write. The payload describes exposed memory.
     Write(Rma),
-    /// A region that the peer offers to map, with a description of its memory.
+    /// A region that the peer offers for mapping. The payload describes its memory.
     Region(MappableRegion),
-    /// An atomic operation, with its operands.
+    /// An atomic operation. The payload holds its operands.
     Atomic(Atomic),
 }
 
@@ -74,7 +74,7 @@ impl LinkRx {
         self.incoming = Some(Incoming::Collected(Box::new(whole)));
     }
 
-    /// Adds as much of `bytes` as the collected frame lacks.
+    /// Adds as many of `bytes` as the collected frame lacks.
     pub(crate) fn collect_bytes(&mut self, bytes: &[u8]) -> Collected {
         let Some(Incoming::Collected(whole)) = &mut self.incoming else { return Collected::Nothing };
         let missing_bytes = whole.len_bytes - whole.payload.len();
@@ -88,7 +88,7 @@ impl LinkRx {
         }
     }
 
-    /// Begins a piece of data that this side reads.
+    /// Begins a piece of the data that this side reads.
     pub(crate) fn begin_read_piece(&mut self, filling: Reassembly<SendId>) {
         self.incoming = Some(Incoming::Read(filling));
     }
@@ -101,7 +101,7 @@ impl LinkRx {
         }
     }
 
-    /// Counts bytes of read data that are in their place. Returns the piece if all of it is.
+    /// Counts bytes of read data that are in place. Returns the piece when it is whole.
     pub(crate) fn read_bytes_placed(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = filling.advance(count_bytes).then_some(*filling);
@@ -111,7 +111,7 @@ impl LinkRx {
         ended
     }
 
-    /// Returns how many bytes of the arriving frame have arrived.
+    /// Returns how many bytes have arrived of the payload that is being read.
     pub(crate) fn arrived_bytes(&self) -> u64 {
         match &self.incoming {
             Some(Incoming::Read(filling)) => filling.arrived_bytes,

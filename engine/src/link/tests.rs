@@ -1,4 +1,4 @@
-//! Links by themselves: their events in, their answers out.
+//! Tests of links alone: events go in, answers come out.
 
 use slotmap::SlotMap;
 
@@ -21,7 +21,7 @@ fn make_send_ids<const COUNT: usize>() -> [SendId; COUNT] {
     [(); COUNT].map(|()| table.insert(()))
 }
 
-/// A link that has taken these sends whole.
+/// Returns a link that has taken these sends whole.
 fn link_with_sent(sends: &[(SendId, AwaitedReply)]) -> LinkTx {
     let mut tx = LinkTx::default();
     for (send, awaits) in sends {

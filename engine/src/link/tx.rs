@@ -1,4 +1,4 @@
-//! The frame that is written to a link, and the operations that the peer has not answered.
+//! The frame that is being written to a link, and the operations that the peer has not answered.
 
 mod access;
 mod awaited_sends;
@@ -30,25 +30,26 @@ pub(crate) struct LinkTx {
     writing: Option<PartialFrame>,
     /// How many messages and accesses the link has begun to take, offers included.
     taken_frames: u64,
-    /// The credit for sending.
+    /// The credit that the peer has granted for messages.
     credit: SendCredit,
-    /// Eager messages, and how far the peer has come with them.
+    /// The eager messages, and which of them the peer has acknowledged or matched.
     awaited_sends: AwaitedSends,
-    /// How many requested payloads the link has taken that the peer does not answer.
+    /// How many requested payloads the link has taken for which the peer sends no answer.
     unanswered_payloads: u64,
-    /// The messages that the peer is known to have, since it has answered later accesses.
+    /// The messages that the peer must have, since it has answered accesses that were sent after
+    /// them.
     arrived: MessageMark,
-    /// The state of the messages before a fence.
+    /// Whether the messages before a fence have reached its level.
     fence: Fence,
-    /// Offered messages, and accesses to the peer's memory.
+    /// Messages that were offered, and accesses to the peer's memory.
     requests: Requests,
     /// How many accesses the peer has not answered.
     outstanding_ops: usize,
-    /// How many bytes the atomic operations among these accesses fetch.
+    /// How many bytes the atomic operations among the unanswered accesses fetch.
     outstanding_bytes: usize,
-    /// Accesses that later operations must not overtake.
+    /// Accesses that the peer may carry out later than operations sent after them.
     postponed: Postponed,
-    /// Regions of the peer that are accessed without frames.
+    /// Regions of the peer that this side accesses without frames.
     mapped: MappedRegions,
     /// The frames that this side owes the peer.
     debts: Debts,
@@ -58,7 +59,7 @@ pub(crate) struct LinkTx {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartialFrame {
     pub(crate) frame: Frame,
-    /// The operation that it belongs to; the null key if to none.
+    /// The operation of the frame; the null key if the frame belongs to none.
     pub(crate) send: SendId,
     pub(crate) taken_bytes: usize,
 }
@@ -90,7 +91,7 @@ impl LinkTx {
         &self.debts
     }
 
-    /// As [`debts`](Self::debts), mutable.
+    /// As [`debts`](Self::debts), but mutable.
     #[inline(always)]
     pub(crate) fn debts_mut(&mut self) -> &mut Debts {
         &mut self.debts
@@ -136,7 +137,7 @@ impl LinkTx {
         self.credit.left_bytes()
     }
 
-    /// Raises the total credit that the peer has granted.
+    /// Raises the total of credit that the peer has granted.
     ///
     /// # Errors
     ///
@@ -145,8 +146,8 @@ impl LinkTx {
         if self.credit.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
     }
 
-    /// Whether a message could begin now, given the credit: no partial frame and no order prevents
-    /// it.
+    /// Whether the link can begin a message now, if there is credit for it: the link is between two
+    /// frames, and the message order lets a message go.
     #[inline(always)]
     pub(crate) fn may_begin_message(&self) -> bool {
         self.writing.is_none() && !self.postponed.holds_sends()
@@ -168,7 +169,8 @@ impl LinkTx {
         have_eager && self.arrived.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 
-    /// Returns the mark of the messages that the link has taken. It is not in the middle of one.
+    /// Returns the mark of the messages that the link has taken. The link must not be in the middle
+    /// of a message.
     fn message_mark(&self) -> MessageMark {
         MessageMark { messages: self.awaited_sends.sent_messages(), payloads: self.unanswered_payloads }
     }
@@ -178,20 +180,21 @@ impl LinkTx {
         (self.outstanding_ops, self.outstanding_bytes)
     }
 
-    /// Returns the regions of the peer that are accessed without frames.
+    /// Returns the regions of the peer that this side accesses without frames.
     #[inline(always)]
     pub(crate) fn mapped_regions(&self) -> &MappedRegions {
         &self.mapped
     }
 
-    /// As [`mapped_regions`](Self::mapped_regions), mutable.
+    /// As [`mapped_regions`](Self::mapped_regions), but mutable.
     pub(crate) fn mapped_regions_mut(&mut self) -> &mut MappedRegions {
         &mut self.mapped
     }
 
     /// Returns the unfinished operations of an ended link.
     pub(crate) fn into_pending_sends(self) -> PendingSends {
-        // Names every field, so that none with operations is forgotten: they would never end.
+        // Names every field, so that no field with operations is forgotten: its operations would
+        // never end.
         let LinkTx {
             writing,
             awaited_sends,
@@ -208,7 +211,7 @@ impl LinkTx {
             debts: _,
         } = self;
         let mut sends = awaited_sends.into_sends();
-        // Payload that the peer has asked for belongs to a request.
+        // A payload that the peer has asked for is among the requests.
         let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         sends.extend(mid_message.map(|writing| writing.send));
         PendingSends { sends, exposed: requests.into_sends() }

@@ -1,4 +1,4 @@
-//! One connection: two ends, a pipe in each direction.
+//! One connection: two ends, and a pipe in each direction.
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -13,7 +13,7 @@ new_key_type! {
     pub(super) struct ConnectionKey;
 }
 
-/// Which end of a connection.
+/// Names one of the two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Connector,
@@ -34,13 +34,13 @@ pub(super) struct LoopbackConnection {
     pub(super) made: bool,
     /// Whether the connection has ended for both sides, in both directions.
     pub(super) severed: bool,
-    /// The smallest payload that may be pulled, in bytes; `None` for never.
+    /// The smallest payload that may be pulled, in bytes; `None` if none may be.
     pub(super) pull_min_bytes: Option<u32>,
 }
 
 pub(super) struct End {
     pub(super) owner: EndpointKey,
-    /// The owner's number for the link; none until the owner accepts it.
+    /// The owner's number for the link; `None` until the owner has accepted it.
     pub(super) link: Option<LinkId>,
     pub(super) state: EndState,
     /// The bytes that the other end has written.
@@ -51,15 +51,16 @@ pub(super) struct End {
     pub(super) cannot_pull: bool,
     /// How many bytes of a partly taken frame are still to be written.
     pub(super) resume_left_bytes: usize,
-    /// Whether it is in its owner's ready queue.
+    /// Whether this end is in its owner's ready queue.
     pub(super) is_ready: bool,
 }
 
-/// Copies of the payload that one end has exposed to the other, by the numbers that describe them.
+/// Copies of the payload that one end has exposed to the other. The number in its description is
+/// the key.
 #[derive(Default)]
 pub(super) struct Exposed {
     payloads: BTreeMap<u64, Vec<u8>>,
-    /// The payload number of each operation that was offered to the other end.
+    /// For each operation that was offered to the other end, the number of its payload.
     of_ops: BTreeMap<u64, u64>,
 }
 
@@ -68,20 +69,20 @@ impl Exposed {
         self.payloads.insert(number, payload);
     }
 
-    /// Assigns a payload to an operation that is offered to the other end.
+    /// Records that an operation offered to the other end has the payload with this number.
     pub(super) fn attach_to_op(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
 
-    /// Drops the payload of an operation, which the other end no longer needs.
+    /// Drops the payload of an operation, since the other end no longer needs it.
     pub(super) fn release_op(&mut self, op: u64) {
         if let Some(number) = self.of_ops.remove(&op) {
             self.payloads.remove(&number);
         }
     }
 
-    /// Copies a range of the payload with this number. `None` if there is no such payload, or it is
-    /// too short.
+    /// Copies a range of the payload with this number. Returns `None` if there is no such payload,
+    /// or if it is too short.
     pub(super) fn read_at(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
         let payload = self.payloads.get(&number)?;
         let mut rest = payload.get(usize::try_from(offset_bytes).ok()?..)?;
@@ -100,10 +101,12 @@ impl Exposed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndState {
     Open,
-    /// Closed by its owner, which has not called [`flush`](crate::transport::Transport::flush) or
+    /// The owner has closed this end in order, and has not called
+    /// [`flush`](crate::transport::Transport::flush) or
     /// [`receive`](crate::transport::Transport::receive) since.
     Draining,
-    /// Closed in order. The network has all bytes for the other end, and no longer needs the owner.
+    /// The owner has closed this end in order. The network has all bytes for the other end, so it
+    /// no longer needs the owner.
     Delivered,
     Gone,
 }
@@ -152,8 +155,8 @@ impl End {
         }
     }
 
-    /// Detaches the owner: it reads nothing more here, and its peer can no longer read its exposed
-    /// payload.
+    /// Detaches the owner. It reads nothing more here, and the other end can no longer read payload
+    /// that the owner has exposed.
     pub(super) fn leave(&mut self, state: EndState) {
         self.state = state;
         self.link = None;

@@ -4,26 +4,26 @@ use fastrand::Rng;
 
 /// The faults of a [`Network`](super::Network). By default there are none.
 ///
-/// A probability is in thousandths: 0 is never, 1000 and more is always. The network only does what
-/// [`Transport`] permits, so a caller that follows the contract survives every setting. Some
-/// settings make it wait for ever, such as `full_per_mille: 1000`.
+/// A probability is given in thousandths: 0 is never, 1000 and more is always. The network only
+/// does what [`Transport`] permits. So a caller that keeps the contract survives every setting,
+/// though it waits for ever with some, such as `full_per_mille: 1000`.
 ///
 /// [`Transport`]: crate::transport::Transport
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
-    /// The probability that the bytes to read are cut at an arbitrary byte, inside a header too, so
-    /// that the rest comes separately.
+    /// The probability that a read is cut at an arbitrary byte, even inside a header, so that the
+    /// rest comes with a later read.
     pub split_per_mille: u16,
-    /// The probability of a delay: the bytes of a flush stay invisible for some calls of `receive` by
-    /// the reader, or a connection comes up some calls of `receive` by the connector later. Order is
-    /// kept.
+    /// The probability of a delay. Flushed bytes then stay invisible for some calls of `receive` by
+    /// the reader, or a connection comes up some calls of `receive` by the connector later. Bytes
+    /// keep their order.
     pub delay_per_mille: u16,
     /// The longest delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,
-    /// The probability that a call to send finds the link full although it is not.
+    /// The probability that a call to send finds the link full, although there is room.
     pub full_per_mille: u16,
-    /// The probability that `send` or `resume` takes only a part of the bytes that there is room
-    /// for.
+    /// The probability that `send` or `resume` takes only a part of the bytes for which there is
+    /// room.
     pub partial_per_mille: u16,
     /// The probability that a link breaks when an end writes to it or reads from it.
     pub drop_link_per_mille: u16,
@@ -33,19 +33,19 @@ pub struct Faults {
     /// from an arbitrary byte on.
     pub lose_per_mille: u16,
     /// The smallest payload, in bytes, that may be [pulled](crate::transport::Transport::pull)
-    /// instead of being sent; `None` for never. Applies to links made from now on.
+    /// instead of being sent; `None` if none may be. Applies to links that are made from now on.
     pub pull_min_bytes: Option<u32>,
-    /// The probability that a pull finds the endpoint unable to pull on its link, for the life of
-    /// the link.
+    /// The probability that a pull is refused. All later pulls on the link are then refused too.
     pub refuse_pull_per_mille: u16,
     /// The probability that a pull finds the peer's memory unreadable.
     pub fault_pull_per_mille: u16,
-    /// How many bytes one direction of a link holds before it is full; 65,536 by default and at least
-    /// [`CAPACITY_MIN_BYTES`]. Applies to links made from now on.
+    /// How many bytes one direction of a link holds before it is full: 65,536 by default, and at
+    /// least [`CAPACITY_MIN_BYTES`]. Applies to links that are made from now on.
     pub capacity_bytes: u32,
 }
 
-/// The least that one direction of a link holds, whatever [`Faults::capacity_bytes`] says.
+/// The least number of bytes that one direction of a link holds, whatever
+/// [`Faults::capacity_bytes`] says.
 pub const CAPACITY_MIN_BYTES: u32 = 256;
 
 impl Default for Faults {
@@ -84,8 +84,8 @@ impl Faults {
         }
     }
 
-    /// As [`choppy`](Self::choppy); links also break and are refused, and some memory is
-    /// unreadable.
+    /// As [`choppy`](Self::choppy). In addition links break, connections are refused, and some
+    /// memory is unreadable.
     pub fn nasty() -> Self {
         Faults {
             drop_link_per_mille: 5,
@@ -105,7 +105,7 @@ impl RandomSource {
         RandomSource(Rng::with_seed(seed))
     }
 
-    /// Returns true with this probability. A fault that is off draws no random number.
+    /// Returns true with this probability. If the probability is 0, draws no random number.
     pub(super) fn draw_chance(&mut self, per_mille: u16) -> bool {
         per_mille > 0 && self.0.u16(0..1000) < per_mille
     }
@@ -119,7 +119,7 @@ impl RandomSource {
         self.0.usize(0..=max)
     }
 
-    /// Draws a delay, in calls of `receive`; 0 for none.
+    /// Draws a delay in calls of `receive`, or 0 for no delay.
     pub(super) fn draw_delay_calls(&mut self, faults: &Faults) -> u64 {
         if self.draw_chance(faults.delay_per_mille) {
             self.0.u64(1..=u64::from(faults.delay_max_calls.max(1)))
@@ -128,8 +128,8 @@ impl RandomSource {
         }
     }
 
-    /// Draws where to cut the next read, if at all: after 1 to `available_bytes`. Small pieces are
-    /// as likely as large ones, so that headers are cut too.
+    /// Draws whether and where to cut the next read: after 1 to `available_bytes` bytes. Small
+    /// pieces are as likely as large ones, so that headers are cut too.
     pub(super) fn draw_cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
         if available_bytes < 2 || !self.draw_chance(faults.split_per_mille) {
             return None;

@@ -6,8 +6,8 @@ use crate::transport::LinkError;
 
 /// A bounded queue of bytes between a writer and a reader.
 ///
-/// Bytes pass through three places: *written*, until the writer flushes; *under way*, until the
-/// reader makes the call at which their flush arrives; *arrived*, until they are read.
+/// A byte is first *written*, until the writer flushes; then *under way*, until the reader makes
+/// the call at which the flush arrives; then *arrived*, until it is read.
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
@@ -15,9 +15,9 @@ pub(super) struct Pipe {
     /// The bytes under way: how many, and at which call of the reader they arrive.
     under_way: VecDeque<(usize, u64)>,
     written_bytes: usize,
-    /// Why the pipe ended, once no bytes follow those in the queue.
+    /// Why the pipe ended, if no more bytes follow those in the queue.
     end: Option<LinkError>,
-    /// Whether the reader has left. Then written bytes vanish.
+    /// Whether the reader has left. If so, written bytes are dropped.
     reader_has_left: bool,
 }
 
@@ -47,7 +47,7 @@ impl Pipe {
         self.written_bytes > 0
     }
 
-    /// Whether bytes, or the end, are on their way to the reader or have arrived there.
+    /// Whether bytes, or the end of the pipe, are under way to the reader or have arrived.
     pub(super) fn has_input(&self) -> bool {
         self.bytes.len() > self.written_bytes || self.end.is_some()
     }
@@ -57,7 +57,8 @@ impl Pipe {
         self.bytes.is_empty() && self.end.is_none()
     }
 
-    /// Appends bytes. The caller has checked [`room_bytes`](Self::room_bytes) where that matters.
+    /// Appends bytes. If the capacity matters, the caller has checked
+    /// [`room_bytes`](Self::room_bytes).
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if !self.reader_has_left {
             self.bytes.extend(bytes);
@@ -65,7 +66,7 @@ impl Pipe {
         }
     }
 
-    /// Puts the written bytes under way, to arrive at the given call of the reader.
+    /// Puts the written bytes under way. They arrive at the reader's call number `arrival_call`.
     pub(super) fn flush(&mut self, arrival_call: u64) {
         if self.written_bytes > 0 {
             self.under_way.push_back((self.written_bytes, arrival_call));
@@ -73,8 +74,8 @@ impl Pipe {
         }
     }
 
-    /// Lets bytes arrive that are due at this call of the reader, or were due earlier but are
-    /// behind others. Returns how many bytes can be read.
+    /// Lets the bytes arrive that are due at the reader's call number `call`. Bytes never overtake
+    /// others. Returns how many bytes can be read.
     pub(super) fn advance(&mut self, call: u64) -> usize {
         while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
             && arrival_call <= call
@@ -85,25 +86,25 @@ impl Pipe {
         self.arrived_bytes
     }
 
-    /// Returns the arrived bytes, in order, without taking them.
+    /// Returns the bytes that have arrived, in order, and leaves them in the pipe.
     pub(super) fn peek_arrived(&self) -> impl Iterator<Item = u8> + '_ {
         self.bytes.iter().copied().take(self.arrived_bytes)
     }
 
-    /// Moves up to `count_bytes` arrived bytes to the end of `into`.
+    /// Moves up to `count_bytes` of the bytes that have arrived to the end of `into`.
     pub(super) fn read(&mut self, count_bytes: usize, into: &mut Vec<u8>) {
         let count_bytes = count_bytes.min(self.arrived_bytes);
         into.extend(self.bytes.drain(..count_bytes));
         self.arrived_bytes -= count_bytes;
     }
 
-    /// Returns why the pipe ended, once all bytes before the end are read.
+    /// Returns why the pipe ended, once the reader has read all bytes before the end.
     pub(super) fn end_reason(&self) -> Option<&LinkError> {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }
 
-    /// Ends the pipe behind the flushed bytes. Unflushed bytes are lost. A later reason overrides
-    /// an earlier one that was not read yet.
+    /// Ends the pipe after the flushed bytes. Unflushed bytes are lost. Replaces an earlier reason
+    /// that was not read yet.
     pub(super) fn finish(&mut self, why: LinkError) {
         self.truncate(self.flushed_bytes());
         self.end = Some(why);
@@ -114,7 +115,7 @@ impl Pipe {
         self.bytes.len() - self.written_bytes
     }
 
-    /// Drops all but the first `keep_bytes`.
+    /// Drops all bytes but the first `keep_bytes`.
     pub(super) fn truncate(&mut self, keep_bytes: usize) {
         if keep_bytes >= self.bytes.len() {
             return;
@@ -130,7 +131,7 @@ impl Pipe {
         self.written_bytes = left;
     }
 
-    /// Drops all bytes in the pipe, and all that are written later: the reader has left.
+    /// Drops all bytes in the pipe and all that are written later, since the reader has left.
     pub(super) fn abandon(&mut self) {
         self.truncate(0);
         self.reader_has_left = true;

@@ -1,4 +1,4 @@
-//! Memory that the endpoints of a network share: all of them are in one process.
+//! Memory that the endpoints of a network share. All of them are in one process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::errno::Errno;
 use crate::transport::{RemotePayload, SharedMemory};
 
-/// The allocated memory, by the number in its description.
+/// The allocated memories, by the number in their descriptions.
 #[derive(Debug, Default)]
 pub(super) struct SharedMemories(Mutex<Vec<Weak<Memory>>>);
 

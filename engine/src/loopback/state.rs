@@ -1,7 +1,7 @@
-//! The network itself: endpoints, the connections between them, and everything that happens to a connection.
+//! The network itself: its endpoints, the connections between them, and what happens to these.
 //!
-//! One lock guards all of this. Nothing here calls a receiver, so the lock is never held while one
-//! runs.
+//! One lock guards all of this. No function here calls a receiver, so no thread holds the lock
+//! while a receiver runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
@@ -22,7 +22,7 @@ use crate::wire::Header;
 use crate::wire::frame::HEADER_MAX_BYTES;
 use crate::wire::hello::Hello;
 
-/// The first port for endpoints that ask for none: the start of IANA's dynamic range.
+/// The first port for endpoints that ask for no port: the start of IANA's dynamic range.
 const FIRST_PORT: u16 = 49_152;
 
 pub(super) struct State {
@@ -32,24 +32,27 @@ pub(super) struct State {
     by_address: BTreeMap<Address, EndpointKey>,
     connections: SlotMap<ConnectionKey, LoopbackConnection>,
     next_port: u16,
-    /// How many payloads were exposed: each has a number of its own on this network.
+    /// How many payloads were exposed. Each has a number that is unique on this network.
     exposures: u64,
 }
 
 struct Endpoint {
     hello: Hello,
     accepting: bool,
-    /// How many times `receive` was called: the clock of delayed bytes and connections.
+    /// How many times the endpoint has called `receive`. Delays of bytes and connections are
+    /// counted in these calls.
     calls: u64,
-    /// Connections that this endpoint makes, and at which call they are made.
+    /// Connections that this endpoint makes, each with the number of the call at which it is made.
     connecting: Vec<(ConnectionKey, u64)>,
     /// Connections that this endpoint has not accepted yet.
     incoming: VecDeque<ConnectionKey>,
-    /// Ends of this endpoint that have news, each once, in the order in which they are served.
+    /// Ends of this endpoint that have something to report, in the order in which they are served.
+    /// Each is listed once.
     ready: VecDeque<EndKey>,
-    /// Ends of this endpoint with unflushed bytes; an end may have left since.
+    /// Ends of this endpoint with unflushed bytes. Some of them may have left since.
     unflushed: Vec<EndKey>,
-    /// Ends of this endpoint that were closed in order since its last call of `flush` or `receive`.
+    /// Ends of this endpoint that it has closed in order since its last call of `flush` or
+    /// `receive`.
     draining: Vec<EndKey>,
 }
 
@@ -93,7 +96,7 @@ impl State {
         Ok((key, address))
     }
 
-    /// Returns the same host with the next port that no endpoint has there.
+    /// Returns an address of the same host, with the next port that no endpoint there has.
     fn next_free_address(&mut self, host: Address) -> Result<Address, Errno> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = host.with_port(self.next_port);
@@ -113,7 +116,7 @@ impl State {
         self.by_address.get(&address).copied()
     }
 
-    /// Starts a connection. If it is refused, its other end is gone from the start.
+    /// Begins a connection. If the connection is refused, its other end is gone from the start.
     pub(super) fn connect(&mut self, from: EndpointKey, to: Address, link: LinkId) -> EndKey {
         let side = Side::Connector;
         if !self.is_open(from) {
@@ -177,7 +180,7 @@ impl State {
         }
     }
 
-    /// Accepts a connection under the given link number, if one waits.
+    /// Accepts a connection that waits, if there is one, and gives it this link number.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
         loop {
             let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
@@ -189,8 +192,8 @@ impl State {
         }
     }
 
-    /// Answers the connector's hello, which the acceptor has read. Not sooner: a connector that has
-    /// the answer believes that the link is up on both sides.
+    /// Sends the hello of the acceptor, once it has read the connector's hello. With this answer,
+    /// the connector takes the link to be up on both sides, so it must not come sooner.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -200,7 +203,7 @@ impl State {
         }
     }
 
-    /// Sends the hello, before any frame. It is small, so there is always room for it.
+    /// Sends the hello before any frame. It is small enough that there is always room for it.
     fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.peer();
         if !self.connections[end.connection].severed {
@@ -209,7 +212,7 @@ impl State {
         }
     }
 
-    /// Returns the capabilities of an end, while its connection exists.
+    /// Returns the capabilities of an end, or `None` if its connection no longer exists.
     pub(super) fn caps(&self, end: EndKey) -> Option<LinkCaps> {
         let connection = self.connections.get(end.connection)?;
         let capacity_bytes = connection.end(end.side).inbound.capacity_bytes();
@@ -219,7 +222,8 @@ impl State {
         })
     }
 
-    /// Writes a frame, or nothing of it. With `in_parts` it may also write a part of the payload.
+    /// Writes a whole frame, or nothing of it. With `in_parts` it may also write the header and a
+    /// part of the payload.
     pub(super) fn send(
         &mut self,
         end: EndKey,
@@ -261,8 +265,8 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// Returns how many bytes an end may write, or `None` if it cannot write at all. Links break
-    /// and are full at random here.
+    /// Returns how many bytes an end may write, or `None` if it cannot write at all. At random,
+    /// breaks the link or finds it full.
     fn room_to_send(&mut self, end: EndKey) -> Option<usize> {
         let connection = self.connections.get(end.connection)?;
         if connection.severed || (end.side == Side::Connector && !connection.made) {
@@ -342,8 +346,9 @@ impl State {
         Pull::Done
     }
 
-    /// Tracks exposed payload by a sent frame: an offer names the payload of its operation; `Done`
-    /// or `Clear` drops the peer's payload.
+    /// Updates the exposed payload when a frame is sent. An offer of a message names the payload of
+    /// its operation. `Done` or `Clear` drops the payload that the peer has exposed for its
+    /// operation.
     pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {
@@ -369,7 +374,8 @@ impl State {
         self.finish_draining(key);
     }
 
-    /// Marks the closed ends of an endpoint as delivered: the network has their bytes.
+    /// Marks the ends that an endpoint has closed as delivered, since the network has all their
+    /// bytes.
     fn finish_draining(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
@@ -381,7 +387,7 @@ impl State {
         }
     }
 
-    /// Puts the written bytes of an end on their way to the other.
+    /// Puts the bytes that an end has written under way to the other end.
     fn flush_end(&mut self, end: EndKey) {
         let peer = end.peer();
         if !self.end_mut(peer).inbound.is_unflushed() {
@@ -390,7 +396,7 @@ impl State {
         let reader = self.end_mut(peer).owner;
         let now = self.endpoints.get(reader).map_or(0, |endpoint| endpoint.calls);
         let delay_calls = self.dice.draw_delay_calls(&self.faults);
-        // A delay counts from the reader's next call on.
+        // A delay counts from the reader's next call.
         let arrival_call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
         self.end_mut(peer).inbound.flush(arrival_call);
         self.schedule(peer);
@@ -398,7 +404,7 @@ impl State {
 
     /// Takes the next end that has bytes, or the end of its link, to report.
     /// [`schedule`](Self::schedule) queues it again. Ends whose bytes are still under way keep
-    /// their order. Links break at random here.
+    /// their order. At random, breaks links.
     pub(super) fn next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
@@ -428,7 +434,7 @@ impl State {
         &mut self.end_mut(end).inbound
     }
 
-    /// Queues an end to be served, if it has news and is not queued yet.
+    /// Queues an end to be served, if it has something to report and is not queued yet.
     pub(super) fn schedule(&mut self, end: EndKey) {
         let local = self.end_mut(end);
         if local.state != EndState::Open
@@ -445,13 +451,13 @@ impl State {
         }
     }
 
-    /// Closes an end, for its owner.
+    /// Closes an end on behalf of its owner.
     pub(super) fn close(&mut self, end: EndKey, how: Close) {
         let Some(connection) = self.connections.get(end.connection) else { return };
         if connection.severed {
             self.end_mut(end).leave(EndState::Gone);
         } else if !connection.made {
-            // Nothing was written, and the other side does not know this connection.
+            // The connector has written nothing, and the acceptor does not know this connection.
             self.end_mut(end).leave(EndState::Gone);
             self.end_mut(end.peer()).leave(EndState::Gone);
         } else if how == Close::Drain {
@@ -470,14 +476,14 @@ impl State {
         self.remove_if_unused(end.connection);
     }
 
-    /// Leaves an end that has read that its link is down.
+    /// Leaves an end whose owner was told that the link is down.
     pub(super) fn leave_after_down(&mut self, end: EndKey) {
         self.end_mut(end).leave(EndState::Gone);
         self.remove_if_unused(end.connection);
     }
 
-    /// Ends a connection in both directions at once. Flushed bytes may still arrive, or a part of
-    /// them.
+    /// Ends a connection in both directions at once. Flushed bytes may still arrive, at least in
+    /// part.
     fn sever(&mut self, connection: ConnectionKey, why: Errno) {
         let Some(state) = self.connections.get_mut(connection) else { return };
         if std::mem::replace(&mut state.severed, true) {
@@ -542,7 +548,7 @@ impl State {
         }
     }
 
-    /// Severs every connection between two endpoints. Returns how many there were.
+    /// Severs all connections between two endpoints. Returns how many there were.
     pub(super) fn break_links(&mut self, a: EndpointKey, b: EndpointKey) -> usize {
         let between = self.connections_where(|connection| {
             let owners = (connection.connector.owner, connection.acceptor.owner);
@@ -575,8 +581,8 @@ impl State {
         self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
     }
 
-    /// Returns an end of a connection that exists: its owner still knows it, or the caller has just
-    /// checked.
+    /// Returns an end of a connection. The connection must exist: its owner still knows it, or the
+    /// caller has just checked.
     fn end_mut(&mut self, end: EndKey) -> &mut End {
         self.connections[end.connection].end_mut(end.side)
     }

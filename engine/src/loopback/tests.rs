@@ -6,7 +6,7 @@ use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
 use crate::wire::Header;
 
-/// The events of links; no frames are expected.
+/// Records the events of links. Accepts no frames.
 #[derive(Default)]
 struct Events(Vec<(LinkId, LinkEvent)>);
 
@@ -27,7 +27,7 @@ impl FrameHandler for Events {
     }
 }
 
-/// Receives all link events of a transport that has nothing else to report.
+/// Receives all link events of a transport that must have nothing else to report.
 fn drain_link_events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEvent)> {
     let mut events = Events::default();
     while transport.receive(9, &mut events) > 0 {}

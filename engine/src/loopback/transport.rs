@@ -1,4 +1,4 @@
-//! One endpoint's transport on a [`Network`].
+//! The transport of one endpoint on a [`Network`].
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -24,32 +24,32 @@ const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
-/// Frames are always held back until [`flush`](Transport::flush). Exposed payload is copied, and
-/// kept until the peer has sent that it is done with it, or the link has ended. A connection is
-/// made inside the connector's next [`receive`](Transport::receive). Every piece of a long frame
-/// counts against the budget of `receive`, and in its result, like a frame.
+/// Frames are always held back until [`flush`](Transport::flush). Exposed payload is copied. The
+/// copy is kept until the peer has sent that it no longer needs the payload, or until the link has
+/// ended. A connection is made inside the connector's next [`receive`](Transport::receive). Each
+/// piece of a long frame counts as a frame in the budget and in the result of `receive`.
 ///
 /// Dropping the transport ends its links abruptly and frees its address.
 ///
 /// # Panics
 ///
-/// In debug builds, if the caller breaks the contract of [`Transport`]: it names a link that it
-/// does not have, or gives a payload of another length than the header says. Nothing that a peer
-/// does makes this code panic.
+/// In debug builds, if the caller breaks the contract of [`Transport`]: if it names a link that it
+/// does not have, or gives a payload whose length differs from that in the header. Nothing that a
+/// peer does makes this code panic.
 pub struct LoopbackTransport {
     network: Network,
     key: EndpointKey,
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// The bytes that were read last, copied so that the network is not locked while the receiver
-    /// runs.
+    /// The bytes that were read last. They are copied here so that the network is not locked while
+    /// the receiver runs.
     scratch: Vec<u8>,
 }
 
 struct Link {
     end: EndKey,
-    /// Where this side connected to; none for a link that was accepted.
+    /// The address to which this side connected; `None` for a link that it accepted.
     connected_to: Option<Address>,
     stream: Stream,
 }
@@ -60,10 +60,10 @@ enum Stream {
     Frames(Decoder),
 }
 
-/// A report that is decided under the lock, and made without it.
+/// A report. The transport decides on it while it holds the lock, and makes it without the lock.
 enum PendingReport {
-    /// The scratch buffer has bytes of this link. With `place`, payload among them goes straight to
-    /// its place.
+    /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
+    /// into the receiver's space.
     Bytes {
         link: LinkId,
         place: bool,
@@ -90,8 +90,8 @@ impl LoopbackTransport {
         end
     }
 
-    /// Returns the number of the next link: the one freed last, so that a caller that uses a stale
-    /// number soon meets another link under it.
+    /// Returns the number of the next link: the number that was freed last, if there is one. So a
+    /// caller that uses a number after its link has ended soon meets another link.
     fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -176,12 +176,12 @@ impl LoopbackTransport {
         }
     }
 
-    /// Reports the end of a link, unless the receiver does not know the link.
+    /// Reports the end of a link, unless the receiver was never told of the link.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove_link(id) else { return 0 };
         let why = match (&link.stream, why) {
             (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
-            // The peer closed in the middle of a frame that it had only partly written.
+            // The peer closed the link after it had written only a part of a frame.
             (Stream::Frames(decoder), LinkError::Closed) if decoder.is_mid_frame() => {
                 LinkError::System(Errno::ECONNRESET)
             }
@@ -320,8 +320,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// Returns how many bytes of a link are read in one turn: one frame, or as much of one as has
-    /// arrived; or an arbitrary piece, if the network cuts.
+    /// Returns how many bytes of a link one turn reads: one frame, or as much of it as has arrived.
+    /// If the network cuts the read, returns an arbitrary number instead.
     fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -335,7 +335,8 @@ impl Stream {
                 (payload_left, decoder.is_mid_frame() && payload_left == 0)
             }
         };
-        // As many headers as the budget allows fit behind the payload, so a cut goes through frames.
+        // Behind the payload there may be as many headers as the budget allows, so a cut goes
+        // through frames.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
         if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {
@@ -358,15 +359,15 @@ impl Stream {
                 .map_or(available_bytes, |len_bytes| {
                     available_bytes.min(header_bytes.saturating_add(len_bytes))
                 }),
-            // The decoder finds and reports the same.
+            // The decoder finds the same, and reports it.
             Ok(None) | Err(_) => available_bytes,
         }
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload goes to its place if the receiver has
-/// one; everything else goes through the decoder. Returns how many frames, and pieces of an
-/// unfinished one, were reported.
+/// Reports bytes that follow the hello. With `place`, payload for which the receiver has space goes
+/// there. All other bytes go through the decoder. Returns how many frames, and pieces of unfinished
+/// frames, were reported.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,
@@ -391,7 +392,7 @@ fn report_frames(
     Ok(reported)
 }
 
-/// Copies as much as fits into the slices. Returns how many bytes that is.
+/// Copies as many bytes as fit into the slices. Returns how many.
 fn copy_into_slices(space: &mut [IoSliceMut<'_>], bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for slice in space {

@@ -1,9 +1,9 @@
 //! Indexes that find the earliest match in a long queue.
 //!
-//! Both directions have one ordered set for each mask of ignored bits that receives use, of which
-//! there are few in practice. In a set, entries with the same source filter and the same tag under
-//! the mask are neighbours, the earliest first, so one search finds the best match under a mask.
-//! The sets are ordered, not hashed, because peers choose tags and sources.
+//! Both indexes have one ordered set for each ignore mask that receives use. In practice there are
+//! few masks. In such a set, entries with the same source filter and the same tag under the mask
+//! are neighbours, the earliest first. So one search finds the earliest match under a mask. The
+//! sets are ordered, not hashed, because peers choose tags and sources.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::matching::{Criteria, Envelope};
 use crate::peer_id::PeerId;
 
 /// How many masks unexpected messages are indexed under. If an application uses more masks while
-/// many messages wait, a search with a further mask checks one message after another.
+/// many messages wait, a search with any other mask checks one message after another.
 const UNEXPECTED_MASKS_MAX: usize = 8;
 
 /// The place of an entry in the order of arrival.
@@ -20,9 +20,9 @@ pub(super) type Sequence = u64;
 
 /// An index of all entries of a queue by their keys.
 pub(super) trait Index: Default + fmt::Debug {
-    /// The key that an entry is matched by.
+    /// The key of an entry, which a query matches.
     type Key: Copy + fmt::Debug;
-    /// The query that keys are matched with.
+    /// The query that searches for a matching key.
     type Query;
 
     fn is_match(key: &Self::Key, query: &Self::Query) -> bool;
@@ -32,7 +32,8 @@ pub(super) trait Index: Default + fmt::Debug {
     /// Removes the entry with this key and sequence number.
     fn remove(&mut self, key: &Self::Key, sequence: Sequence);
 
-    /// Returns the earliest entry that matches. `entries` are all entries, the earliest first.
+    /// Returns the earliest entry that matches. `entries` are all entries of the queue, the
+    /// earliest first.
     fn earliest_match(
         &mut self,
         query: &Self::Query,
@@ -40,7 +41,8 @@ pub(super) trait Index: Default + fmt::Debug {
     ) -> Option<Sequence>;
 }
 
-/// The entries under one mask, ordered by source filter, tag under the mask, sequence number.
+/// The entries under one mask, ordered by source filter, then by tag under the mask, then by
+/// sequence number.
 #[derive(Debug)]
 struct Masked {
     ignore: u64,
@@ -67,8 +69,8 @@ impl Masked {
     }
 }
 
-/// The index of posted receives. Each is filed once, under its own mask; a message searches every
-/// mask, for receives from its sender and for receives from any source.
+/// The index of posted receives. Each receive is in the set of its own mask. A message searches
+/// every set twice: for receives from its sender, and for receives from any source.
 #[derive(Debug, Default)]
 pub(super) struct PostedIndex {
     masks: Vec<Masked>,
@@ -113,8 +115,8 @@ impl Index for PostedIndex {
     }
 }
 
-/// The index of unexpected messages. Each is filed under every mask that a receive has searched
-/// with, once under its sender and once under any source; a receive searches once.
+/// The index of unexpected messages. Each message is in the set of every mask that a receive has
+/// searched with, once under its sender and once under any source. A receive searches only one set.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedIndex {
     masks: Vec<Masked>,

@@ -1,9 +1,9 @@
-//! A model of matching as the man pages define it: two lists that are searched from the front.
+//! A model of matching as the man pages define it: two lists, each searched from the front.
 
 use super::{Criteria, Matching, PeerId};
 
-/// An operation on a [`Matching`]. `source` is taken modulo the number of peers, `place` modulo the
-/// length of the queue.
+/// An operation on a [`Matching`]. `source` counts modulo the number of peers, and `place` modulo
+/// the length of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
     Arrive {
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
         tag: u64,
         ignore: u64,
     },
-    /// A message arrives and is kept aside, whatever is posted.
+    /// A message arrives and is kept aside, whether or not a posted receive accepts it.
     KeepAside {
         source: usize,
         tag: u64,
@@ -56,8 +56,8 @@ pub(crate) struct Model {
     matching: Matching<u32, u32>,
     posted: Vec<(Criteria, u32)>,
     unexpected: Vec<(PeerId, u64, u32)>,
-    /// The next name. A name is used once, so that a name of one queue is never found in the other
-    /// by chance.
+    /// The name of the next entry. Each name is used once, so that a name from one queue is never
+    /// found in the other.
     next_name: u32,
 }
 
@@ -180,7 +180,7 @@ impl Model {
     }
 }
 
-/// The rule in the words of `fi_tagged(3)`.
+/// Whether a receive accepts a message, in the words of `fi_tagged(3)`.
 fn is_match(criteria: &Criteria, source: PeerId, tag: u64) -> bool {
     let is_source = match criteria.source {
         Some(only) => only == source,

@@ -5,20 +5,22 @@ use std::collections::VecDeque;
 use crate::matching::index::{Index, Sequence};
 
 /// How many entries a search scans before it uses an index. An index costs more than this scan, so
-/// a queue that is no longer than this never builds one.
+/// a queue that is no longer than this never builds an index.
 const SCAN_MAX_ENTRIES: usize = 16;
 
-/// A queue with fewer entries drops its index. This is less than the scan, so that a queue whose
-/// length varies around one limit does not build an index over and over.
+/// A queue with fewer entries drops its index. This is less than the length at which an index is
+/// built. So a queue whose length varies around one of these limits does not build an index over
+/// and over.
 const INDEX_MIN_ENTRIES: usize = SCAN_MAX_ENTRIES / 2;
 
-/// Queues with less room than this never shrink.
+/// A queue whose capacity is no larger than this never shrinks.
 const SHRINK_MIN_ENTRIES: usize = 256;
 
-/// Entries in the order of their arrival, each with a key and a name.
+/// Entries in the order of arrival, each with a key and a name.
 ///
-/// Removal of an entry near either end closes the gap; removal of a deeper entry leaves a vacant
-/// slot. Vacant slots are never at the front and never outnumber the entries.
+/// The removal of an entry near either end closes the gap. The removal of a deeper entry leaves a
+/// vacant slot. The slot at the front is never vacant, and vacant slots never outnumber the
+/// entries.
 #[derive(Debug)]
 pub(super) struct IndexedQueue<X: Index, N> {
     /// Sorted by sequence number.
@@ -82,14 +84,14 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots[at].entry.map(|(_, name)| name)
     }
 
-    /// Removes the entry with this name, which it searches for from the front. Returns whether it
-    /// was there.
+    /// Removes the entry with this name, after a search from the front. Returns whether there was
+    /// one.
     pub(super) fn remove(&mut self, name: N) -> bool {
         let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
         at.is_some_and(|at| self.take_at(at).is_some())
     }
 
-    /// Takes all entries that `matches` selects by key and name, in one pass.
+    /// Takes all entries whose key and name `matches` selects, in one pass.
     pub(super) fn take_all_where(&mut self, matches: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
@@ -98,7 +100,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
             }
         }
         if !taken.is_empty() {
-            // The next search that needs it builds it again.
+            // The next search that needs the index builds it again.
             self.index = None;
             self.slots.retain(|slot| slot.entry.is_some());
             self.vacant = 0;
@@ -113,7 +115,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots.drain(..).filter_map(|slot| slot.entry.map(|(_, name)| name))
     }
 
-    /// Returns the slot of the earliest entry that matches.
+    /// Returns the position of the earliest entry that matches.
     #[inline]
     fn find_earliest(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
@@ -162,7 +164,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         Some(name)
     }
 
-    /// Frees memory of a queue that was once much longer.
+    /// Frees memory if the queue was once much longer.
     #[inline(always)]
     fn shrink(&mut self) {
         if self.slots.capacity() > SHRINK_MIN_ENTRIES {
@@ -178,8 +180,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         }
     }
 
-    /// Restores the invariants of vacant slots, and drops the index of a queue that has become
-    /// short.
+    /// Restores the invariants of vacant slots. Drops the index if the queue has become short.
     fn compact(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
             self.slots.pop_front();

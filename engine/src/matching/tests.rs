@@ -49,7 +49,7 @@ fn ignored_tag_bits_do_not_affect_matching() {
     assert!(!criteria.accepts(A, 0x0f));
 }
 
-/// With queues this long, a linear search would make this test take minutes.
+/// The queues are so long that linear searches would make this test take minutes.
 #[test]
 fn many_exact_tags_match_in_reverse_order() {
     const COUNT: u64 = 100_000;
@@ -76,7 +76,7 @@ fn removing_receives_from_the_middle_leaves_the_others() {
     for name in 0..COUNT {
         matching.add_posted(criteria_for_tag(u64::from(name)), name);
     }
-    // Builds the index, which the queue updates from here on.
+    // This search builds the index. From here on, the queue keeps it up to date.
     assert_eq!(matching.take_posted(A, u64::MAX), None);
     for name in (0..COUNT).filter(|name| name % 5 != 0) {
         assert!(matching.remove_posted(name));
@@ -92,7 +92,7 @@ fn removing_receives_from_the_middle_leaves_the_others() {
 fn drained_matching_keeps_no_entries() {
     let mut matching: Matching<u64, u64> = Matching::new();
     for round in 0..2 {
-        // Long enough for an index: the first receive that matches is beyond the scan.
+        // The queue is long enough for an index: the first receive that matches is beyond the scan.
         for name in 0..100 {
             matching.add_posted(criteria_for_tag(name / 50), round * 100 + name);
             matching.add_unexpected(A, 2 + name / 50, round * 100 + name);
@@ -104,7 +104,7 @@ fn drained_matching_keeps_no_entries() {
     }
 }
 
-/// The habits of a program: its tags and masks, and how often it does what.
+/// The habits of a program: the tags and masks that it uses, and how often it does each operation.
 #[derive(Debug, Clone)]
 struct Habits {
     tags: u64,
@@ -112,12 +112,13 @@ struct Habits {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
-    /// How often messages are kept aside, and receives posted behind them.
+    /// How often messages are kept aside, and receives are posted behind them.
     aside_weight: u32,
 }
 
 fn any_habits() -> impl Strategy<Value = Habits> {
-    // More masks than are indexed, and tags that need all of a mask's bits.
+    // The last list has more masks than the index allows. With 60 tags, every bit of these masks
+    // matters.
     let ignores = prop_oneof![
         Just(vec![0]),
         Just(vec![u64::MAX]),
@@ -159,7 +160,7 @@ fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
 }
 
 fn any_program() -> impl Strategy<Value = Vec<Operation>> {
-    // A program changes its habits, so that queues grow long and become short again.
+    // The program changes its habits from time to time, so that queues get long and short again.
     let phase = any_habits().prop_flat_map(|habits| vec(any_operation(&habits), 0..250));
     let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
     vec((phase, end), 1..4).prop_map(|phases| {

@@ -1,4 +1,4 @@
-//! The ids by which the engine names operations and messages that are under way.
+//! The engine's ids of operations and messages that are under way.
 
 use slotmap::new_key_type;
 
@@ -11,6 +11,6 @@ new_key_type! {
     pub(crate) struct UnexpectedId;
     /// Names a payload that a peer has offered for fetching, until all of it has arrived.
     pub(crate) struct FetchId;
-    /// Names a peer's write to a region, until all of it has arrived.
+    /// Names a peer's write to a region, until all of its payload has arrived.
     pub(crate) struct PeerWriteId;
 }

@@ -1,32 +1,33 @@
-//! When an operation completes, and what it reports then.
+//! When an operation completes, and where it reports its success.
 
 use crate::wire::AwaitedReply;
 
-/// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". Weakest
-/// first. For a message, [`Commit`](Self::Commit) means the same as [`Delivery`](Self::Delivery).
+/// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". The
+/// weakest level comes first. For a message, [`Commit`](Self::Commit) means the same as
+/// [`Delivery`](Self::Delivery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
-    /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
+    /// The engine will not read the source buffer again (`FI_INJECT_COMPLETE`). The default.
     #[default]
     Inject,
     /// The peer's endpoint holds the whole message (`FI_TRANSMIT_COMPLETE`).
     Transmit,
-    /// The message was placed in the peer's posted buffer, or is wholly buffered there
+    /// The message is in the peer's posted buffer, or the peer's endpoint has buffered all of it
     /// (`FI_DELIVERY_COMPLETE`).
     ///
-    /// The receiver acknowledges a message once its last byte is placed or buffered, on every path,
-    /// so this level and [`Level::Transmit`] are reached at the same moment.
+    /// The receiver acknowledges a message once its last byte is placed or buffered, on every path.
+    /// So this level is reached at the same moment as [`Level::Transmit`].
     Delivery,
-    /// The peer's application has matched the message, and it is in its buffer or was discarded
-    /// (`FI_MATCH_COMPLETE`).
+    /// A receive of the peer has matched the message. The message is in the buffer of the receive,
+    /// or was discarded (`FI_MATCH_COMPLETE`).
     Match,
-    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For any operation
-    /// but a write this is [`Level::Delivery`].
+    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For all
+    /// operations but writes this level means [`Level::Delivery`].
     Commit,
 }
 
 impl Level {
-    /// The reply to a message that the sender awaits before this level is reached.
+    /// Returns the reply that the sender of a message must await for this level.
     pub(crate) fn awaited_reply(self) -> AwaitedReply {
         match self {
             Level::Inject => AwaitedReply::Nothing,
@@ -35,7 +36,7 @@ impl Level {
         }
     }
 
-    /// Whether this level requires that all processors of the host see a write to a peer's memory.
+    /// Whether this level requires that all processors of the host see a write to mapped memory.
     #[inline]
     pub(crate) fn needs_visibility(self) -> bool {
         match self {
@@ -53,7 +54,8 @@ pub enum Signalled {
     /// On the counters and the completion queue.
     Yes,
     /// On the queue of deferred work (`fi_trigger(3)`), through
-    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended), and as that
-    /// returns. Failures, too, are reported there. The operation's context is its number there.
+    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended). Its result says
+    /// what else to report. Failures are reported there too. The context of the operation is the
+    /// number of the work.
     Deferred,
 }

@@ -11,11 +11,11 @@ use crate::remote_memory::RemoteMemory;
 /// The request for an operation on a peer.
 #[derive(Debug)]
 pub struct TransmitRequest {
-    /// The operation. Its memory is taken out when the request is accepted.
+    /// The operation. If the request is accepted, the engine takes the memory out of it.
     pub op: TransmitOp,
-    /// How it is carried out.
+    /// How the engine carries the operation out.
     pub options: TransmitOptions,
-    /// Given back in the completion.
+    /// The completion hands this back.
     pub context: u64,
 }
 
@@ -26,21 +26,21 @@ pub enum TransmitOp {
     Send {
         /// The message.
         source: Source,
-        /// Its tag, if it is a tagged message.
+        /// The tag, if the message is tagged.
         tag: Option<u64>,
         /// Remote data for the receiver's completion.
         data: Option<u64>,
     },
     /// Reads or writes a region of the peer: `fi_rma(3)`.
     Rma {
-        /// The memory at this side, which has the length of the access.
+        /// The memory on this side. Its length is that of the access.
         local: RmaLocal,
         /// Where the access begins.
         memory: RemoteMemory,
     },
     /// Changes elements of a region of the peer: `fi_atomic(3)`.
     Atomic {
-        /// The memory at this side. Its variant selects the set of calls.
+        /// The memory on this side. Its variant selects the set of calls.
         local: AtomicLocal,
         /// Where the elements begin.
         memory: RemoteMemory,
@@ -54,30 +54,32 @@ pub enum TransmitOp {
 /// The options of an operation on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmitOptions {
-    /// The soonest that a send completes, and that a [fence](Self::fence) counts an operation as
-    /// complete.
+    /// The earliest point at which a send completes. For an operation with a [fence](Self::fence),
+    /// also the point that earlier operations must have reached.
     ///
     /// An access completes when its target has answered, whatever its level: until then the target
-    /// may still refuse it. For a write of [`Level::Commit`] the target answers when the result is
-    /// durable; for a fenced one, when all earlier writes to persistent memory are durable, too.
+    /// may still refuse the access. A write of [`Level::Commit`] is answered when its data is
+    /// durable. If the write is also fenced, it is answered when all earlier writes to persistent
+    /// memory are durable, too.
     pub level: Level,
-    /// Whether success is reported. Failure always is.
+    /// Whether and where success is reported. Failure always is.
     pub signalled: Signalled,
-    /// Whether memory that is read may be reused as soon as the request was accepted (`FI_INJECT`).
+    /// Whether the application may reuse the source memory as soon as the request was accepted
+    /// (`FI_INJECT`).
     pub inject: bool,
-    /// Whether this operation, and all after it to the same peer, wait until all before it have
-    /// completed, and have reached the level of this one (`FI_FENCE`).
+    /// Whether this operation and all later ones to the same peer wait until all earlier ones have
+    /// completed and have reached this operation's level (`FI_FENCE`).
     pub fence: bool,
 }
 
 impl TransmitOptions {
-    /// Those of a call that injects and reports nothing.
+    /// The options of a call that injects, and reports nothing.
     pub const INJECTED: TransmitOptions =
         TransmitOptions { level: Level::Inject, signalled: Signalled::No, inject: true, fence: false };
 }
 
 impl TransmitOp {
-    /// Returns the capabilities that an endpoint needs to post this at this level.
+    /// Returns the capabilities that an endpoint needs to post this operation at this level.
     #[inline(always)]
     pub fn required_caps(&self, level: Level) -> Caps {
         match self {
@@ -97,7 +99,8 @@ impl TransmitOp {
         }
     }
 
-    /// Returns the length of the longest piece of memory that is copied if the operation is injected.
+    /// Returns the length of the longest piece of memory that is copied if this operation is
+    /// injected.
     #[inline(always)]
     pub fn longest_injected_bytes(&self) -> usize {
         match self {
@@ -109,7 +112,7 @@ impl TransmitOp {
         }
     }
 
-    /// Returns the flags of its completion.
+    /// Returns the flags of the operation's completion.
     pub fn completion_flags(&self) -> CompletionFlags {
         match self {
             TransmitOp::Send { tag, .. } => CompletionFlags::of_send(tag.is_some()),
@@ -118,7 +121,8 @@ impl TransmitOp {
         }
     }
 
-    /// Copies memory that the operation only reads, unless it is owned, so that the caller may reuse it.
+    /// Copies the memory that the operation only reads, unless it is owned. The caller may then
+    /// reuse it.
     pub fn copy_borrowed_memory(&mut self) {
         match self {
             TransmitOp::Send { source, .. }
@@ -137,7 +141,7 @@ impl TransmitOp {
         }
     }
 
-    /// Takes the application's memory out, to hand it back.
+    /// Takes the application's memory, to hand it back.
     #[cold]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {

@@ -1,9 +1,9 @@
-//! Credit: it bounds the memory that unexpected messages take.
+//! Credit bounds the memory that unexpected messages take.
 //!
-//! Every message costs its sender credit: [`MESSAGE_COST_BYTES`](crate::limits::MESSAGE_COST_BYTES) and, if
-//! it is eager, its payload.
-//! The receiver grants each link credit out of its endpoint's *budget*, and grants it anew once a
-//! receive has taken the message. So at any moment
+//! Every message costs its sender credit: [`MESSAGE_COST_BYTES`](crate::limits::MESSAGE_COST_BYTES)
+//! and, if the message is eager, the length of its payload. The receiver grants each link credit
+//! out of its endpoint's *budget*. Once a receive has taken a message, the receiver may grant the
+//! message's credit again. So at any moment
 //!
 //! ```text
 //!  used = (what links may still send, or have sent and no receive has taken)
@@ -12,14 +12,14 @@
 //! ```
 //!
 //! is within the budget, except that every link begins with [`CREDIT_INITIAL_BYTES`], however many
-//! links there are. If ended links have left so many messages behind that the budget is overdrawn
-//! all the same, no new link comes up, and existing links lose nothing. A link in use gets a
-//! *window* of a sixteenth of the free budget, so early links leave some for later ones.
+//! links there are. Ended links may leave so many messages behind that the budget is overdrawn
+//! nevertheless. Then no new link comes up, but existing links lose nothing. A link in use gets a
+//! *window* of a sixteenth of the free budget, so that early links leave some for later ones.
 
 use crate::limits::CREDIT_INITIAL_BYTES;
 use crate::protocol_violation::ProtocolViolation;
 
-/// The divisor of the free budget that gives one link's window.
+/// A link's window is the free budget divided by this.
 const WINDOW_PARTS: u64 = 16;
 
 /// An endpoint's memory for unexpected messages.
@@ -29,28 +29,30 @@ pub(super) struct Budget {
     used_bytes: u64,
     /// The number of links.
     links: u64,
-    /// The most bytes used when a link got no credit. With fewer in use, it may get some.
+    /// The largest `used_bytes` at which a link got no credit. Once fewer bytes are in use, the
+    /// link may get some.
     starved_at_bytes: u64,
 }
 
-/// The credit of a link's peer: the receiver's side.
+/// The credit that the receiver has granted to a link's peer.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// The credit granted in all, since the link came up.
+    /// All credit granted since the link came up.
     pub(super) granted_bytes: u64,
     /// The credit that messages have spent.
     spent_bytes: u64,
     /// The part of `spent_bytes` that is free again.
     freed_bytes: u64,
-    /// The part of `spent_bytes` whose messages are kept here, unexpected.
+    /// The part of `spent_bytes` that belongs to unexpected messages that are still kept.
     kept_bytes: u64,
-    /// More credit is due when the peer has spent this much.
+    /// When the peer has spent this much in all, more credit is due.
     due_at_bytes: u64,
-    /// Whether credit was due and the budget had none. The next received message may change that.
+    /// Whether credit was due but the budget had none. If so, each message that arrives is a new
+    /// attempt.
     is_starved: bool,
 }
 
-/// The peer has sent a frame for which it has no credit.
+/// The error of a peer that has sent a frame without credit for it.
 pub(super) const NOT_COVERED: ProtocolViolation = ProtocolViolation("sends more than it was granted");
 
 impl Budget {
@@ -62,28 +64,29 @@ impl Budget {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Whether more is used than the present links account for.
+    /// Whether more bytes are used than the limit and the initial credit of the present links
+    /// allow.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.used_bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
     }
 
-    /// Whether less is used than when a link got no credit.
+    /// Whether fewer bytes are used than when a link got no credit.
     pub(super) fn can_grant_starved(&self) -> bool {
         self.used_bytes < self.starved_at_bytes
     }
 
-    /// Clears `starved_at_bytes`: the starved links are about to retry.
+    /// Clears `starved_at_bytes`, since the starved links are about to try again.
     pub(super) fn reset_starved(&mut self) {
         self.starved_at_bytes = 0;
     }
 
-    /// Whether this many bytes are within the limit at all. The credit that links always hold may
-    /// still leave no room for them.
+    /// Whether the limit is large enough for this many bytes. Even if so, the credit that links
+    /// hold may never leave room for them.
     pub(super) fn can_ever_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }
 
-    /// Whether a payload fits now.
+    /// Whether a payload of this length fits now.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         bytes <= self.free_bytes()
     }
@@ -117,7 +120,8 @@ impl Grant {
         }
     }
 
-    /// Spends credit on a message that the peer has sent. Returns whether the peer had enough.
+    /// Spends credit on a message that the peer has sent. Returns whether the peer had enough
+    /// credit.
     #[inline(always)]
     pub(super) fn spend(&mut self, cost_bytes: u64) -> bool {
         let is_covered = cost_bytes <= self.granted_bytes - self.spent_bytes;
@@ -125,12 +129,13 @@ impl Grant {
         is_covered
     }
 
-    /// Counts a message of this cost that is kept until a receive takes it.
+    /// Counts the credit of a message that is kept until a receive takes it.
     pub(super) fn add_kept(&mut self, cost_bytes: u64) {
         self.kept_bytes += cost_bytes;
     }
 
-    /// Frees the credit of a message that was not kept: it went to its destination as it came.
+    /// Frees the credit of a message that was not kept, since a posted receive took it as it
+    /// arrived.
     #[inline(always)]
     pub(super) fn release_unkept(&mut self, cost_bytes: u64, budget: &mut Budget) {
         self.freed_bytes += cost_bytes;
@@ -143,13 +148,13 @@ impl Grant {
         self.release_unkept(cost_bytes, budget);
     }
 
-    /// Whether the peer may soon need more.
+    /// Whether the peer may soon need more credit.
     #[inline(always)]
     pub(super) fn is_renewal_due(&self) -> bool {
         self.spent_bytes >= self.due_at_bytes || self.is_starved
     }
 
-    /// Grants more credit if enough is free to be worth it. Returns whether it did.
+    /// Grants more credit, unless there is too little to be worth a grant. Returns whether it did.
     pub(super) fn try_renew(&mut self, budget: &mut Budget) -> bool {
         let outstanding_bytes = self.granted_bytes - self.freed_bytes;
         let window_bytes =
@@ -167,8 +172,8 @@ impl Grant {
         true
     }
 
-    /// Ends the grant with its link. Returns unspent credit to the budget. The credit of kept
-    /// messages stays used until a receive takes them.
+    /// Ends the grant when its link ends. Credit that no kept message has spent returns to the
+    /// budget. The credit of kept messages stays used until receives take them.
     pub(super) fn end(self, budget: &mut Budget) {
         budget.links -= 1;
         budget.release(self.granted_bytes - self.freed_bytes - self.kept_bytes);
@@ -228,8 +233,9 @@ mod tests {
     }
 
     proptest! {
-        /// The budget holds, except for the initial credit of every link. A sender whose messages
-        /// were all received can go on. Nothing stays used once all links have ended.
+        /// Used credit stays within the budget, except for the initial credit of every link. A
+        /// sender whose messages were all received can go on. Nothing stays used once all links
+        /// have ended.
         #[test]
         fn granted_credit_stays_within_the_budget(steps in prop::collection::vec(any_step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);

@@ -6,18 +6,19 @@ use crate::held_reports::ReportOutcome;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The effects of a receiver outside its own state, which its caller carries out.
+/// What a receiver asks of its caller: effects outside its own state.
 ///
-/// No effect may call the receiver before the call that caused it has returned.
+/// The caller must not call the receiver from an effect.
 pub(crate) trait ReceiverEffects {
-    /// Reports a receive or a peek that has succeeded, to the member that the message arrived at.
+    /// Reports a receive or a peek that has succeeded, to the member at which the message arrived.
     ///
     /// # Errors
     ///
     /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation>;
 
-    /// Reports a receive or a peek that has failed, to the member where it failed, if there is one.
+    /// Reports a receive or a peek that has failed, to the member at which it failed, if there is
+    /// one.
     ///
     /// # Errors
     ///
@@ -31,10 +32,11 @@ pub(crate) trait ReceiverEffects {
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
     /// Records the end of a receive that was deferred work, at the member where it ended, if there
-    /// is one. Returns the report to make of it, or `None` if another member makes it.
+    /// is one. Returns the report that the receiver then makes, or `None` if another member makes
+    /// the report.
     fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork>;
 
-    /// Sends a header to the peer of a link, behind the headers queued for it.
+    /// Sends a header to the peer of a link, after the headers that are queued for this peer.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Acknowledges to the peer of a link how many messages [have
@@ -44,7 +46,7 @@ pub(crate) trait ReceiverEffects {
     /// Sends the peer of a link the credit that it [was granted](super::Receiver::granted_bytes).
     fn owe_credit(&mut self, link: LinkId);
 
-    /// Whether a member reports the success of receives that did not ask for a report.
+    /// Whether a member reports the success also of receives that did not ask for a report.
     #[inline(always)]
     fn reports_unsignalled(&self, _: MemberId) -> bool {
         false
@@ -57,17 +59,18 @@ pub(crate) trait ReceiverEffects {
     }
 }
 
-/// A receive that was deferred work, and whose end is recorded.
+/// A receive that was deferred work and whose end was recorded.
 #[derive(Debug)]
 pub(crate) struct EndedWork {
-    /// Its outcome, with the context of the application.
+    /// Its outcome, with the application's context.
     pub(crate) outcome: ReportOutcome,
-    /// Whether its endpoint counts it, and reports its success.
+    /// Whether the endpoint of the receive counts it, and reports its success.
     pub(crate) is_reported: bool,
 }
 
 impl EndedWork {
-    /// Records the end of a work with `record`, which takes its number and whether it has succeeded.
+    /// Records the end of deferred work. `record` takes the number of the work and whether it has
+    /// succeeded.
     pub(crate) fn record(mut outcome: ReportOutcome, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
         let has_succeeded = outcome.is_ok();
         let context = match &mut outcome {
@@ -80,7 +83,7 @@ impl EndedWork {
     }
 }
 
-/// Effects that report nothing yet, so that the receiver holds its reports until the next pass.
+/// Effects that report nothing yet: the receiver holds the reports until the next pass.
 pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
 
 impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
@@ -125,7 +128,7 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
     }
 }
 
-/// An endpoint that uses a receiver. A receiver that is not shared has one.
+/// An endpoint that uses a receiver. A receiver that is not shared has one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub(crate) u32);
 

@@ -28,7 +28,8 @@ impl Receiver {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
-            // Counted before there is a completion, which would have to be moved once more.
+            // Counted before the completion is built: a count in between would move the completion
+            // once more.
             effects.count(CounterEvents::RECV, member);
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
@@ -48,7 +49,7 @@ impl Receiver {
         self.receives.remove(id);
     }
 
-    /// Ends a receive that was never in the operation table and has its whole message.
+    /// Ends a receive that never entered the operation table and has its whole message.
     pub(super) fn finish_immediate_receive(
         &mut self,
         mut receive: Receive,
@@ -73,8 +74,8 @@ impl Receiver {
         }
     }
 
-    /// Ends a receive in the operation table that has a turn, or is part of a multi-receive buffer,
-    /// and has its whole message.
+    /// Ends a receive in the operation table that has its whole message, and that has a turn or is
+    /// a part of a multi-receive buffer.
     #[cold]
     fn finish_turn_or_buffer_part(
         &mut self,
@@ -92,7 +93,7 @@ impl Receiver {
         }
     }
 
-    /// Ends a receive in the operation table that is deferred work and has its whole message.
+    /// Ends a receive in the operation table that has its whole message and is deferred work.
     #[cold]
     fn finish_work_receive(
         &mut self,
@@ -109,8 +110,8 @@ impl Receiver {
         }
     }
 
-    /// Ends a receive that is deferred work: records its end, then counts and reports it as the
-    /// record says.
+    /// Ends a receive that is deferred work: records its end, then counts and reports it if the
+    /// record says so.
     #[cold]
     fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let Some(EndedWork { outcome, is_reported }) = effects.end_work(outcome, at) else { return };
@@ -130,7 +131,7 @@ impl Receiver {
         }
     }
 
-    /// Fails a receive in the operation table that is shorter than its message.
+    /// Fails a receive in the operation table whose destination is shorter than its message.
     #[cold]
     fn fail_truncated_receive(
         &mut self,
@@ -151,7 +152,7 @@ impl Receiver {
         }
     }
 
-    /// Reports that a receive is shorter than its message.
+    /// Reports that the destination of a receive was shorter than its message.
     #[cold]
     fn report_truncated(
         &mut self,
@@ -168,7 +169,8 @@ impl Receiver {
         self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
     }
 
-    /// Fails the receives whose only source is this peer, which is gone or could not be reached.
+    /// Fails the receives whose only source is this peer, since the peer is gone or could not be
+    /// reached.
     pub(crate) fn peer_ended(
         &mut self,
         peer: PeerId,
@@ -187,8 +189,8 @@ impl Receiver {
         }
     }
 
-    /// Fails all receives: the connection has ended, or none will be made. Receives posted from now
-    /// on fail, too, unless a message waits for them.
+    /// Fails all receives, since the connection has ended or could not be made. Receives that are
+    /// posted later fail too, unless a message waits for them.
     pub(crate) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
@@ -209,8 +211,8 @@ impl Receiver {
     }
 
     /// As [`fail_all_and_close`](Self::fail_all_and_close), but reports the failures in the next
-    /// pass: an application that drives several endpoints first reads what the others have received
-    /// in this one.
+    /// pass. So an application that drives several endpoints first reads what the others have
+    /// received in this pass.
     pub(crate) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
@@ -220,7 +222,7 @@ impl Receiver {
         self.fail_all_and_close(peer, error, &mut ReportLater(effects));
     }
 
-    /// Fails a receive that was taken out of matching. `peer` is its only source.
+    /// Fails a receive that was removed from matching. `peer` is its only source.
     pub(super) fn fail_posted(
         &mut self,
         id: ReceiveId,
@@ -241,7 +243,8 @@ impl Receiver {
         }
     }
 
-    /// Fails the receive that a partial message was filling. Drops a partial unexpected message.
+    /// Fails the receive that a partial message was filling, or drops the message if it is
+    /// unexpected.
     pub(super) fn abandon_partial_message(
         &mut self,
         source: PeerId,
@@ -281,7 +284,7 @@ impl Receiver {
         self.complete_or_hold(completion, to, effects);
     }
 
-    // No closure, since it would not be inlined, and each move of a completion costs.
+    // A function, since a closure would not be inlined, and each move of a completion costs.
     #[inline(always)]
     fn complete_or_hold(
         &mut self,
@@ -298,7 +301,7 @@ impl Receiver {
         }
     }
 
-    /// Reports a peek that has found no message, or a failure that was counted.
+    /// Reports a peek that has found no message, or a failed receive that was counted already.
     pub(crate) fn report_failure(
         &mut self,
         failure: FailedOperation,
@@ -323,14 +326,14 @@ impl Receiver {
         self.report_failure(failure, to, effects);
     }
 
-    /// Whether ended receives wait for room in their queue.
+    /// Whether reports of ended receives wait for room in their queue.
     #[inline(always)]
     pub(crate) fn has_held_reports(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Reports ended receives that wait, as far as their queue has room. The reports of a shared
-    /// receiver wait at its members instead.
+    /// Delivers the reports of ended receives that wait, as far as their queue has room. In a
+    /// shared receiver, reports wait at the members instead.
     #[cold]
     pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl ReceiverEffects) {
         self.held.deliver(|outcome| match outcome {

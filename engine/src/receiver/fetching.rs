@@ -1,10 +1,12 @@
 //! Messages whose payload the receiver pulls from the sender's memory, or requests from the sender.
 //!
-//! If the budget for unexpected messages has room, a message is fetched even before a receive
-//! matches it, so that its sender need not wait for the receiver. If the sender awaits the match,
-//! it waits in any case, and nothing is fetched early.
+//! Fetching a message means to pull or to request its payload. If the budget for unexpected
+//! messages has room, the receiver fetches a message even before a receive matches it, so that the
+//! sender need not wait. But if the sender awaits the match, it waits in any case, and the receiver
+//! does not fetch early.
 //!
-//! An offer only records work. [`pull`](Receiver::pull) does it, where the transport can be called.
+//! An offer is only recorded when it arrives. [`pull`](Receiver::pull) follows in the part of a
+//! pass that may call the transport.
 
 use std::io::IoSliceMut;
 
@@ -23,17 +25,17 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 use crate::wire::{Header, Message};
 
 impl Receiver {
-    /// Whether a link's peer has offered a message under this number.
+    /// Whether a link's peer has offered a message with this number.
     pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
         self.fetches.has_offer(id, op)
     }
 
-    /// Takes a peer's offer of a message, whose payload is where `remote` says.
+    /// Takes a peer's offer of a message. `remote` describes where its payload is.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if its number is taken, if the description of its payload is too
-    /// long, or if no credit covers it.
+    /// A [`ProtocolViolation`] if the number is taken, if the description of the payload is too
+    /// long, or if the peer has no credit for the offer.
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -72,7 +74,8 @@ impl Receiver {
             unexpected.fetch = Some(fetch);
         }
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes) {
-            // Offers matched meanwhile stay in the list until their turn, but not without bound.
+            // Offers that receives have matched meanwhile stay listed until their turn, but not
+            // without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
@@ -83,14 +86,15 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether offers wait for room, or for their turn to be checked.
+    /// Whether offers wait for room in the budget, or until the next pass looks at them.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// Begins to fetch unmatched offers that the budget has room for. An offer that is too large
-    /// for now lets others pass, and waits for its next turn, or for the receive that matches it.
+    /// Begins to fetch unmatched offers for which the budget has room. An offer that is too large
+    /// for now does not hold up the others. It waits for its next turn, or for a receive that
+    /// matches it.
     pub(crate) fn fetch_deferred(&mut self) {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
@@ -107,13 +111,13 @@ impl Receiver {
         }
     }
 
-    /// Whether the budget has room for any unmatched offer.
+    /// Whether the budget has room for any of the unmatched offers.
     pub(super) fn can_fetch_deferred(&self) -> bool {
         let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting_reassembly(*id));
         waiting.any(|filling| self.budget.has_room(filling.len_bytes))
     }
 
-    /// Changes the destination of a message that is being fetched, or waits for it.
+    /// Changes the destination of an offered message, and begins to fetch it if that has not begun.
     pub(super) fn redirect_fetch(&mut self, id: FetchId, place: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.place.place = place;
@@ -121,15 +125,16 @@ impl Receiver {
         }
     }
 
-    /// Lets a discarded message hold its credit, if its payload was requested. Returns whether.
+    /// Makes a discarded message hold its credit until its payload arrives, if the payload was
+    /// requested. Returns whether it was.
     pub(super) fn hold_credit_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.place.held_bytes = cost_bytes;
         true
     }
 
-    /// Pulls one step of every payload on the caller's links, up to the limit of one pass. `pull`
-    /// copies from where a link's peer has its payload.
+    /// Pulls one step of every payload on links that `is_callers` selects, up to the limit of one
+    /// pass. `pull` copies bytes from the memory of a link's peer.
     pub(crate) fn pull(
         &mut self,
         is_callers: impl Fn(LinkId) -> bool,
@@ -171,7 +176,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the links on which a payload is being pulled.
+    /// Returns the links from whose peers a payload is being pulled.
     pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
         self.fetches.pulling_links()
     }
@@ -182,7 +187,7 @@ impl Receiver {
         self.fetches.pulling_len() > 0
     }
 
-    /// Begins to read a payload that a link's peer was asked for. Returns whether it was asked.
+    /// Begins to read a payload. Returns whether the link's peer was asked for it.
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -203,7 +208,7 @@ impl Receiver {
         }
     }
 
-    /// Ends a fetch whose whole message is in place.
+    /// Ends a fetch whose message is whole and in its destination.
     fn finish_fetch(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         self.free_held_credit(fetch, effects);
         if let Some((source, member)) = self.source_and_member_of(fetch.link) {
@@ -211,7 +216,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the peer that sends on a link, and the member that receives.
+    /// Returns the peer that sends on a link, and the member that receives on it.
     fn source_and_member_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
         self.links.get(id).map(|link| (link.peer, link.member))
     }

@@ -1,4 +1,4 @@
-//! Credit as messages come and go: when a link's peer spends it, and when it gets more.
+//! Spends and grants credit as messages come and go.
 
 use std::mem;
 
@@ -7,7 +7,8 @@ use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
-/// The credit of a kept frame that no receive waits for.
+/// The credit of a frame that the receiver keeps, and that no receive can take: a write with remote
+/// data.
 #[derive(Debug)]
 pub(crate) struct KeptCredit {
     origin: MessageOrigin,
@@ -25,7 +26,7 @@ impl Receiver {
         if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 
-    /// Gives back the credit of a frame that is not kept: its peer may spend as much again.
+    /// Returns the credit of a frame that is not kept, so that the peer may spend as much again.
     #[inline(always)]
     pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         if let Some(link) = self.links.get_mut(id) {
@@ -36,20 +37,21 @@ impl Receiver {
         }
     }
 
-    /// Keeps the credit of a frame that stays here for a while. `None` if the link has ended.
+    /// Keeps the credit of a frame that stays here for a while. Returns `None` if the link has
+    /// ended.
     pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
         let link = self.links.get_mut(id)?;
         link.grant.add_kept(cost_bytes);
         Some(KeptCredit { origin: link.message_origin(id), cost_bytes })
     }
 
-    /// Gives back credit that was kept.
+    /// Returns credit that was kept.
     #[expect(clippy::needless_pass_by_value, reason = "it is given back once")]
     pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
         self.free_credit(kept.origin, kept.cost_bytes, effects);
     }
 
-    /// Gives back the credit of a message that was kept.
+    /// Returns the credit of a message that was kept.
     pub(super) fn free_credit(
         &mut self,
         origin: MessageOrigin,
@@ -65,23 +67,24 @@ impl Receiver {
         }
     }
 
-    /// Returns how much credit a link's peer was granted in all.
+    /// Returns how much credit a link's peer was granted since the link came up.
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
         self.links.get(id).map_or(0, |link| link.grant.granted_bytes)
     }
 
-    /// Records that a link's peer knows of all its credit.
+    /// Records that the link has taken the last grant of credit.
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
             link.owes_credit = false;
         }
     }
 
-    /// Gives a link's peer more credit, if it is due and the budget has some.
+    /// Gives a link's peer more credit, if more is due and the budget has some.
     #[cold]
     pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };
-        // A peer that does not read gets no more credit, which bounds the headers that wait for it.
+        // While the link has not taken the last grant, the peer gets no other. So a peer that does
+        // not read cannot make the headers that wait for it grow without bound.
         if link.owes_credit || !link.grant.is_renewal_due() {
             return;
         }
@@ -99,8 +102,8 @@ impl Receiver {
         !self.starved.is_empty()
     }
 
-    /// Gives credit to starved links once other links have returned some. Their peers may send no
-    /// more messages, so no other event would give them credit.
+    /// Gives credit to starved links once other links have returned some. The peers of starved
+    /// links may be unable to send, so no other event would give them credit.
     pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
         if self.budget.can_grant_starved() {
             self.budget.reset_starved();

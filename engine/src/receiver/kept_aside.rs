@@ -1,11 +1,11 @@
 //! Messages that a multi-receive buffer does not take yet, because one member's reports wait for
-//! room, or because as many of its receives as may be outstanding wait for their turn.
+//! room, or because too many of this member's receives wait for their turn.
 //!
-//! A receiver with one endpoint stops matching while its queue is full
-//! ([`multi_receive`](super::multi_receive)); that would stop all members of a shared receiver. Here only
-//! the untagged messages of the full member stay out of matching, in order, until its queue has room or
-//! fewer of its receives wait. Messages of other members go on being matched. So no message overtakes
-//! another of its sender.
+//! A receiver with one endpoint stops matching untagged messages while its queue is full
+//! ([`multi_receive`](super::multi_receive)). In a shared receiver, this would stop all members. So
+//! here only the untagged messages of the member with the full queue are kept aside, in order,
+//! until its queue has room or fewer of its receives wait. Messages of other members are matched as
+//! usual. So no message overtakes another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;
@@ -21,14 +21,14 @@ impl Receiver {
         self.multi_receives.kept_aside.contains_key(&member)
     }
 
-    /// Keeps the untagged messages of a member aside from now on.
+    /// From now on, keeps the untagged messages of a member aside.
     pub(super) fn begin_keeping_aside(&mut self, member: MemberId) {
         self.multi_receives.kept_aside.entry(member).or_default();
         self.update_special_cases();
     }
 
-    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), and keeps the member's earlier
-    /// untagged messages aside, too.
+    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), and also keeps aside the member's
+    /// untagged messages that have already arrived.
     pub(super) fn keep_all_aside(&mut self, member: MemberId) {
         self.begin_keeping_aside(member);
         let is_of_member =
@@ -42,7 +42,8 @@ impl Receiver {
         of_member.into_iter().rev().for_each(|id| aside.push_front(id));
     }
 
-    /// Keeps a message that was just received aside, if its member does so. Returns whether.
+    /// If messages of this member are kept aside, also keeps a message aside that has just arrived.
+    /// Returns whether it did.
     pub(super) fn push_if_kept_aside(
         &mut self,
         member: MemberId,
@@ -56,14 +57,15 @@ impl Receiver {
         aside.map(|aside| aside.push_back(id)).is_some()
     }
 
-    /// Removes a message that is gone, if it was kept aside.
+    /// Removes a message that no longer exists from those kept aside.
     pub(super) fn remove_kept_aside(&mut self, member: MemberId, id: UnexpectedId) {
         if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
             aside.retain(|kept| *kept != id);
         }
     }
 
-    /// Matches a member's messages kept aside, once its queue has room or fewer receives wait.
+    /// Matches the messages of a member that were kept aside, once its queue has room or fewer of
+    /// its receives wait.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.pop_front() {

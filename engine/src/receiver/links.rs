@@ -15,41 +15,41 @@ pub(super) struct ReceiverLink {
     pub(super) peer: PeerId,
     /// The member that owns the link.
     pub(super) member: MemberId,
-    /// The receiver's link count when this link was added. Unlike its number, no later link has it.
+    /// How many links had been added before this one. Unlike its number, it is never used again.
     pub(super) creation_number: u64,
     /// The peer's credit.
     pub(super) grant: Grant,
-    /// Whether the peer was granted credit that was not sent to it yet.
+    /// Whether the peer was granted credit of which it was not told yet.
     pub(super) owes_credit: bool,
     /// How many eager messages have arrived whole.
     pub(super) received_messages: u64,
     /// The message whose payload is being read.
     pub(super) reading: Option<IncomingMessage>,
-    /// How many messages of the link are kept, since no receive has taken them.
+    /// How many messages of the link are kept because no receive has taken them.
     pub(super) unmatched_messages: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
-    /// How many kept messages came before the last fence, if the peer awaits the answer to it. The
-    /// answer goes out when there are none left.
+    /// How many kept messages came before the last fence, if the peer awaits an answer to it. The
+    /// answer is sent when none of these messages is left.
     pub(super) fenced_messages: u64,
 }
 
 /// A message that has arrived in part.
 #[derive(Debug)]
 pub(super) enum IncomingMessage {
-    /// An eager message, and its number among those of the link.
+    /// An eager message, and its number among the eager messages of the link.
     Eager { filling: Reassembly<Arriving>, number: u64 },
-    /// A message that was requested from its sender.
+    /// A message whose payload was requested from its sender.
     Requested(FetchId),
 }
 
-/// A message that is arriving, and its destination.
+/// A message that is arriving, with its destination.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) message: Message,
     pub(super) place: PayloadDestination,
-    /// The credit held by a discarded message whose payload was requested. Without this, a peer
-    /// that never sends such payloads could make offers without end.
+    /// The credit that a discarded message still holds, because its payload was requested. If it
+    /// held none, a peer that never sends such payloads could make offers without end.
     pub(super) held_bytes: u64,
 }
 
@@ -65,22 +65,22 @@ impl Arriving {
 pub(super) struct MessageOrigin {
     pub(super) link: LinkId,
     pub(super) member: MemberId,
-    /// Distinguishes the link from later links with its number.
+    /// The link's creation number, which tells it from later links with the same `link`.
     pub(super) creation_number: u64,
 }
 
 impl ReceiverLink {
-    /// Returns the origin of a message of this link, whose number is `id`.
+    /// Returns the origin of messages on this link, whose number is `id`.
     pub(super) fn message_origin(&self, id: LinkId) -> MessageOrigin {
         MessageOrigin { link: id, member: self.member, creation_number: self.creation_number }
     }
 }
 
-/// All links, by the transport's numbers, which are small.
+/// All links, by the transport's numbers. These are small, so a vector serves.
 #[derive(Debug, Default)]
 pub(super) struct ReceiverLinks {
     by_id: Vec<Option<ReceiverLink>>,
-    /// How many links were ever added. It numbers them in time.
+    /// How many links were ever added: the creation number of the next link.
     count: u64,
 }
 
@@ -104,7 +104,7 @@ impl ReceiverLinks {
         self.linked_peers().any(|other| other == peer)
     }
 
-    /// Returns the peers that links lead to.
+    /// Returns the peers to which links lead.
     pub(super) fn linked_peers(&self) -> impl Iterator<Item = PeerId> {
         self.by_id.iter().flatten().map(|link| link.peer)
     }

@@ -1,4 +1,4 @@
-//! Arriving messages: from their frames to the receives that they match.
+//! Arriving messages: matches them with receives, and puts their payload in place.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
-/// A message has arrived on a link that the receiver does not have.
+/// The error of a message on a link that the receiver does not have.
 const UNKNOWN_LINK: ProtocolViolation = ProtocolViolation("sends over no link");
 
 /// The buffer of a receive, lent to a caller that reads payload into it.
@@ -37,7 +37,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if its sender had no credit for it, or the link is unknown.
+    /// A [`ProtocolViolation`] if the peer had no credit for the message, or if the link is
+    /// unknown.
     #[inline(always)]
     pub(crate) fn message_arrived(
         &mut self,
@@ -46,7 +47,7 @@ impl Receiver {
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), ProtocolViolation> {
-        // One lookup of the link serves all: every small message takes this path.
+        // Every small message takes this path, so the link is looked up only once.
         let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
@@ -70,7 +71,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Begins an eager message whose payload follows, with at least one byte.
+    /// Begins an eager message. At least one byte of its payload follows.
     ///
     /// # Errors
     ///
@@ -104,8 +105,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the earliest posted receive that matches a message from `source`: it is no longer posted.
-    /// A multi-receive buffer stays posted, and gives a part of itself to the message.
+    /// Takes the earliest posted receive that matches a message from `source`. The receive is then
+    /// no longer posted. A multi-receive buffer stays posted, and gives a part of itself to the
+    /// message.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,
@@ -140,12 +142,13 @@ impl Receiver {
         found
     }
 
-    /// Updates the flag after buffers, messages kept aside, or turns have come or gone.
+    /// Updates `has_special_cases` after buffers, messages kept aside, or turns have come or gone.
     pub(super) fn update_special_cases(&mut self) {
         self.has_special_cases = self.multi_receives.may_claim_untagged() || self.turns.has_turns();
     }
 
-    /// Places the next bytes of the message being read on a link. Drops them if there is none.
+    /// Places the next bytes of the message that is being read on a link. Drops the bytes if there
+    /// is no such message.
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
@@ -165,8 +168,8 @@ impl Receiver {
         self.bytes_placed(id, bytes.len(), effects);
     }
 
-    /// Returns the space in a matched receive for the next bytes of the message being read on a
-    /// link.
+    /// Returns the space for the next bytes of the message that is being read on a link. The space
+    /// is empty unless a receive has matched the message.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match filling.place.place {
@@ -180,8 +183,9 @@ impl Receiver {
         }
     }
 
-    /// As [`payload_space`](Self::payload_space), for a caller that fills it while other threads
-    /// use the receiver. [Return it](Self::take_back_buffer) before any other call for the link.
+    /// As [`payload_space`](Self::payload_space), for a caller that reads into the buffer while
+    /// other threads use the receiver. The caller [returns it](Self::take_back_buffer) before any
+    /// other call for this link.
     pub(crate) fn lend_buffer(&mut self, id: LinkId) -> Option<LentBuffer> {
         let filling = self.reassembly_mut(id).copied()?;
         let PayloadDestination::Posted(receive) = filling.place.place else { return None };
@@ -197,7 +201,8 @@ impl Receiver {
         }
     }
 
-    /// Counts placed bytes of the message being read on a link. The last one completes it.
+    /// Counts bytes of the message that is being read on a link. The last of its bytes completes
+    /// the message.
     pub(crate) fn bytes_placed(
         &mut self,
         id: LinkId,
@@ -227,7 +232,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the payload that is being read on a link.
+    /// Returns the reassembly of the payload that is being read on a link.
     pub(super) fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<Arriving>> {
         match self.links.get_mut(id)?.reading.as_mut()? {
             IncomingMessage::Eager { filling, .. } => Some(filling),
@@ -235,7 +240,7 @@ impl Receiver {
         }
     }
 
-    /// Ends a message whose payload is all in place.
+    /// Ends a message whose payload is whole and in its destination.
     pub(super) fn finish_message(
         &mut self,
         source: PeerId,
@@ -257,8 +262,8 @@ impl Receiver {
         }
     }
 
-    /// Answers a fence: the peer asks whether all that it has sent has arrived, which it has, and,
-    /// if `matched`, whether it was matched.
+    /// Handles a fence. It asks whether all earlier messages of the peer have arrived, which is
+    /// always so, and with `matched` also whether receives have matched them.
     ///
     /// # Errors
     ///
@@ -283,7 +288,8 @@ impl Receiver {
     }
 }
 
-/// Reports an eager message that is in the buffer of a receive, or was discarded.
+/// Reports the match of an eager message to its sender, if the sender awaits it. The message is in
+/// its receive, or was discarded.
 #[inline(always)]
 pub(super) fn report_match(id: LinkId, message: &Message, number: u64, effects: &mut impl ReceiverEffects) {
     if message.awaits.wants_match() {

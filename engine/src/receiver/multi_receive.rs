@@ -1,9 +1,9 @@
 //! Buffers that take many messages: `FI_MULTI_RECV`, `fi_msg(3)`.
 //!
-//! A buffer stays in its place among the posted receives. Each message that it takes becomes a
-//! receive of its own, a *part*, whose memory is cut off the front of the remaining buffer. So
-//! messages are placed and completed as in any receive, several at a time if they arrive so, and
-//! share no byte.
+//! A posted buffer keeps its place among the posted receives while it takes messages. Each message
+//! that it takes becomes a receive of its own, a *part*. The memory of a part is cut off the front
+//! of the remaining buffer. So the messages of a buffer are placed and completed as in any receive,
+//! even if several arrive at the same time, and they share no byte.
 //!
 //! ```text
 //!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)-->
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! While completions of receives wait for room in their queue, a buffer takes no message, since one
-//! post could make any number of completions. A message for it is *kept aside* among the unexpected
-//! ones. From then on no untagged message is matched until the queue has room. Then all are
-//! matched, in the order of arrival, as they would have been before. So no message, receive or peek
-//! overtakes another.
+//! posted buffer could cause any number of completions. A message for the buffer is *kept aside*
+//! among the unexpected messages. From then on the receiver matches no untagged message until the
+//! queue has room. Then it matches them all in the order of arrival, as it would have done before.
+//! So no message, receive or peek overtakes another.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;
@@ -34,26 +34,29 @@ use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-/// How many of the messages kept aside are matched together, to begin with.
+/// How many of the messages kept aside the first step matches.
 const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
-/// Messages, by the member that they arrived at. A listed member also keeps later ones aside.
+/// Messages kept aside, by the member at which they arrived. While a member is listed, its later
+/// messages are kept aside too.
 pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
 
-/// The multi-receive buffers of an endpoint that are not released yet.
+/// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// By the receives that they were posted as. Boxed, since the map has a slot per receive.
+    /// Buffers, by the receives that they were posted as. Boxed, since the map has a slot for each
+    /// receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
     /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,
-    /// The number of posted buffers.
+    /// How many buffers are posted.
     posted: usize,
-    /// Whether untagged messages are kept aside, while completions of receives are held.
+    /// Whether untagged messages are kept aside, since completions of receives are held.
     keeps_untagged: bool,
-    /// Untagged messages of members whose reports wait for room, or whose receives have too many turns.
+    /// Untagged messages of members whose reports wait for room, or that have too many receives
+    /// with turns.
     pub(super) kept_aside: KeptAside,
-    /// Receives whose only sender is gone. They fail once they have taken its earlier messages.
+    /// Receives whose only source is gone. They fail once its earlier messages were matched.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
@@ -63,11 +66,11 @@ struct MultiBuffer {
     min_free_bytes: usize,
     /// Whether each message that succeeds is reported.
     signalled: Signalled,
-    /// Whether it has taken a message.
+    /// Whether the buffer has taken a message.
     is_used: bool,
     /// How many parts have not ended.
     arriving: usize,
-    /// Why the buffer takes no more messages, once it does not.
+    /// Why the buffer takes no more messages; `None` while it takes messages.
     end: Option<End>,
 }
 
@@ -80,12 +83,12 @@ enum End {
 }
 
 impl MultiReceives {
-    /// Whether an untagged message may be for a buffer, or must wait behind a message for a buffer.
+    /// Whether an untagged message may be for a buffer, or must wait behind such a message.
     pub(super) fn may_claim_untagged(&self) -> bool {
         self.keeps_untagged || self.posted > 0 || !self.kept_aside.is_empty()
     }
 
-    /// Returns the peers that buffers are about to fail with.
+    /// Returns the sources of buffers that will be reported as failed.
     pub(super) fn failing_sources(&self) -> impl Iterator<Item = PeerId> {
         self.buffers.values().filter_map(|buffer| match buffer.end.as_ref()? {
             End::Failed { source, .. } => *source,
@@ -95,8 +98,8 @@ impl MultiReceives {
 }
 
 impl Receiver {
-    /// Posts a receive that takes many messages into one piece of memory, until less than
-    /// `min_free_bytes` of it are free or a message does not fit.
+    /// Posts a receive that takes many messages into one buffer, until less than `min_free_bytes`
+    /// of it are free or a message does not fit.
     ///
     /// # Errors
     ///
@@ -138,18 +141,19 @@ impl Receiver {
         self.update_special_cases();
     }
 
-    /// Whether messages of this kind are kept aside, that is, not matched for now.
+    /// Whether messages of this kind are kept aside, that is, are not matched for now.
     #[inline(always)]
     pub(super) fn is_kind_kept_aside(&self, tagged: bool) -> bool {
         self.multi_receives.keeps_untagged && !tagged
     }
 
-    /// Whether posted receives may still match untagged messages that have arrived.
+    /// Whether untagged messages have arrived that are kept aside, so that posted receives may
+    /// still match them.
     pub(super) fn has_unmatched_untagged(&self) -> bool {
         self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
 
-    /// Posts a receive that takes no message that has arrived already.
+    /// Posts a receive that matches none of the messages that have already arrived.
     #[cold]
     pub(super) fn post_without_matching(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
@@ -158,8 +162,8 @@ impl Receiver {
         id
     }
 
-    /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer. Also
-    /// returns `None` if the message is kept aside.
+    /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer.
+    /// Returns `None` also if the message must be kept aside.
     #[cold]
     pub(super) fn take_match_among_buffers(
         &mut self,
@@ -187,15 +191,16 @@ impl Receiver {
         None
     }
 
-    /// Matches the untagged messages kept aside, if the queue has room again.
+    /// Matches the untagged messages that were kept aside, if the queue has room again.
     #[cold]
     pub(super) fn match_kept_untagged(&mut self, effects: &mut impl ReceiverEffects) {
         if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
         self.set_keeps_untagged_aside(false);
-        // Nothing is posted meanwhile, so a source without a receive for one message has none for
-        // its later ones. A message taken is therefore the earliest of its source.
+        // No receive is posted meanwhile. So if one message of a source finds no receive, its later
+        // messages find none either. A message that is taken is therefore the earliest of its
+        // source.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
         loop {
@@ -217,7 +222,8 @@ impl Receiver {
                         self.receive_unexpected_into(receive, id, effects);
                     }
                     None if self.multi_receives.keeps_untagged => return,
-                    // Later ones are kept aside, too. This one is matched before them.
+                    // Keeps this message and the later ones aside. This one stays the first of
+                    // them.
                     None if self.has_kept_aside_for(MemberId::ONLY) => {
                         return self.keep_all_aside(MemberId::ONLY);
                     }
@@ -233,7 +239,7 @@ impl Receiver {
         self.fail_orphaned_receives(effects);
     }
 
-    /// Fails receives whose only sender is gone, once all its messages were matched.
+    /// Fails receives whose only source is gone, once all messages of this source were matched.
     pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
         if self.has_unmatched_untagged() {
             return;
@@ -248,23 +254,23 @@ impl Receiver {
         }
     }
 
-    /// Marks untagged receives whose only source is this peer, which has died. They fail once they
-    /// have taken messages kept aside.
+    /// Marks the untagged receives whose only source is this peer, since the peer is lost. They
+    /// fail once the messages kept aside were matched.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.directed_posted(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
 
-    /// Marks all untagged receives to fail once they have taken messages kept aside.
+    /// Marks all untagged receives: they fail once the messages kept aside were matched.
     pub(super) fn fail_all_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
         for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
         }
     }
 
-    /// Fails an untagged receive that was just posted, if the connection has ended. While messages
-    /// are kept aside, it may take one first.
+    /// Fails an untagged receive that was just posted, if the connection has ended. If messages are
+    /// kept aside, the receive may take one of them first.
     pub(super) fn fail_if_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         let Some(error) = self.end_error.as_deref().cloned() else { return };
         if self.has_unmatched_untagged() {
@@ -281,7 +287,7 @@ impl Receiver {
         self.end_buffer(id, end, None, effects);
     }
 
-    /// Fails a buffer with its only sender. It was taken out of matching.
+    /// Fails a buffer whose only source is gone. The caller has removed the buffer from matching.
     pub(super) fn fail_buffer(
         &mut self,
         id: ReceiveId,
@@ -292,7 +298,7 @@ impl Receiver {
         self.end_buffer(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
 
-    /// Ends a part whose whole message is in place and counted.
+    /// Ends a part whose message is whole, in place and counted.
     pub(super) fn part_received(
         &mut self,
         id: ReceiveId,
@@ -317,7 +323,7 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// Ends a part whose failure was reported, and whose receive is gone.
+    /// Ends a part whose failure was reported. Its receive no longer exists.
     #[cold]
     pub(super) fn part_failed(
         &mut self,
@@ -328,7 +334,7 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// Ends a part. Releases its buffer if it takes no more messages and this was its last part.
+    /// Ends a part. Releases the buffer if it takes no more messages and this was its last part.
     fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
@@ -339,7 +345,7 @@ impl Receiver {
     }
 
     /// Begins to keep untagged messages aside if completions wait for room. Returns whether they
-    /// do: then a buffer takes no message for now.
+    /// do. If so, no buffer takes a message for now.
     fn keep_untagged_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
@@ -348,7 +354,7 @@ impl Receiver {
         is_full
     }
 
-    /// Gives a buffer that was just posted the messages that arrived before it.
+    /// Gives a buffer that was just posted the unexpected messages that it matches.
     fn fill_buffer_with_unexpected(
         &mut self,
         id: ReceiveId,
@@ -376,7 +382,8 @@ impl Receiver {
         }
     }
 
-    /// Gives a message its part of a buffer. If it does not fit, ends the buffer, and is `None`.
+    /// Gives a message its part of a buffer. If the message does not fit, ends the buffer and
+    /// returns `None`.
     fn place_in_buffer(
         &mut self,
         id: ReceiveId,
@@ -419,7 +426,8 @@ impl Receiver {
         self.end_buffer(id, End::Consumed, Some(member), effects);
     }
 
-    /// Ends a buffer, which is no longer posted. Releases it once no part is arriving, maybe now.
+    /// Ends a buffer that is no longer posted. It is released at once if none of its parts is
+    /// arriving, else with the last part.
     fn end_buffer(
         &mut self,
         id: ReceiveId,
@@ -435,7 +443,7 @@ impl Receiver {
         }
     }
 
-    /// Reports that a buffer is released, in a completion without a message.
+    /// Reports the release of a buffer in a completion without a message.
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
@@ -470,9 +478,10 @@ impl Receiver {
     }
 }
 
-/// Returns where a message of this length goes in the rest of a buffer, as the bytes before it and
-/// its own bytes: at an aligned address, or else at the front. `None` if the message does not fit
-/// and must not be truncated.
+/// Returns where a message goes in the rest of a buffer: how many bytes to skip, and how many bytes
+/// the message gets. The message begins at an aligned address if it fits there, else at the front.
+/// Returns `None` if the message does not fit. Only the first message of a buffer is truncated
+/// instead.
 fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
     let (free_bytes, len_bytes) = (rest.len_bytes(), clamp_to_usize(len_bytes));
@@ -485,7 +494,8 @@ fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usi
     }
 }
 
-/// Adds the rest of a buffer to its last message, if the application gets the rest back.
+/// Hands the unused rest of a buffer to the application with the last message, if the application
+/// gets the rest back.
 fn attach_unused(message: Buffer, unused: Buffer) -> Buffer {
     match (message, unused) {
         (Buffer::Received(message), Buffer::Unused(unused)) => {

@@ -1,12 +1,12 @@
-//! The destination of an arriving message.
+//! The destination of an arriving message's payload.
 
 use crate::operation::{ReceiveId, UnexpectedId};
 
-/// The destination of an arriving message's payload.
+/// Where the payload of an arriving message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadDestination {
     Posted(ReceiveId),
     Unexpected(UnexpectedId),
-    /// None: the message was discarded before all of it had arrived.
+    /// Nowhere: the message was discarded before all of its payload had arrived.
     Nowhere,
 }

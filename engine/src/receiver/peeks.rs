@@ -15,9 +15,9 @@ use crate::wire::Message;
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessage));
 
 impl Receiver {
-    /// Looks for an unexpected message, and reports the result at once. While untagged messages are
-    /// kept aside for a multi-receive buffer, a peek cannot look at them: only once the queue has
-    /// room is it known which of them stay unexpected.
+    /// Looks for an unexpected message, and reports the result at once. A peek cannot look at
+    /// untagged messages that are kept aside for a multi-receive buffer. The buffer may still take
+    /// them once the queue has room.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context claimed. Completes as a peek does.
+    /// Discards the message that a peek with this context has claimed. Completes as a peek does.
     ///
     /// # Errors
     ///
@@ -107,12 +107,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// Records that the rest of a claimed message is lost, so that the receive that takes it fails.
+    /// Records that the rest of a claimed message is lost. The receive that takes this message then
+    /// fails.
     pub(super) fn fail_claimed_message(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
-    /// Reports the message that a peek finds. Returns whether it found one.
+    /// Reports the message that a peek finds. Returns whether the peek has found one.
     fn peek_and_report(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };

@@ -1,4 +1,4 @@
-//! A receiver alone, without endpoint, link and engine: events in, effects out.
+//! Tests of a receiver alone, without endpoint, link and engine: events go in, effects come out.
 
 use std::io::IoSliceMut;
 
@@ -24,7 +24,7 @@ const REMOTE: &[u8] = b"over there";
 const BUDGET_BYTES: usize = 1 << 20;
 const RESET: OperationError = OperationError::Link(LinkError::System(Errno::ECONNRESET));
 
-/// Accessors for the tests of engines.
+/// What the tests of engines need of a receiver.
 impl Receiver {
     pub(crate) fn unexpected_len(&self) -> usize {
         self.unexpected.len()
@@ -149,7 +149,7 @@ impl ReceiverEffects for EffectsRecorder {
 }
 
 impl EffectsRecorder {
-    /// Takes the contexts of ended operations, each with the bytes in its buffer, or its error.
+    /// Takes the ended operations: their contexts, each with the bytes in its buffer or its error.
     fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
         let bytes = |buffer: Buffer| match buffer {
             Buffer::Received(bytes) => bytes.to_vec(),
@@ -326,7 +326,7 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
-    // Another link gets the number, but not what the first one has left behind.
+    // Another link gets the number, but must not get what the first link has left behind.
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive_request(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);

@@ -1,11 +1,12 @@
-//! Completion order of connections. A fetched message arrives later than shorter messages that were
-//! sent after it, and fetches may end in any order. But receives over a connection complete in the
-//! order in which they match. So from a fetch on, each receive of that endpoint gets a *turn* when
-//! it matches, and a receive that ends early is held until all turns before it have ended. Without
-//! fetches there are no turns.
+//! Completion order of connections. A message that is fetched takes longer than shorter messages
+//! that were sent after it, and fetches may end in any order. But the receives of a connection must
+//! complete in the order in which they match. So once a receive has matched a message that is
+//! fetched, this receive and all that match later get a *turn*. A receive that ends before its turn
+//! is held until all earlier turns have ended. Without fetches there are no turns.
 //!
-//! A receive with a turn has a [role](ReceiveRole::InTurn) of its own and is not signalled, so that
-//! ordinary receives need not check for turns. Its turn keeps its original role and signalling.
+//! While a receive has a turn, its [role](ReceiveRole::InTurn) says so and it is not signalled, so
+//! that the paths of ordinary receives need no check for turns. The turn keeps the receive's
+//! original role and signalling.
 //! See `docs/decisions/connection-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,12 +21,13 @@ use crate::peer_id::PeerId;
 use crate::reassembly::Reassembly;
 use crate::wire::Message;
 
-/// The turns that have not come yet.
+/// The receives that have turns.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveTurns {
     /// The members whose receives complete in order.
     ordered: BTreeSet<MemberId>,
-    /// The receives of these members that have turns, in order. Members without turns are left out.
+    /// The receives of these members that have turns, in order. Members without such receives have
+    /// no entry.
     by_member: BTreeMap<MemberId, VecDeque<ReceiveId>>,
     by_receive: SparseSecondaryMap<ReceiveId, ReceiveTurn>,
 }
@@ -46,7 +48,7 @@ enum ReceiveEnding {
     Abandoned(Box<Abandoned>),
 }
 
-/// A receive that loses part of its message.
+/// A receive that fails, and how much of its message has arrived.
 #[derive(Debug)]
 struct Abandoned {
     source: PeerId,
@@ -66,7 +68,7 @@ impl ReceiveTurns {
         self.by_member.get(&member).map_or(0, VecDeque::len)
     }
 
-    /// Returns the senders of messages whose receives have ended before their turn.
+    /// Returns the sources of the messages of receives that have ended before their turn.
     pub(super) fn sources_of_ended(&self) -> impl Iterator<Item = PeerId> {
         self.by_receive.values().filter_map(|turn| turn.ending.as_ref()).map(|ending| match ending {
             ReceiveEnding::Received { source, .. } => *source,
@@ -74,7 +76,8 @@ impl ReceiveTurns {
         })
     }
 
-    /// Takes the receive whose turn it is, if it has ended, with its original role and signalling.
+    /// Takes the first receive of a member if it has ended. Returns it with its original role and
+    /// signalling.
     fn next(&mut self, member: MemberId) -> Option<(ReceiveId, ReceiveRole, Signalled, ReceiveEnding)> {
         let receives = self.by_member.get_mut(&member)?;
         let id = *receives.front()?;
@@ -87,8 +90,9 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// Prepares for a member that leaves: its links end next, and with them its turns. Receives
-    /// that have ended before their turn fail, too, since their success could be reported nowhere.
+    /// Prepares for a member that leaves. Its links end next, and its turns end with them. Receives
+    /// that have ended before their turn fail too, since no queue is left to report their success
+    /// to.
     pub(super) fn member_leaves(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
@@ -117,14 +121,15 @@ impl ReceiveEnding {
 }
 
 impl Receiver {
-    /// Makes the receives of a member complete in the order in which they match. Such a member has
-    /// at most one link.
+    /// Makes the receives of a member complete in the order in which they match. The member has at
+    /// most one link.
     pub(crate) fn keep_order(&mut self, member: MemberId) {
         self.turns.ordered.insert(member);
     }
 
-    /// Gives a turn to a receive that has matched a message, if receives of its member have turns.
-    /// At a member that keeps the order, a receive whose message is fetched gets the first one.
+    /// Gives a turn to a receive that has just matched, if other receives of its member have turns.
+    /// If there are none yet, the receive gets the first turn if its message is fetched and its
+    /// member keeps the order.
     pub(super) fn assign_turn(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
         let is_behind = self.turns.by_member.contains_key(&member);
         let is_first = is_fetched && self.turns.ordered.contains(&member);
@@ -143,13 +148,14 @@ impl Receiver {
         self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
-    /// Whether as many receives of a member have turns as may be outstanding. Then a multi-receive
-    /// buffer, which could make any number of them, takes no message.
+    /// Whether as many receives of a member have turns as may be outstanding. If so, a
+    /// multi-receive buffer takes no message, since it could make the number of turns grow without
+    /// bound.
     pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
         self.turns.turn_count(member) >= self.depth_ops
     }
 
-    /// Ends a receive that has a turn and has its whole message, or as much as fits.
+    /// Ends a receive that has a turn, and has its message or as much of it as fits.
     pub(super) fn received_in_turn(
         &mut self,
         id: ReceiveId,
@@ -160,7 +166,7 @@ impl Receiver {
         self.end_turn(id, ReceiveEnding::Received { source, message: *message }, effects);
     }
 
-    /// Fails a receive that has a turn and will never have its whole message.
+    /// Fails a receive that has a turn and will not get the rest of its message.
     pub(super) fn abandoned_in_turn(
         &mut self,
         id: ReceiveId,
@@ -173,8 +179,8 @@ impl Receiver {
         self.end_turn(id, ReceiveEnding::Abandoned(Box::new(abandoned)), effects);
     }
 
-    /// Records that a receive has ended. Reports it once all earlier turns have ended, and then
-    /// each later one that had already ended.
+    /// Records that a receive has ended. Once all earlier turns have ended, reports this receive
+    /// and those after it that have ended already.
     fn end_turn(&mut self, id: ReceiveId, ending: ReceiveEnding, effects: &mut impl ReceiverEffects) {
         let Some(turn) = self.turns.by_receive.get_mut(id) else { return };
         turn.ending = Some(ending);

@@ -15,24 +15,25 @@ use crate::reassembly::clamp_to_usize;
 use crate::transport::LinkId;
 use crate::wire::{Header, Message};
 
-/// A message that no receive has matched yet, whole or in part.
+/// A message that no receive has matched yet. It may have arrived only in part.
 #[derive(Debug)]
 pub(super) struct Unexpected {
     pub(super) source: PeerId,
     pub(super) message: Message,
     pub(super) bytes: Payload,
-    /// The fetch of the rest, if it has to be fetched.
+    /// The fetch of the payload, if the message was offered.
     pub(super) fetch: Option<FetchId>,
     pub(super) origin: MessageOrigin,
-    /// How many fences had arrived on the link before it.
+    /// How many fences had arrived on the link before this message.
     fences: u64,
-    /// The number among the link's eager messages, if it is one.
+    /// The number of this message among the link's eager messages; 0 if it was offered.
     number: u64,
-    /// The credit that it holds.
+    /// The credit that this message holds.
     cost_bytes: u64,
-    /// The bytes reserved in the budget for its payload, if it is fetched before it is matched.
+    /// The bytes that the budget has reserved for the payload, if the payload is fetched before a
+    /// receive matches.
     fetched_bytes: u64,
-    /// The context of the peek that has claimed it.
+    /// The context of the peek that has claimed this message.
     pub(super) claim: Option<u64>,
 }
 
@@ -42,15 +43,15 @@ pub(super) type Payload = SmallVec<[u8; SMALL_MAX_BYTES]>;
 const SMALL_MAX_BYTES: usize = 64;
 
 impl Unexpected {
-    /// Whether all of it has arrived.
+    /// Whether all of the message has arrived.
     fn is_whole(&self) -> bool {
         self.fetch.is_none() && self.bytes.len() as u64 == self.message.len_bytes
     }
 }
 
 impl Receiver {
-    /// Keeps an eager message, or its beginning, that no posted receive accepts. Its credit is
-    /// already spent.
+    /// Keeps an eager message, or its beginning, that no posted receive accepts. The caller has
+    /// spent the credit for it.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
@@ -59,15 +60,15 @@ impl Receiver {
         number: u64,
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
-        // Credit covers the whole message, so its length can be trusted. But a budget may exceed
-        // the free memory. Then the payload grows as it arrives.
+        // Credit covers the whole message, so its length can be trusted. But the budget may exceed
+        // the free memory. If the reservation fails, the payload grows as it arrives.
         let mut bytes = Payload::new();
         let _has_room = bytes.try_reserve_exact(clamp_to_usize(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
         self.keep_unexpected(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
-    /// Keeps an offer that no posted receive accepts.
+    /// Keeps the offer of a message that no posted receive accepts.
     pub(super) fn keep_offer(
         &mut self,
         link: LinkId,
@@ -127,8 +128,8 @@ impl Receiver {
         true
     }
 
-    /// Removes an unexpected message, and frees its credit and memory. The caller removes it from
-    /// matching.
+    /// Removes an unexpected message, and frees its credit and its reserved memory. The caller
+    /// removes it from matching.
     pub(super) fn release_unexpected(
         &mut self,
         id: UnexpectedId,
@@ -139,7 +140,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// As [`release_unexpected`](Self::release_unexpected), but the caller frees its credit.
+    /// As [`release_unexpected`](Self::release_unexpected), but leaves it to the caller to free the
+    /// credit.
     fn remove_unexpected(
         &mut self,
         id: UnexpectedId,
@@ -160,8 +162,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// Gives an unexpected message to a receive that was just posted. If it is still arriving, the
-    /// rest is placed directly.
+    /// Gives an unexpected message to a receive that was just posted. If the message is still
+    /// arriving, its rest goes straight to the receive.
     pub(super) fn receive_unexpected(
         &mut self,
         mut receive: Receive,
@@ -192,7 +194,8 @@ impl Receiver {
         }
     }
 
-    /// Gives a receive in the operation table the arrived part of a message. Redirects the rest.
+    /// Copies the part of a message that has arrived into a receive of the operation table. The
+    /// rest goes straight to the receive.
     fn fill_receive(
         &mut self,
         receive_id: ReceiveId,
@@ -214,7 +217,7 @@ impl Receiver {
         }
     }
 
-    /// Discards a message that was taken out of matching, and the rest of its payload as it
+    /// Discards a message that was removed from matching. The rest of its payload is dropped as it
     /// arrives.
     pub(super) fn discard_unexpected(
         &mut self,
@@ -272,7 +275,8 @@ impl Receiver {
         }
     }
 
-    /// Reports a match to the sender of an eager message, which may await it.
+    /// Reports a match to the sender of an eager message, if the sender awaits the match and the
+    /// link is still up.
     fn report_match(
         &mut self,
         message: &Message,

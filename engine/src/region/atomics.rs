@@ -1,4 +1,4 @@
-//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) describes which accesses
+//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) says which accesses
 //! exclude each other.
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
@@ -15,14 +15,15 @@ use crate::buffer::SegmentMut;
 /// The number of locks for elements that the processor cannot update atomically.
 const LOCKS: usize = 128;
 
-/// The length of the memory blocks that share a lock, in bytes. An element lies in at most two.
+/// The length in bytes of the blocks of memory that share a lock. An element lies in at most two
+/// blocks.
 const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process, by address, or by [lock address](super::Words::lock_address) where
-/// memory has several addresses. So one piece of memory has one lock, whatever regions and domains
-/// it belongs to.
+/// The locks of the process. Memory finds its lock by its address or, if it has several addresses,
+/// by its [lock address](super::Words::lock_address). So one piece of memory has one lock, whatever
+/// regions and domains it belongs to.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.
@@ -32,15 +33,15 @@ pub(crate) struct Elements<'a> {
     /// The size of one element.
     pub(crate) size_bytes: usize,
     pub(crate) count: usize,
-    /// The operands of all elements, or empty if the operation has none.
+    /// The operands of all elements; empty if the operation has none.
     pub(crate) operands: &'a [u8],
-    /// The values to compare with, or empty.
+    /// The compare operands of all elements; empty if the operation has none.
     pub(crate) compares: &'a [u8],
 }
 
 impl Window {
-    /// Carries out an operation on the elements that the window was made for. Appends their
-    /// previous values to `before`, if there is one. Returns whether the region is still open.
+    /// Updates the elements for which the window was made. Appends their previous values to
+    /// `before`, if it is given. Returns whether the region is still open.
     pub(crate) fn update_elements(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -65,7 +66,8 @@ impl Window {
 }
 
 impl Region {
-    /// Updates the element at an offset if `combine` returns true. `before` gets its old value.
+    /// Updates the element at an offset, if `combine` returns true. Writes the old value to
+    /// `before`.
     fn update_element(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
             Memory::Owned(words) => {
@@ -139,7 +141,7 @@ impl Region {
 
 type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
 
-/// Takes the locks of places, given by address and length, always in the same order.
+/// Takes the locks of places, which are given by address and length. The order is always the same.
 fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
     let mut numbers: SmallVec<[usize; 2]> =
@@ -175,14 +177,14 @@ fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut
             if !element.address.cast::<$atomic>().is_aligned() {
                 return false;
             }
-            // SAFETY: it is aligned, and a piece of a segment, which has its length. The caller of
-            // `Region::raw` promises that the segment is initialised memory that is readable, and
-            // writable if peers may write, and it stays so in this call of the engine, since the
-            // region was found open. No reference to it exists other than to atomics and cells.
-            // Where peers may only read, this does only a relaxed load, which is fit for memory
-            // that cannot be written. Other accesses at the same time are atomic ones of this size,
-            // or have no particular result: copies on behalf of peers, and elements of another
-            // size.
+            // SAFETY: the element is aligned. It is a piece of a segment, which has the element's
+            // length. The caller of `Region::raw` has promised that the segment is initialised
+            // memory that is readable, and writable if peers may write. This holds during this call
+            // of the engine, since the region was found open. No Rust reference to the memory
+            // exists other than to atomics and cells. If peers may only read, this code does only a
+            // relaxed load, which is fit for memory that cannot be written. Other accesses at the
+            // same time are atomic ones of this size, or have no particular result: copies on
+            // behalf of peers, and elements of another size.
             let cell = unsafe { <$atomic>::from_ptr(element.address.cast::<$number>()) };
             let mut present = cell.load(Ordering::Relaxed);
             loop {

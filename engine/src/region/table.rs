@@ -21,7 +21,7 @@ impl Regions {
     ///
     /// # Errors
     ///
-    /// [`Misuse::KeyInUse`] if another region has its key.
+    /// [`Misuse::KeyInUse`] if another region has the same key.
     pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         match by_key.entry(region.key) {
@@ -30,21 +30,22 @@ impl Regions {
         }
     }
 
-    /// Closes a region. Running calls of an [`Engine`](crate::Engine) with this table may use its
-    /// memory until they return.
+    /// Closes a region. Calls of an [`Engine`](crate::Engine) with this table that are running may
+    /// use the memory of the region until they return.
     pub fn close(&self, region: &Arc<Region>) {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
         }
-        // First: a peer that still maps this region must not get another one under its key.
+        // Retired before another region can get the key: a peer that still maps this memory must
+        // not reach it by that key.
         if let Some(memory) = region.shareable_memory() {
             memory.retire();
         }
         region.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns the window that a peer names, if the peer may access it so.
+    /// Returns the window on the range that a peer names, if the peer may access the range so.
     pub(crate) fn checked_window(
         &self,
         key: u64,
@@ -62,11 +63,11 @@ impl Regions {
         if end > region.len_bytes as u64 {
             return Err(Refusal::Range);
         }
-        // At most the region's length, which is a `usize`.
+        // The offset is at most the region's length, which is a `usize`.
         Ok(Window::new(region.clone(), offset_bytes as usize))
     }
 
-    /// As [`checked_window`](Self::checked_window), but an access of no bytes touches no memory, so
+    /// As [`checked_window`](Self::checked_window). But an access of no bytes touches no memory, so
     /// it may name any key and address.
     pub(crate) fn checked_window_or_empty(
         &self,

@@ -13,21 +13,21 @@ use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
 use crate::transport::Space;
 
-/// A part of a region that is being read or written on behalf of a peer.
+/// The part of a region that is being read or written on behalf of a peer.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     region: Arc<Region>,
     offset_bytes: usize,
 }
 
-/// All offsets are within the range that the window was made for.
+/// Offsets count from the start of the window. They must be within the range for which it was made.
 impl Window {
-    /// Creates a window on a region, from an offset on.
+    /// Creates a window that begins at an offset in a region.
     pub(super) fn new(region: Arc<Region>, offset_bytes: usize) -> Window {
         Window { region, offset_bytes }
     }
 
-    /// Creates a window on no memory, of a region that peers do not know.
+    /// Creates a window on no memory, in a region that peers do not know.
     pub(super) fn empty() -> Window {
         let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
         let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
@@ -38,22 +38,22 @@ impl Window {
         &self.region
     }
 
-    /// Whether the memory may still be touched, in this call of the engine.
+    /// Whether the memory may still be touched in this call of the engine.
     pub(crate) fn is_open(&self) -> bool {
         self.region.is_open()
     }
 
-    /// Returns the range of its first bytes within the region.
+    /// Returns the range in the region of the window's first `len_bytes`.
     pub(crate) fn region_range(&self, len_bytes: usize) -> Range<usize> {
         self.offset_bytes..self.offset_bytes + len_bytes
     }
 
-    /// Makes its first bytes durable. Returns whether that succeeded.
+    /// Makes the first `len_bytes` durable. Returns whether that succeeded.
     pub(crate) fn persist(&self, len_bytes: usize) -> bool {
         self.region.persist(self.offset_bytes, len_bytes)
     }
 
-    /// Copies `bytes` to an offset. Returns whether the region is still open.
+    /// Copies `bytes` to an offset, if the region is still open. Returns whether it is.
     pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -62,7 +62,8 @@ impl Window {
         is_open
     }
 
-    /// Copies from an offset into all of `into`. Returns whether the region is still open.
+    /// Copies from an offset into all of `into`, if the region is still open. Returns whether it
+    /// is.
     pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -71,7 +72,7 @@ impl Window {
         is_open
     }
 
-    /// Counts an access by a peer. A counter that is bound for both events counts it once.
+    /// Counts an access of a peer. A counter that is bound to both events counts the access once.
     pub(crate) fn count_access(&self, events: CounterEvents) {
         let mut counted: Option<&Arc<dyn CountAccess>> = None;
         for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
@@ -88,7 +89,7 @@ impl Window {
         matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
     }
 
-    /// Returns the memory from an offset on, for writing. Empty if it is not
+    /// Returns the memory from an offset on, to be written to. It is empty unless the window is
     /// [sliceable](Self::is_sliceable).
     pub(crate) fn slices_mut(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
         let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
@@ -97,18 +98,18 @@ impl Window {
         }
         let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
-            // SAFETY: a piece lies in a segment. The caller of `raw` promises that it is
-            // initialised and writable until the region has ended, and that the application has no
-            // reference to it. The slice lives no longer than the borrow of the window, which the
-            // engine gives up before its call returns. Two peers that write to one place at the
-            // same time, through two endpoints, do so by system calls or plain copies, and the
-            // result has no particular value.
+            // SAFETY: the piece lies in a segment. The caller of `raw` has promised that the
+            // segment is initialised, that it is writable until the region has ended, and that the
+            // application has no reference to it. The slice lives no longer than the borrow of the
+            // window, which the engine gives up before its call returns. If two peers write to one
+            // place at the same time through two endpoints, system calls or plain copies do so, and
+            // the result has no particular value.
             IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
         };
         pieces.map(place).collect()
     }
 
-    /// Returns the memory from an offset on, for reading. Empty if it is not
+    /// Returns the memory from an offset on, to be read. It is empty unless the window is
     /// [sliceable](Self::is_sliceable).
     pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };

@@ -1,9 +1,10 @@
-//! Bytes in words that other threads and processes read and write at the same time.
+//! Copies bytes to and from words that other threads and processes read and write at the same time.
 //!
-//! A thread that loads in one call what another thread stored in one call also sees all that the
-//! other thread did or saw before. So an application may wait for a word to change, and then read
-//! what was written before it. The last whole word is stored after the others, so an application
-//! that sees that word has them all.
+//! Suppose that one thread stores bytes in one call, and another thread loads them in one call.
+//! Then the second thread also sees everything that the first one did or saw before. So an
+//! application may wait for a word to change, and then read what was written before that word. The
+//! last whole word is stored after the other whole words. So an application that sees the last one
+//! sees the others too.
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
@@ -16,11 +17,11 @@ const WORD_BYTES: usize = size_of::<u64>();
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 const STRING_MIN_WORDS: usize = 64;
 
-/// Copies bytes into words, from an offset on that has room for them.
+/// Copies bytes into words, from an offset on. There must be room for all of them.
 #[inline]
 pub(crate) fn store_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
-    // Most stores are of one number.
+    // Most stores are of one whole word.
     match (offset_bytes % WORD_BYTES, bytes.as_array()) {
         (0, Some(bytes)) => {
             words[offset_bytes / WORD_BYTES].store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
@@ -55,7 +56,8 @@ fn store_whole_words(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
         && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
     {
         strings::store_with_rep_movs(words, from);
-        // The last one last, as in the loop: the processor does not store it before the string.
+        // The last word is stored last, as in the loop: the processor does not store it before the
+        // string.
         return last_word.store(u64::from_le_bytes(*last), Ordering::Relaxed);
     }
     for (word, bytes) in words.iter().zip(from) {
@@ -74,7 +76,8 @@ fn load_whole_words(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     }
 }
 
-/// Copies bytes into a part of a word. Another thread may write the other bytes meanwhile.
+/// Copies bytes into a part of a word. Another thread may write the other bytes of the word
+/// meanwhile.
 fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
     value[within..within + bytes.len()].copy_from_slice(bytes);
@@ -83,7 +86,7 @@ fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
 }
 
-/// Copies bytes out of words, from an offset on that has as many.
+/// Copies bytes out of words, from an offset on. The words must have as many bytes.
 #[inline]
 pub(crate) fn load_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {
@@ -155,12 +158,13 @@ mod tests {
         const ROUNDS: u64 = 300;
         for (count, within) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
             let words: Vec<AtomicU64> = (0..count + 1).map(|_| AtomicU64::new(0)).collect();
-            // The last whole word, wherever the bytes begin.
+            // The last whole word of the stored bytes.
             let last = if within == 0 { count - 1 } else { count - 2 };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for round in 1..=ROUNDS {
-                        // The same in each byte of a word, so that it is the same word wherever it begins.
+                        // All bytes of a word are the same, so a word looks the same wherever the
+                        // bytes begin.
                         let bytes = [u8::try_from(round % 251).unwrap(); 2048 * WORD_BYTES];
                         words[count].store(round, Ordering::Relaxed);
                         store_bytes(&words[..count], within, &bytes[..(count * WORD_BYTES - within)]);

@@ -10,24 +10,24 @@ use crate::receiver::{EndedWork, MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// Carries out the effects at the calling member, and mails the others.
+/// Carries out the effects at the calling member, and mails those at other members.
 #[derive(Debug)]
 pub(super) struct Distribution<'a, E> {
-    /// The calling member, if there is one, and its effects. It knows peers and links by the
-    /// member's own ids.
+    /// The calling member, if a member calls, and its effects. These take the member's own ids of
+    /// peers and links.
     pub(super) caller: Option<(MemberId, &'a mut E)>,
     pub(super) links: &'a LinkTable<(MemberId, LinkId)>,
     pub(super) mailboxes: &'a mut Mailboxes,
 }
 
 impl<E: ReceiverEffects> Distribution<'_, E> {
-    /// Returns the effects of the caller, if it is this member.
+    /// Returns the effects of the caller, if this member is the caller.
     fn caller_effects(&mut self, member: MemberId) -> Option<&mut E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
-    /// Reports at once if the caller is the recipient, has no earlier report to make, and knows the
-    /// source. Mails the report otherwise.
+    /// Makes a report at once if the recipient is the caller, has no earlier report to make, and
+    /// knows the source. Otherwise mails the report to the recipient.
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
@@ -127,7 +127,7 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
     }
 }
 
-/// The effects of a call that no member makes, which carries out none.
+/// The effects of a call that no member makes. There are none.
 #[derive(Debug)]
 pub(super) enum NoMember {}
 

@@ -1,4 +1,4 @@
-//! The effects that a member has not carried out yet.
+//! The effects at one member that it has not carried out yet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,26 +15,27 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The mail of a member, and what other members must know of it.
+/// The mail of a member, and what the receiver must know of the member.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     /// Whether the member reports the success of only those receives that ask for it.
     pub(super) is_selective: bool,
-    /// Whether there is mail, for the member to read without the lock.
+    /// Whether the member has mail. The member reads this without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
-    /// The waiting reports, in order. They use the receiver's peer ids.
+    /// The reports that wait, in order. Their sources are the receiver's ids.
     reports: VecDeque<Report>,
     mail: Mail,
-    /// The member's ids of the peers that it has links to, by the receiver's ids.
+    /// For each peer that the member has links to, by the receiver's id: the member's id of the
+    /// peer.
     names: HashMap<PeerId, Name>,
 }
 
-/// The effects that a member carries out in one go.
+/// The effects, other than reports, that a member carries out together.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     pub(crate) counts: Vec<Count>,
     pub(crate) debts: Vec<(LinkId, Debt)>,
-    /// Peers that directed receives wait for while no member has a link to them.
+    /// Peers that directed receives name while no member has a link to them.
     pub(crate) sources: HashSet<Address>,
 }
 
@@ -42,30 +43,31 @@ pub(crate) struct Mail {
 #[derive(Debug)]
 struct Name {
     peer: PeerId,
-    /// The number of the member's links to the peer.
+    /// How many links the member has to the peer.
     links: usize,
 }
 
-/// A report that waits.
+/// A report that a member has not made yet.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
-    /// Whether it concerns no particular endpoint, so that any member may report it.
+    /// Whether the report concerns no particular endpoint, so that any member may make it.
     pub(crate) is_common: bool,
-    /// Whether it ends deferred work whose end is not recorded yet. Its context is the work's number.
+    /// Whether the report ends deferred work whose end is not recorded yet. Its context is then the
+    /// work's number.
     pub(crate) ends_work: bool,
 }
 
-/// A receive that has ended and must be counted.
+/// A receive that has ended, and that a member must count.
 #[derive(Debug)]
 pub(crate) struct Count {
     pub(crate) events: CounterEvents,
     pub(crate) is_success: bool,
-    /// Whether it concerns no particular endpoint.
+    /// Whether the receive concerns no particular endpoint, so that any member may count it.
     pub(crate) is_common: bool,
 }
 
-/// A header that a member owes the peer of one of its links.
+/// A frame that a member owes the peer of one of its links.
 #[derive(Debug)]
 pub(crate) enum Debt {
     Header(Header),
@@ -79,12 +81,13 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Records a link of the member to a peer, and the member's id of that peer.
+    /// Records that the member has one more link to a peer, and that `name` is the member's id of
+    /// the peer.
     pub(super) fn add_link_to(&mut self, peer: PeerId, name: PeerId) {
         self.names.entry(peer).or_insert(Name { peer: name, links: 0 }).links += 1;
     }
 
-    /// Removes a link of the member to a peer.
+    /// Records that the member has one link less to a peer.
     pub(super) fn remove_link_to(&mut self, peer: PeerId) {
         if let Entry::Occupied(mut name) = self.names.entry(peer) {
             name.get_mut().links -= 1;
@@ -94,7 +97,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the member's id of a peer, if it has a link to it.
+    /// Returns the member's id of a peer, if the member has a link to the peer.
     pub(super) fn name_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
@@ -136,15 +139,15 @@ impl Mailbox {
         report
     }
 
-    /// Takes all but the reports.
+    /// Takes all mail but the reports.
     pub(super) fn take_mail(&mut self) -> Mail {
         let taken = mem::take(&mut self.mail);
         self.update_has_mail();
         taken
     }
 
-    /// Has each report that ends deferred work recorded by `record`, which returns the report to
-    /// make, if any.
+    /// Calls `record` for each report, and keeps the report that it returns, if any. Does nothing
+    /// if no report ends deferred work.
     pub(super) fn end_works(&mut self, record: impl FnMut(Report) -> Option<Report>) {
         if self.reports.iter().any(|report| report.ends_work) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();
@@ -152,12 +155,12 @@ impl Mailbox {
         }
     }
 
-    /// Drops the headers that wait for a link that has ended: its number may be used again.
+    /// Drops the debts of a link that has ended, since another link may get its number.
     pub(super) fn forget_link(&mut self, link: LinkId) {
         self.mail.debts.retain(|(owing, _)| *owing != link);
     }
 
-    /// Updates the flag after mail was taken: other threads may have added some since.
+    /// Updates the flag after mail was taken. Other threads may have added some since.
     fn update_has_mail(&mut self) {
         self.has_mail.store(!self.is_empty(), Ordering::Release);
     }
@@ -167,7 +170,7 @@ impl Mailbox {
         self.reports.is_empty() && counts.is_empty() && debts.is_empty() && sources.is_empty()
     }
 
-    /// Returns the mail of a member that leaves which other members can take over.
+    /// Returns the part of the mail that other members can take over when this member leaves.
     pub(super) fn into_mail_for_others(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
         let reports = self.reports.into_iter().filter_map(Report::into_reportable_by_others);
         (reports, self.mail.counts.into_iter().filter(|count| count.is_common))
@@ -175,9 +178,9 @@ impl Mailbox {
 }
 
 impl Report {
-    /// Returns what another member can report of it. Deferred work is counted in any case, and a
-    /// multi-receive buffer takes messages of all endpoints, so its release is reported even if its last
-    /// message is lost.
+    /// Returns the part of the report that another member can make. Deferred work is counted in any
+    /// case. A multi-receive buffer takes messages of all endpoints, so its release is reported
+    /// even if its last message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common || self.ends_work => {}
@@ -193,7 +196,7 @@ impl Report {
     }
 }
 
-/// Returns the release of a multi-receive buffer, without its last message.
+/// Returns the completion of the release of a multi-receive buffer, without its last message.
 fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
     let buffer = match last {
         Buffer::ReceivedLast(last) => Buffer::Unused(last.unused),
@@ -204,7 +207,7 @@ fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
     EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
 }
 
-/// Returns the sender of the message that a report is about.
+/// Returns the sender of the message that a report concerns.
 pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
     match outcome {
         Ok(completion) => completion.source,
@@ -212,7 +215,7 @@ pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
     }
 }
 
-/// Returns the report with another id for the source.
+/// Returns the report with `name` as the id of its source.
 pub(super) fn with_source(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
     match &mut outcome {
         Ok(completion) => completion.source = name,

@@ -11,22 +11,22 @@ use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
 
-/// The effects that members have not carried out yet, and which members were not notified of them.
+/// The effects that members have not carried out yet, and which members must be notified of them.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
     by_member: BTreeMap<MemberId, Mailbox>,
     next_member: u32,
-    /// Members with mail that they were not notified of yet.
+    /// Members with mail that were not notified of it yet.
     unnotified: BTreeSet<MemberId>,
-    /// The mail of the next member, while there is none. It concerns no particular endpoint.
+    /// The mail for the next member, while there is no member. It concerns no particular endpoint.
     vacant: Mailbox,
-    /// The number of waiting reports in all mailboxes.
+    /// How many reports wait in all mailboxes.
     unreported: usize,
 }
 
 impl Mailboxes {
-    /// Adds a member, which gets the mail that waits for one. Returns its id, and the flag that
-    /// says whether it has mail.
+    /// Adds a member, which takes over the mail that waits for the next member. Returns its id, and
+    /// the flag that says whether it has mail.
     pub(super) fn add_member(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
@@ -40,8 +40,8 @@ impl Mailboxes {
         (id, has_mail)
     }
 
-    /// Removes a member. Its mail that concerns no particular endpoint goes to another, or waits
-    /// for one.
+    /// Removes a member. Its mail that concerns no particular endpoint goes to another member, or
+    /// waits for the next.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.unnotified.remove(&member);
@@ -52,7 +52,7 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// Returns this member, or the oldest if it has left or is `None`.
+    /// Returns `member`, or the oldest member if it has left or is `None`.
     pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
         let member = member.filter(|member| self.by_member.contains_key(member));
         member.or_else(|| self.by_member.keys().next().copied())
@@ -63,7 +63,7 @@ impl Mailboxes {
         self.unreported
     }
 
-    /// As [`unreported_count`](Self::unreported_count), counted anew.
+    /// As [`unreported_count`](Self::unreported_count), but counted anew.
     #[cfg(test)]
     pub(super) fn recount_unreported(&self) -> usize {
         let mailboxes = self.by_member.values().chain([&self.vacant]);
@@ -75,7 +75,7 @@ impl Mailboxes {
         self.by_member.get(&member).is_some_and(|mailbox| mailbox.unreported_count() > 0)
     }
 
-    /// Whether a member reports the success of receives that did not ask for a report.
+    /// Whether a member also reports the success of receives that did not ask for a report.
     pub(super) fn reports_unsignalled(&self, member: MemberId) -> bool {
         self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
     }
@@ -86,12 +86,13 @@ impl Mailboxes {
         }
     }
 
-    /// Returns a member's id of a peer, if it has a link to it.
+    /// Returns a member's id of a peer, if the member has a link to the peer.
     pub(super) fn name_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
         self.by_member.get(&member)?.name_of_peer(peer)
     }
 
-    /// Records a link of a member to a peer, and the member's id of that peer.
+    /// Records that a member has one more link to a peer, and that `name` is the member's id of the
+    /// peer.
     pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_link_to(peer, name);
@@ -103,14 +104,16 @@ impl Mailboxes {
         self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
-    /// Mails a report to a member, or to the next one that joins, and marks it for notification.
+    /// Mails a report to a member, or to the next member if it is `None`. The member must be
+    /// notified.
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
         member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
-    /// Mails a report to a member, which by itself checks whether its queue has room.
+    /// Mails a report to a member that need not be notified, since it checks by itself whether its
+    /// queue has room.
     pub(super) fn add_report_unnotified(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_report(report);
@@ -118,13 +121,13 @@ impl Mailboxes {
         }
     }
 
-    /// Mails a receive to be counted to a member, or to the next one that joins.
+    /// Mails the count of a receive to a member, or to the next member if it is `None`.
     pub(super) fn add_count(&mut self, member: Option<MemberId>, count: Count) {
         self.mailbox_or_vacant(member).add_count(count);
         member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
-    /// Mails a header to a member, for the peer of one of its links.
+    /// Mails a frame to a member, which owes it the peer of one of its links.
     pub(super) fn add_debt(&mut self, member: MemberId, link: LinkId, debt: Debt) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_debt(link, debt);
@@ -132,8 +135,8 @@ impl Mailboxes {
         }
     }
 
-    /// Tells every member the only source of a posted receive, to which no member has a link. A member that has
-    /// lost this peer then connects to it.
+    /// Mails a peer to every member. A posted receive names the peer as its only source, and no
+    /// member has a link to it. Members that have lost the peer then connect to it.
     pub(super) fn add_source(&mut self, source: Address) {
         for (member, mailbox) in &mut self.by_member {
             mailbox.add_source(source);
@@ -141,7 +144,7 @@ impl Mailboxes {
         }
     }
 
-    /// Removes a link of a member to a peer.
+    /// Removes a link of a member, which leads to the peer `to`.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.forget_link(link);
@@ -149,7 +152,7 @@ impl Mailboxes {
         }
     }
 
-    /// Takes the next report of a member. Counts it as reported unless it is [put
+    /// Takes the next report of a member. The report counts as made, unless it is [put
     /// back](Self::put_back_report).
     pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
         let report = self.by_member.get_mut(&member)?.take_report()?;
@@ -157,7 +160,7 @@ impl Mailboxes {
         Some(report)
     }
 
-    /// Puts back the last report taken from a member.
+    /// Puts back the report that was last taken from a member.
     pub(super) fn put_back_report(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.put_back_report(report);
@@ -165,14 +168,13 @@ impl Mailboxes {
         }
     }
 
-    /// Takes the mail of a member, except reports. Marks the member as notified.
+    /// Takes the mail of a member, except reports. The member then counts as notified.
     pub(super) fn take_mail(&mut self, member: MemberId) -> Mail {
         self.unnotified.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_mail).unwrap_or_default()
     }
 
-    /// Has the reports of a member that end deferred work recorded, as
-    /// [`Mailbox::end_works`] says.
+    /// Records the reports of a member that end deferred work, as [`Mailbox::end_works`] does.
     pub(super) fn end_works(&mut self, member: MemberId, record: impl FnMut(Report) -> Option<Report>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             let before = mailbox.unreported_count();
@@ -181,12 +183,12 @@ impl Mailboxes {
         }
     }
 
-    /// Marks a member for notification: it has mail.
+    /// Records that a member has mail and must be notified of it.
     pub(super) fn mark_has_mail(&mut self, member: MemberId) {
         self.unnotified.insert(member);
     }
 
-    /// Whether a member has mail that it was not notified of yet.
+    /// Whether a member has mail of which it was not notified yet.
     pub(super) fn has_unseen_mail(&self, member: MemberId) -> bool {
         self.unnotified.contains(&member)
     }

@@ -1,4 +1,4 @@
-//! A shared receiver, as the engine of one member uses it.
+//! A shared receiver, from the view of the engine of one member.
 
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;
@@ -17,23 +17,24 @@ use crate::receiver::{EndedWork, KeptCredit, LentBuffer, MemberId, Receiver, Rec
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// Translates between a member and the receiver that it shares. Its methods are those of
+/// Translates between a member and the receiver that it shares. The methods are those of
 /// [`Receiver`].
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
     id: MemberId,
-    /// Whether there is mail.
+    /// Whether the member has mail.
     has_mail: Arc<AtomicBool>,
     /// The receiver's ids of the member's links.
     links: Vec<Option<LinkId>>,
-    /// The buffer that payload is being read into, while the receiver is not locked.
+    /// The buffer that the receiver has lent. The transport reads payload into it while the
+    /// receiver is not locked.
     lent: Option<LentBuffer>,
 }
 
 impl Membership {
-    /// Joins, and takes over mail that waits for a member. With `keeps_order`, the receives of its
-    /// messages complete in the order in which they match.
+    /// Joins the receiver, and takes over mail that waits for the next member. With `keeps_order`,
+    /// the member's receives complete in the order in which they match.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.add_member(is_selective);
@@ -106,8 +107,8 @@ impl Membership {
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
-    /// Records that this member has lost a peer. Other members may still have links to it: receives
-    /// that only this peer can match fail when the last link ends.
+    /// Records that this member has lost a peer. Other members may still have links to the peer.
+    /// When the last of these ends, the receives fail whose only source is the peer.
     pub(crate) fn peer_ended(
         &mut self,
         address: Address,
@@ -268,7 +269,7 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.feed_starved(effects));
     }
 
-    /// Matches the messages kept aside while reports of the member waited.
+    /// Matches the member's messages that were kept aside, if its reports no longer wait.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
@@ -302,22 +303,23 @@ impl Membership {
         self.shared.rare_work.load(Ordering::Relaxed)
     }
 
-    /// Whether there is mail.
+    /// Whether the member has mail.
     pub(crate) fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Acquire)
     }
 
-    /// Whether other members have mail that they were not notified of yet.
+    /// Whether other members have mail of which they were not notified yet.
     pub(crate) fn has_mail_for_others(&self) -> bool {
         self.shared.has_mail_for_members()
     }
 
-    /// Takes the mail, except reports, which are taken one by one.
+    /// Takes the member's mail, except reports, which [`take_report`](Self::take_report) takes one
+    /// by one.
     pub(crate) fn take_mail(&mut self) -> Mail {
         self.shared.lock().mailboxes.take_mail(self.id)
     }
 
-    /// Records the ends of deferred work, and counts them. Their reports wait with the others.
+    /// Records and counts the ends of deferred work. Their reports stay among the others.
     pub(crate) fn end_works(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.shared.lock().mailboxes.end_works(id, |mut report| {
@@ -338,7 +340,7 @@ impl Membership {
         });
     }
 
-    /// Takes the next report. `name` gives the member an id of its source, if it has none yet.
+    /// Takes the next report. If the member has no id of its source yet, `name` gives it one.
     pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
@@ -349,8 +351,8 @@ impl Membership {
         Some(Report { outcome: with_source(report.outcome, name), ..report })
     }
 
-    /// Puts back the last report taken, for which there is no room. `source` is the address of its
-    /// source.
+    /// Puts back the report that was taken last, since the queue has no room for it. `source` is
+    /// the address of its source.
     pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
         let source = source.map(|source| state.intern_peer(source));
@@ -361,8 +363,9 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Leaves. Receives that it was filling fail at the oldest other member, which also gets its
-    /// mail that concerns no particular endpoint. Its room goes to the others.
+    /// Leaves the receiver. Receives that messages of this member were filling fail at the oldest
+    /// other member, which also takes over mail that concerns no particular endpoint. The room that
+    /// it leaves in the budget goes to the others.
     fn drop(&mut self) {
         let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;
@@ -390,7 +393,7 @@ impl Drop for Membership {
     }
 }
 
-/// Locks the receiver, and returns the buffer that it has lent to the member's transport.
+/// Locks the receiver, and returns to it the buffer that the member's transport has borrowed.
 fn lock_and_return_buffer<'a>(
     shared: &'a SharedReceiver,
     lent: &mut Option<LentBuffer>,

@@ -7,25 +7,27 @@ use crate::address::Address;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
 
-/// The least number of peers at which some are forgotten.
+/// With fewer peers than this, none is forgotten.
 const FORGET_MIN_PEERS: usize = 64;
 
-/// The peers that members have links to, that receives name, or whose messages wait.
+/// The peers that members have links to, that receives name as their source, or whose messages
+/// wait.
 #[derive(Debug, Default)]
 pub(super) struct SharedPeers {
     known: HashMap<PeerId, SharedPeer>,
     by_address: HashMap<Address, PeerId>,
-    /// The peers with an ending.
+    /// The peers whose `ending` is set.
     ending: BTreeSet<PeerId>,
     next: u32,
-    /// The number of peers kept when others were last forgotten.
+    /// How many peers were kept when others were last forgotten.
     kept: usize,
 }
 
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// The error of receives that only this peer can match, once its last link has ended.
+    /// The error with which the receives will fail that name only this peer, once its last link has
+    /// ended.
     ending: Option<OperationError>,
 }
 
@@ -35,14 +37,14 @@ impl SharedPeers {
         self.by_address.get(&address).copied()
     }
 
-    /// Returns the id of the peer at an address, which gets one if it has none.
+    /// Returns the id of the peer at an address. A new address gets a new id.
     pub(super) fn intern(&mut self, address: Address) -> PeerId {
         if let Some(peer) = self.get(address) {
             return peer;
         }
         loop {
             let peer = PeerId(self.next);
-            // Ids wrap around, but one in use is not given again.
+            // Ids wrap around. An id that is in use is skipped.
             self.next = self.next.wrapping_add(1);
             if let Entry::Vacant(vacant) = self.known.entry(peer) {
                 vacant.insert(SharedPeer { address, ending: None });
@@ -63,12 +65,12 @@ impl SharedPeers {
         self.known.len()
     }
 
-    /// Whether enough peers were added since some were forgotten that another sweep is worth it.
+    /// Whether enough peers were added since the last sweep that another one is worth it.
     pub(super) fn is_sweep_due(&self) -> bool {
         self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
     }
 
-    /// Forgets all peers but these.
+    /// Forgets all peers except `wanted`.
     pub(super) fn retain_only(&mut self, wanted: &HashSet<PeerId>) {
         self.known.retain(|peer, _| wanted.contains(peer));
         self.by_address.retain(|_, peer| wanted.contains(peer));
@@ -79,8 +81,8 @@ impl SharedPeers {
         self.by_address.shrink_to(2 * self.kept);
     }
 
-    /// Marks a peer whose directed receives fail once its last link has ended. An unknown peer has
-    /// no such receives.
+    /// Marks a peer: the receives that name it as their only source fail once its last link has
+    /// ended. An unknown peer has no such receives.
     pub(super) fn mark_ending(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {
@@ -89,7 +91,7 @@ impl SharedPeers {
         }
     }
 
-    /// Takes the peers whose directed receives fail now, with the errors.
+    /// Takes the marked peers that have no link left, with the errors of their directed receives.
     pub(super) fn take_silent_ending(
         &mut self,
         is_silent: impl Fn(PeerId) -> bool,

@@ -6,8 +6,8 @@
 //!                +--> refused --> owes Answer
 //! ```
 //!
-//! An operation is carried out in one step when its last operand has arrived, in the order in which
-//! operations and other frames of the link arrive.
+//! The target carries an operation out in one step, when its last operand has arrived. Operations
+//! and the other frames of a link are handled in the order of arrival.
 
 use super::{TOO_MANY, Target, TargetEffects, owe_answer};
 use crate::flags::{CounterEvents, MrAccess};
@@ -18,7 +18,7 @@ use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
 impl Target {
-    /// Carries out an atomic operation that has arrived whole.
+    /// Carries out an atomic operation whose frame is whole.
     ///
     /// # Errors
     ///
@@ -40,8 +40,9 @@ impl Target {
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.apply_atomic(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
-                // An endpoint counts a fetch as a read (`fi_endpoint(3)`). A region counts it also
-                // as the write that it is (`fi_mr(3)`).
+                // An endpoint counts a fetching operation as a read (`fi_endpoint(3)`). A region
+                // counts it as a read and, if it can change the region, also as a write
+                // (`fi_mr(3)`).
                 let of_endpoint =
                     if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
@@ -61,7 +62,7 @@ impl Target {
         Ok(())
     }
 
-    /// Updates the elements, if the peer may do so.
+    /// Updates the elements, if the peer may access them so.
     fn apply_atomic(
         &self,
         atomic: &Atomic,

@@ -1,13 +1,15 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
-//! A write that must be durable is answered once its bytes are. The bytes of other writes stay in
-//! the caches of the processor or the system, until a write arrives that must be durable *and* is
-//! fenced. Then all earlier writes of its peer are made durable, since a fence promises that
-//! earlier operations have reached its level. The target records them for each peer, since a fence
-//! does not end with a link. They are made durable before the first byte of the fenced write is
-//! placed: if that write survives a power failure, so do all writes before it.
+//! A write that must be durable is answered once its bytes are durable. The bytes of other writes
+//! stay in the caches of the processor or the system, until a write arrives that must be durable
+//! *and* is fenced. A fence promises that earlier operations have reached its level. So the target
+//! then makes all earlier writes of the same peer durable. It records these writes for each peer,
+//! not for each link, since the promise of a fence outlasts a link. It makes them durable before it
+//! places the first byte of the fenced write: if that write survives a power failure, so do all
+//! writes before it.
 //!
-//! Making memory durable takes as long as the device does. The endpoint does nothing else then.
+//! Making memory durable takes as long as the device needs. The endpoint does nothing else
+//! meanwhile.
 
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -19,12 +21,13 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// The writes of a peer to persistent memory that completed before they were durable: for each
-/// region, one range that covers all of them.
+/// A peer's writes to persistent memory that completed before they were durable. For each region,
+/// one range covers all writes to it.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
-    /// Whether some of them were to regions that have ended, and no answer has reported that yet.
+    /// Whether some of these writes were to regions that have ended, and no answer has reported
+    /// that yet.
     is_incomplete: bool,
 }
 
@@ -36,8 +39,8 @@ struct Written {
 }
 
 impl Target {
-    /// Makes all earlier writes of a link's peer durable, before a write that must be durable after
-    /// them. Returns whether that succeeded.
+    /// Makes all earlier writes of a link's peer durable, if `durable` of the next write asks for
+    /// that. Returns whether that succeeded.
     pub(super) fn persist_earlier_writes(&mut self, id: LinkId, durable: Durable) -> bool {
         if durable != Durable::Everything {
             return true;
@@ -51,7 +54,7 @@ impl Target {
         is_durable
     }
 
-    /// Makes a write durable whose payload is all in place, if its peer asked for that. Returns
+    /// Makes a write durable, if its peer has asked for that. All its payload is in place. Returns
     /// whether that succeeded.
     pub(super) fn persist_write(
         &mut self,
@@ -96,8 +99,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the writes durable. Returns whether all are. The rest may succeed another time, except
-    /// writes to regions that have ended: these fail once, and are then forgotten.
+    /// Makes the writes durable. Returns whether all of them are. Another call may succeed with the
+    /// others, but not with writes to regions that have ended. These fail one call, and are then
+    /// forgotten.
     fn persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
@@ -114,7 +118,7 @@ impl Unpersisted {
 }
 
 impl Written {
-    /// The region, if it has not ended.
+    /// Returns the region, if it has not ended.
     fn open_region(&self) -> Option<Arc<Region>> {
         self.region.upgrade().filter(|region| region.is_open())
     }

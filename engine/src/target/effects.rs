@@ -6,9 +6,9 @@ use crate::receiver::KeptCredit;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The effects of a target outside its own state, which its caller carries out.
+/// What a target asks of its caller: effects outside its own state.
 ///
-/// No effect may call the target before the call that caused it has returned.
+/// The caller must not call the target from an effect.
 pub(crate) trait TargetEffects {
     /// Reports a peer's write with remote data.
     ///
@@ -20,18 +20,18 @@ pub(crate) trait TargetEffects {
     /// Counts an access of a peer to a region.
     fn count(&mut self, events: CounterEvents);
 
-    /// Sends a header to the peer of a link, behind the headers queued for it.
+    /// Sends a header to the peer of a link, after the headers that are queued for this peer.
     fn owe(&mut self, link: LinkId, header: Header);
 
-    /// Sends the peer of a link its [next read](super::Target::next_outgoing_read).
+    /// Sends the peer of a link the data of its [next read](super::Target::next_outgoing_read).
     fn owe_read(&mut self, link: LinkId);
 
-    /// Gives back credit of this cost.
+    /// Returns credit to the peer of a link.
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
 
-    /// Keeps credit of this cost while a completion waits for room.
+    /// Keeps credit of a link's peer while a completion waits for room.
     fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
 
-    /// Gives back credit that was kept.
+    /// Returns credit that was kept.
     fn free_kept_credit(&mut self, kept: KeptCredit);
 }

@@ -1,7 +1,7 @@
 //! Completions of peers' writes with remote data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
 //!
-//! The application posts nothing for them, so credit bounds their number: each costs its peer as
-//! much as a message, until the queue has taken it.
+//! The application posts nothing for these completions, so credit bounds their number. Until the
+//! queue has taken a completion, it costs its peer as much credit as a message.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
@@ -15,12 +15,12 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub(super) struct HeldEvent {
     completion: EndedOperation,
-    /// The credit that it has cost its peer.
+    /// The credit that this completion holds.
     credit: Option<KeptCredit>,
 }
 
 impl Target {
-    /// Reports a peer's write with remote data that has ended.
+    /// Reports that a peer's write with remote data has ended.
     pub(super) fn remote_write_ended(
         &mut self,
         id: LinkId,
@@ -50,20 +50,20 @@ impl Target {
         }
     }
 
-    /// Whether completions wait for room.
+    /// Whether completions wait for room in the queue.
     #[inline]
     pub(crate) fn has_held_reports(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Gives back, once, the credit of completions that still wait.
+    /// Returns the credit of completions that still wait. They then hold none.
     pub(crate) fn give_back_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
             effects.free_kept_credit(credit);
         }
     }
 
-    /// Reports waiting completions, as far as the queue has room.
+    /// Reports completions that wait, as far as the queue has room.
     #[cold]
     pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl TargetEffects) {
         while let Some(HeldEvent { completion, credit }) = self.events.pop_front() {

@@ -9,23 +9,23 @@ use crate::peer_id::PeerId;
 use crate::region::Region;
 use crate::transport::LinkId;
 
-/// A link that accesses arrive on.
+/// A link on which accesses arrive.
 #[derive(Debug)]
 pub(super) struct TargetLink {
     pub(super) peer: PeerId,
-    /// How many accesses of the peer this side has not answered.
+    /// How many accesses of the peer this side has not answered yet.
     pub(super) unanswered_ops: usize,
-    /// The bytes that atomic operations have fetched and the link has not taken yet.
+    /// How many bytes atomic operations have fetched that the link has not taken yet.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
     pub(super) writing: Option<IncomingWrite>,
     /// The peer's reads, in the order of its requests.
     pub(super) reads: VecDeque<OutgoingRead>,
-    /// The regions that the peer was offered for mapping.
+    /// The regions that this side has offered the peer for mapping.
     pub(super) offered_regions: Vec<Weak<Region>>,
 }
 
-/// All links, by the transport's numbers, which are small.
+/// All links, by the transport's numbers. These are small, so a vector serves.
 #[derive(Debug, Default)]
 pub(super) struct TargetLinks {
     by_id: Vec<Option<TargetLink>>,

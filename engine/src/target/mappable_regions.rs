@@ -1,4 +1,4 @@
-//! Regions that peers may map, to access them without the target's help: see `engine/direct.rs`.
+//! Regions that peers may map and then access without the target's help: see `engine/direct.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use crate::wire::{Header, MappableRegion};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Offers a peer to map a region that it has accessed.
+    /// Offers a peer a region for mapping that the peer has accessed.
     pub(super) fn offer_region_for_mapping(
         &mut self,
         id: LinkId,
@@ -19,8 +19,8 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) {
         let region = window.region();
-        // Frames show which writes to persistent memory must be made durable. And no frame
-        // describes longer memory.
+        // Persistent memory is not offered, since only frames tell which writes must be made
+        // durable. Nor is memory that is longer than a frame can describe.
         if self.forbids_mapping || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
@@ -32,7 +32,8 @@ impl Target {
         if offered.iter().any(is_same) {
             return;
         }
-        // No peer maps regions that have ended, or whose accesses are counted by now.
+        // Regions that have ended, or whose accesses are counted by now, are no longer mapped by
+        // any peer.
         offered.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if offered.len() >= MAPPED_LINK_MAX_REGIONS {
             return;
@@ -44,14 +45,14 @@ impl Target {
             address: region.base_address(),
             len_bytes: region.len_bytes() as u64,
             access: access.bits(),
-            // A description is at most `REMOTE_MAX_BYTES` long, which fits.
+            // The length fits: a description has at most `REMOTE_MAX_BYTES`.
             remote_bytes: remote.as_bytes().len() as u8,
         };
         effects.owe(id, Header::MappableRegion(offer));
     }
 
-    /// Makes peers access all regions by frames from now on. Regions that they have mapped are
-    /// retired and not offered again.
+    /// Makes peers access all regions by frames from now on. Retires the regions that peers have
+    /// mapped. These are not offered again.
     pub(crate) fn disable_direct_access(&mut self) {
         if self.forbids_mapping {
             return;
@@ -66,8 +67,8 @@ impl Target {
         }
     }
 
-    /// Returns the description of a region offered to a link's peer, or `None` if it cannot be
-    /// mapped any more.
+    /// Returns the description of a region that was offered to a link's peer, or `None` if the
+    /// region can no longer be mapped.
     pub(crate) fn describe_mappable_region(
         &self,
         id: LinkId,

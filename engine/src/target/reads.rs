@@ -1,4 +1,4 @@
-//! Reads of regions by peers, sent in pieces that the link takes one by one.
+//! Reads of regions by peers. Their data is sent in pieces, which the link takes one by one.
 
 use std::io::IoSlice;
 
@@ -13,15 +13,15 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
-/// A peer's read of a region, being sent.
+/// A peer's read of a region whose data is being sent, or results of an atomic operation.
 #[derive(Debug)]
 pub(crate) struct OutgoingRead {
     op: u64,
     len_bytes: u64,
-    /// How many bytes the link has taken, in whole pieces.
+    /// How many bytes the link has taken in whole pieces.
     sent_bytes: u64,
-    /// The memory, or why no more of it is sent. `None` for the results of an atomic operation,
-    /// which are one piece.
+    /// The memory to read, or why the rest is not sent. `None` for the results of an atomic
+    /// operation, which are one piece.
     window: Option<Result<Window, Refusal>>,
     /// The payload of the piece being sent, if it is not sent from the region's memory.
     copy: Vec<u8>,
@@ -34,7 +34,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if too many accesses of the peer are not answered.
+    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer.
     pub(crate) fn read_request_arrived(
         &mut self,
         id: LinkId,
@@ -47,7 +47,7 @@ impl Target {
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =
             OutgoingRead { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
-        // It must not be read before earlier reads, either.
+        // A read must not be copied before earlier reads either.
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.copy_whole_read();
@@ -79,13 +79,13 @@ impl Target {
         effects.owe_read(id);
     }
 
-    /// Returns the read that a link's peer is sent next.
+    /// Returns the read whose data a link's peer gets next.
     pub(crate) fn next_outgoing_read(&mut self, id: LinkId) -> Option<&mut OutgoingRead> {
         self.links.get_mut(id)?.reads.front_mut()
     }
 
-    /// Ends the first read of a link's peer, once it was sent or will not be. Returns its event, if
-    /// it counts as one.
+    /// Ends the first read of a link's peer, since its data was sent or will not be. Returns the
+    /// event that the endpoint counts, if any.
     pub(crate) fn end_outgoing_read(&mut self, id: LinkId) -> Option<CounterEvents> {
         let link = self.links.get_mut(id)?;
         let reading = link.reads.pop_front()?;
@@ -109,7 +109,7 @@ impl OutgoingRead {
         (self.len_bytes - self.sent_bytes).min(READ_PIECE_MAX_BYTES as u64)
     }
 
-    /// Checks that the region is still open. Returns whether there is another piece to send.
+    /// Checks that the region is still open. Returns whether another piece must be sent.
     pub(crate) fn prepare_next_piece(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
@@ -118,7 +118,7 @@ impl OutgoingRead {
         is_left && !matches!(self.window, Some(Err(_)))
     }
 
-    /// Refuses the read if its region has closed.
+    /// Refuses the read if the region has closed.
     fn check_region_open(&mut self) {
         if let Some(Ok(window)) = &self.window
             && !window.is_open()
@@ -127,7 +127,7 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies the whole read, which is at most one piece.
+    /// Copies the whole read. It must be no longer than a piece.
     fn copy_whole_read(&mut self) {
         self.is_copied = true;
         if let Some(Ok(window)) = &self.window {
@@ -136,8 +136,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Copies a piece that cannot be sent from its memory, once: the link may have had no room for
-    /// it.
+    /// Copies the next piece, if it cannot be sent from the region's memory. A piece that the link
+    /// had no room for was copied already.
     pub(crate) fn copy_piece_if_needed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()
@@ -148,8 +148,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Returns the rest of the piece being sent. If the region has closed, it is zeros: a frame
-    /// that was begun must be ended, and the answer refuses the read.
+    /// Returns the rest of the piece that is being sent. If the region has closed, the rest is
+    /// zeros: the frame that was begun must be completed, and the answer then refuses the read.
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp_to_usize(self.next_piece_bytes());
         if self.copy.is_empty() {
@@ -176,7 +176,8 @@ impl OutgoingRead {
         Header::ReadData { op: self.op, len_bytes: self.next_piece_bytes() }
     }
 
-    /// Returns the answer to the read, if it needs one beside its payload.
+    /// Returns the answer that follows the data of the read; `None` for results of an atomic
+    /// operation.
     pub(crate) fn answer_header(&self) -> Option<Header> {
         let outcome = match self.window.as_ref()? {
             Ok(_) => Outcome::Done,

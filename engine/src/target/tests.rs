@@ -1,4 +1,4 @@
-//! A target alone, without endpoint, link and engine: events in, effects out.
+//! Tests of a target alone, without endpoint, link and engine: events go in, effects come out.
 
 use std::io::IoSliceMut;
 
@@ -20,7 +20,7 @@ const ALL: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const WRITE: RmaKind = RmaKind::Write { data: None };
 const OFFER: RmaKind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
 
-/// Accessors for the tests of engines.
+/// What the tests of engines need of a target.
 impl Target {
     pub(crate) fn regions(&self) -> &Arc<Regions> {
         &self.regions
@@ -38,8 +38,8 @@ impl Target {
         self.unpersisted.len()
     }
 
-    /// Returns how many accesses of a link's peer are not answered, and how many bytes atomics have
-    /// fetched.
+    /// Returns how many accesses of a link's peer are not answered, and how many bytes atomic
+    /// operations have fetched for it.
     pub(crate) fn unanswered_counts(&self, id: LinkId) -> (usize, usize) {
         self.links.get(id).map_or((0, 0), |link| (link.unanswered_ops, link.unanswered_bytes))
     }
@@ -57,7 +57,7 @@ impl Target {
     }
 }
 
-/// Records the effects. With `is_full`, it has no room for completions.
+/// Records the effects. If `is_full`, has no room for completions.
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     is_full: bool,
@@ -102,7 +102,7 @@ impl TargetEffects for EffectsRecorder {
     fn free_kept_credit(&mut self, _: KeptCredit) {}
 }
 
-/// Creates a target with a link and a region of this length.
+/// Creates a target with a link, and with a region of this length.
 fn target_with_region(len_bytes: usize) -> (Target, Arc<Region>, EffectsRecorder) {
     let mut target = Target::new(Arc::default(), ALL, ALL, Order::SAS, true);
     target.link_added(LINK, PEER);

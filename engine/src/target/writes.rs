@@ -21,13 +21,13 @@ pub(super) struct PeerWrite {
     op: u64,
     data: Option<u64>,
     durable: Durable,
-    /// The destination, or the answer if there is none.
+    /// The part of the region to write to, or the answer if the write is refused.
     window: Result<Window, Outcome>,
-    /// A buffer for one step, if a pull cannot place bytes in the region itself.
+    /// A buffer for one step of a pull, if the pull cannot place bytes straight into the region.
     pulled: Vec<u8>,
 }
 
-/// A write that has arrived in part.
+/// A write whose payload is arriving.
 #[derive(Debug)]
 pub(super) enum IncomingWrite {
     /// The payload follows the header.
@@ -37,11 +37,11 @@ pub(super) enum IncomingWrite {
 }
 
 impl Target {
-    /// Takes a write that has arrived whole. One with remote data has cost credit.
+    /// Takes a write that has arrived whole. If it has remote data, its credit was spent.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if too many accesses of the peer are not answered.
+    /// A [`ProtocolViolation`] if the peer has too many accesses without an answer.
     pub(crate) fn write_arrived(
         &mut self,
         id: LinkId,
@@ -56,7 +56,7 @@ impl Target {
         Ok(())
     }
 
-    /// Begins a write whose payload follows, with at least one byte.
+    /// Begins a write. At least one byte of its payload follows.
     ///
     /// # Errors
     ///
@@ -76,13 +76,14 @@ impl Target {
         Ok(())
     }
 
-    /// Creates the state of a peer's write.
+    /// Checks a peer's write, and returns its state.
     fn make_peer_write(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> PeerWrite {
         let window = self.window_to_write(id, rma, effects);
         PeerWrite { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
 
-    /// Returns the part of a region that a peer writes to, if it may be written now.
+    /// Returns the part of a region that a peer writes to, or the answer if the write must be
+    /// refused.
     fn window_to_write(
         &mut self,
         id: LinkId,
@@ -94,16 +95,16 @@ impl Target {
         if self.persist_earlier_writes(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
     }
 
-    /// Whether a link's peer has offered a write under this number.
+    /// Whether a link's peer has offered a write with this number.
     pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
         self.fetches.has_offer(id, op)
     }
 
-    /// Takes a peer's offer of a write whose payload this side fetches.
+    /// Takes a peer's offer of a write. This side fetches the payload.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if its number is taken, if the description of its payload is too
+    /// A [`ProtocolViolation`] if the number is taken, if the description of the payload is too
     /// long, or as for [`write_arrived`](Self::write_arrived).
     pub(crate) fn write_offered(
         &mut self,
@@ -138,7 +139,7 @@ impl Target {
     }
 
     /// Pulls one step of every write that peers have offered, up to the limit of one pass. `pull`
-    /// copies from where a link's peer has its payload.
+    /// copies bytes from the memory of a link's peer.
     pub(crate) fn pull(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
@@ -169,7 +170,7 @@ impl Target {
         }
     }
 
-    /// Begins to read a payload that a link's peer was asked for. Returns whether it was asked.
+    /// Begins to read a payload. Returns whether the link's peer was asked for it.
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -186,7 +187,7 @@ impl Target {
         self.links.get(id).is_some_and(|link| link.writing.is_some())
     }
 
-    /// Places the next bytes of the write being received on a link.
+    /// Places the next bytes of the write that is being read on a link.
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
@@ -196,7 +197,7 @@ impl Target {
         self.bytes_placed(id, bytes.len(), effects);
     }
 
-    /// Returns the space for the next bytes of the write being received on a link.
+    /// Returns the space for the next bytes of the write that is being read on a link.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match self.inbounds.get_mut(filling.place).map(|inbound| &mut inbound.window) {
@@ -207,7 +208,8 @@ impl Target {
         }
     }
 
-    /// Counts placed bytes of the write being received on a link. The last one ends it.
+    /// Counts bytes in place of the write that is being read on a link. The last of its bytes ends
+    /// the write.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
         if !filling.advance(count_bytes) {
@@ -231,7 +233,7 @@ impl Target {
         }
     }
 
-    /// Ends a write whose payload has all arrived.
+    /// Ends a write whose payload is whole.
     fn finish_arrived_write(
         &mut self,
         id: LinkId,
@@ -296,8 +298,7 @@ impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
 }
 
 impl PeerWrite {
-    /// Checks that the region is still open, and refuses the write otherwise. Returns whether it
-    /// is.
+    /// Refuses the write if the region has closed. Returns whether the write goes on.
     fn check_region_open(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
             self.window = Err(Outcome::Refused(Refusal::Key));
@@ -305,7 +306,7 @@ impl PeerWrite {
         self.window.is_ok()
     }
 
-    /// Pulls the next bytes into the region, which is open.
+    /// Pulls the next bytes into the region. The region must be open.
     fn pull_into_region(
         &mut self,
         at_bytes: u64,
@@ -326,14 +327,14 @@ impl PeerWrite {
     }
 }
 
-/// Gives back the credit of a write with remote data that gets no completion.
+/// Returns the credit of a write with remote data that gets no completion.
 fn return_event_credit(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);
     }
 }
 
-/// Copies bytes into a region, if it is still open.
+/// Copies bytes into a region if it is still open. Refuses the write otherwise.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
         && !open.copy_in(clamp_to_usize(at_bytes), bytes)

@@ -1,4 +1,4 @@
-//! Carries out the effects of an engine's connection.
+//! Carries out the effects that an engine's connection asks for.
 
 use tracing::debug;
 
@@ -31,7 +31,7 @@ pub(in super::super) struct ConnectionCarrier<'a, S> {
 }
 
 impl Engine {
-    /// Returns the connection, and the carrier of its effects.
+    /// Returns the connection, and the value that carries out its effects.
     pub(in super::super) fn connection_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,

@@ -1,4 +1,4 @@
-//! Carries out the effects of an engine's initiator.
+//! Carries out the effects that an engine's initiator asks for.
 
 use super::super::Engine;
 use crate::completion::{EndedOperation, FailedOperation, Sink, WorkEnd};
@@ -14,7 +14,7 @@ pub(in super::super) struct InitiatorCarrier<'a, S> {
 }
 
 impl Engine {
-    /// Returns the initiator, and the carrier of its effects.
+    /// Returns the initiator, and the value that carries out its effects.
     #[inline(always)]
     pub(in super::super) fn initiator_and_effects<'a, S: Sink>(
         &'a mut self,

@@ -1,4 +1,4 @@
-//! Carries out the effects of an engine's target.
+//! Carries out the effects that an engine's target asks for.
 
 use super::super::Engine;
 use super::super::receive_side::ReceiveSide;
@@ -10,8 +10,8 @@ use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// An engine's links, sink and receiver, which carry out the effects of its target. The receiver
-/// grants the credit.
+/// An engine's links, sink and receiver, which carry out the effects of its target. The receiver is
+/// there because it grants the credit.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
     receive_side: &'a mut ReceiveSide,
@@ -19,7 +19,7 @@ pub(in super::super) struct TargetCarrier<'a, S> {
 }
 
 impl Engine {
-    /// Returns the target, and the carrier of its effects.
+    /// Returns the target, and the value that carries out its effects.
     #[inline(always)]
     pub(in super::super) fn target_and_effects<'a, S: Sink>(
         &'a mut self,

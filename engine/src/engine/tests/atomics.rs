@@ -14,7 +14,7 @@ const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-/// A region of an engine's with a peer, of this length.
+/// Returns an engine with a peer, and with a region of this length.
 fn engine_with_region(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
@@ -73,7 +73,7 @@ fn last_sent_op(transport: &Scripted) -> u64 {
     }
 }
 
-/// Returns the answer that was sent.
+/// Returns the answers that were sent.
 fn sent_answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
     let answer = |(_, header, payload): &(LinkId, Header, Vec<u8>)| match header {
         Header::Answer { op, outcome } => Some((*op, Err(*outcome))),
@@ -101,7 +101,7 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
     );
     let read = atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
     arrivals.frame(LINK, &atomic_header(3, 0, read), b"");
-    // One that arrives piece by piece, of which the second element is another than it is compared with.
+    // This operation arrives piece by piece. Its second compare operand differs from the element.
     arrivals
         .frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
     assert!(arrivals.payload_space(LINK).is_empty(), "nothing is updated in part");
@@ -182,7 +182,8 @@ fn atomic_on_no_elements_ignores_its_target() {
         assert_eq!(read_region(&region), [0; 8]);
         assert!(!engine.has_unsent() && engine.condemned.is_empty());
         assert_eq!(engine.target.unanswered_counts(LINK), (0, 0));
-        // Through an endpoint that is no target nothing is done, not even that.
+        // An endpoint that is no target of atomic operations refuses even an operation on no
+        // elements.
         engine.target.set_atomic_access(MrAccess::empty());
         engine.arrivals(&mut sink).frame(LINK, &atomic_header(4, 0, form), b"");
         engine.transmit(&mut transport, &mut sink);
@@ -210,7 +211,7 @@ fn atomic_on_no_elements_is_sent_and_answered() {
     let link = engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
     assert!(engine.condemned.is_empty());
-    // A fetching operation ends once its result has come.
+    // A fetching operation ends only with its result, so the answer `Done` breaks the protocol.
     engine.post_request(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
     let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
@@ -229,7 +230,7 @@ fn region_closed_while_operands_arrive_is_unchanged() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
     assert_eq!(read_region(&region), [0; 8]);
-    // Results that came before the close stay.
+    // Results that were fetched before the region was closed are still sent.
     let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
     engine.target.regions().close(&region);
@@ -268,7 +269,7 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
         engine.arrivals(&mut sink).frame(LINK, &header(op, ATOMIC_MAX_BYTES), b"");
     }
     assert!(engine.condemned.is_empty());
-    // One that the link takes makes room for one.
+    // When the link takes one result, there is room for one more.
     transport.answers = [Sent::Whole, Sent::Full, Sent::Full, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &header(99, ATOMIC_MAX_BYTES), b"");
@@ -277,7 +278,7 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
 
-    // Those that fetch nothing, or are refused, are counted.
+    // Operations that fetch nothing, or are refused, count as unanswered too.
     let (mut engine, _, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     let kinds = [atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
     for op in 0..=RMA_LINK_MAX_OPS as u64 {
@@ -342,7 +343,7 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
         let fetched = completion.buffer.into_fetched().unwrap();
         assert_eq!((fetched.result, fetched.operand, fetched.compare), (received(b"xy"), operand, compared));
     }
-    // Of what failed nothing was fetched.
+    // A failed operation has fetched nothing.
     engine
         .post_request(
             atomic_request(peer, compare_local(b"ab", b"cd"), AtomicOp::Cswap, 4),
@@ -372,8 +373,8 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             ]
         };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies what is injected before `post_atomic` returns, and has sent all
-        // else before it is changed.
+        // SAFETY: the engine copies injected memory before `post_atomic` returns, and has sent all
+        // other memory before the test changes it.
         let local = unsafe {
             AtomicLocal::Compare {
                 operand: Source::raw(&segments(&operand)).unwrap(),
@@ -556,7 +557,7 @@ fn invalid_answer_to_atomic_ends_the_link() {
         assert_eq!(transport.closed, [(LINK, Close::Abort)]);
         assert_eq!(sink.ended_contexts(), [1]);
     }
-    // An answer before the operands were sent is none.
+    // An answer before the link has taken all operands breaks the protocol.
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3)].into();
     let long = fetch_local(b"more than inline");

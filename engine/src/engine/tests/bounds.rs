@@ -1,4 +1,4 @@
-//! Room, depths and cancellation.
+//! Tests of full sinks, depths and cancellation.
 
 use super::*;
 

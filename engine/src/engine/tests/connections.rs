@@ -1,4 +1,4 @@
-//! Connections: how they are made, how they end, and how peers are refused that break the protocol.
+//! Tests of how connections are made and end, and of how peers are refused that break the protocol.
 
 mod half_frames;
 mod over_loopback;
@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::wire::{Handshake, HandshakeStep};
 
-/// The number of the requests that are made here.
+/// The number of all requests in these tests.
 const NUMBER: u64 = 0x5eed;
 
 const OWN: LinkId = LinkId(0);
@@ -36,7 +36,8 @@ fn receive_frame(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: H
     engine.arrivals(sink).frame(id, &header, data);
 }
 
-/// An endpoint that has asked the passive endpoint at port 2, and whose request has left.
+/// Returns an endpoint that has asked the passive endpoint at port 2. The link has taken the
+/// request.
 fn asking_engine() -> (Engine, Scripted, Recorder) {
     let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     engine.connect(address(2), NUMBER, b"please", &mut transport, &mut sink).unwrap();
@@ -44,7 +45,7 @@ fn asking_engine() -> (Engine, Scripted, Recorder) {
     (engine, transport, sink)
 }
 
-/// An endpoint that is connected by link 7 with the one at port 3.
+/// Returns an endpoint that link 7 connects with the endpoint at port 3.
 fn connected_engine() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, mut transport, mut sink) = asking_engine();
     bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
@@ -63,7 +64,7 @@ fn connected_engine() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, transport, sink)
 }
 
-/// An endpoint that accepts the request of the one at port 4.
+/// Returns an endpoint that accepts a request of the endpoint at port 4.
 fn accepting_engine() -> (Engine, Scripted, Recorder) {
     let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     let requester = Requester { address: address(4), instance: 9, number: NUMBER };
@@ -73,7 +74,8 @@ fn accepting_engine() -> (Engine, Scripted, Recorder) {
     (engine, transport, sink)
 }
 
-/// A passive endpoint that listens, and has been asked by the endpoint at port 4 over link 7.
+/// Returns a passive endpoint that listens, and that has a request of the endpoint at port 4, over
+/// link 7.
 fn passive_engine_with_request() -> (Engine, Request, Scripted, Recorder) {
     let (mut engine, transport, mut sink) = engine_with_role(EndpointRole::Passive);
     engine.listen(Some(1)).unwrap();
@@ -110,7 +112,7 @@ fn requester_sends_request_and_confirms_accept() {
     bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
     let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"welcome");
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
-    // In pieces, as over a stream; and what follows at once is heard.
+    // The accept arrives in pieces, as over a stream. A message follows at once.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(OTHER, &accept);
     arrivals.chunk(OTHER, b"wel");
@@ -170,7 +172,7 @@ fn request_is_reported_and_can_be_rejected() {
     );
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert!(!engine.has_unsent());
-    // Once more is once too often, and does nothing.
+    // To reject or settle the request again does nothing.
     engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
     engine.settle_request(request.id, &mut transport, &mut sink);
     assert_eq!((transport.sent.len(), transport.closed.len()), (1, 1));
@@ -224,7 +226,7 @@ fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"still");
     assert_eq!(received_bytes(&sink.ended[0]), b"still");
-    // A peer that ignores the answer gets no second one.
+    // A peer that asks again before it has read the answer breaks the protocol.
     receive_frame(&mut engine, &mut sink, OTHER, request, b"please");
     receive_frame(&mut engine, &mut sink, OTHER, request, b"please");
     engine.transmit(&mut transport, &mut sink);
@@ -264,7 +266,7 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
         engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error.clone()));
         assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Withdrawn(request.id)]);
-        // To answer it is in vain, and no mistake.
+        // To answer the request has no effect, and is no error.
         engine.begin_accepting(request.id);
         engine.settle_request(request.id, &mut transport, &mut sink);
         engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
@@ -275,7 +277,8 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error));
         assert!(sink.events.is_empty(), "the acceptor finds out by itself");
     }
-    // As does one that has more to say than a request.
+    // A requester that sends anything after its request breaks the protocol, and its request is
+    // withdrawn.
     let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(1), b"x");
     assert_eq!(sink.events, [ConnectionReport::Withdrawn(request.id)]);
@@ -306,7 +309,7 @@ fn connect_attempt_ends_with_its_link() {
         engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error));
         assert_eq!(take_failure(&mut sink).errno(), errno);
     }
-    // The link ends before it was up: no endpoint is at the address any more.
+    // If the link ends before it was up, no endpoint is at the address any more.
     let (mut never_up, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
     never_up.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
@@ -322,7 +325,7 @@ fn connect_attempt_ends_with_its_link() {
     engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(LinkError::Closed));
     engine.arrivals(&mut sink).link_event(LinkId(20), LinkEvent::Down(RESET));
     assert!(sink.events.is_empty());
-    // Numbers of links are used again.
+    // The transport gives the number of an ended link to another link.
     bring_link_up(&mut engine, &mut sink, OWN, 22, 1);
     receive_frame(&mut engine, &mut sink, LinkId(21), untagged_header(1), b"x");
     assert!(sink.events.is_empty());
@@ -374,8 +377,8 @@ fn frame_out_of_place_ends_a_link_that_connects() {
             Header::Data { op: 1, len_bytes: 0 },
         ])
     };
-    // A link that makes no connection, what may be said on it all the same, and whether an attempt
-    // ends with it.
+    // Each case has a link that is no connection yet, the step that may arrive on it, and whether
+    // the attempt to connect ends with the link.
     type Case = (fn() -> Made, LinkId, Option<HandshakeStep>, bool);
     let cases: [Case; 4] = [
         (|| asking_engine(), OWN, Some(HandshakeStep::Reject), true),
@@ -423,7 +426,7 @@ fn frame_out_of_place_ends_a_link_that_connects() {
                 let events = mem::take(&mut sink.events);
                 let is_failed = matches!(events[..], [ConnectionReport::Failed(_)]);
                 assert!(is_failed == is_attempt && events.len() <= 1, "{case}: {header:?}: {events:?}");
-                // Later frames of the link are ignored.
+                // The engine ignores later frames of the link.
                 receive_frame(&mut engine, &mut sink, link, untagged_header(1), b"x");
                 engine.arrivals(&mut sink).frame_begun(link, &untagged_header(9));
                 engine.arrivals(&mut sink).chunk(link, b"abc");
@@ -494,7 +497,7 @@ fn second_accept_and_other_links_are_closed_once_connected() {
     assert_eq!(engine.peers().address_of(peer), address(21));
     transport.closed.sort_unstable_by_key(|(link, _)| *link);
     let expected = [(OWN, Close::Drain), (LinkId(20), Close::Abort), (LinkId(22), Close::Drain)];
-    // Each of them is closed once.
+    // Each link is closed once.
     assert_eq!(transport.closed, expected);
 }
 
@@ -547,7 +550,7 @@ fn requester_limits_its_links() {
         bring_link_up(&mut engine, &mut sink, *id, id.0 as u16, 1);
     }
     engine.transmit(&mut transport, &mut sink);
-    // One of them is its own.
+    // One link of the limit is the requester's own.
     let beyond: Vec<(LinkId, Close)> =
         links[REQUESTER_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
     assert_eq!(transport.closed, beyond);
@@ -585,7 +588,7 @@ fn peer_shutdown_ends_the_connection() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    // Messages that had arrived are still there, and no others come.
+    // A receive still gets a message that had arrived. Without such a message, it is refused.
     engine.post_receive(receive_request(8, 7), &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[0]), b"left");
     let rejected = engine.post_receive(receive_request(8, 8), &mut sink).unwrap_err();
@@ -608,7 +611,7 @@ fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     assert!(sink.take_ended().iter().all(is_cancelled));
     assert_eq!(transport.sent.last().unwrap().1, handshake_header(HandshakeStep::Shutdown, NUMBER, b""));
     assert!(transport.closed.is_empty() && sink.events.is_empty(), "the peer does not know yet");
-    // Frames that the peer sent before it knew of the shutdown are ignored.
+    // The engine ignores frames that the peer sent before it knew of the shutdown.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(OTHER, &untagged_header(1), b"x");
     arrivals.frame_begun(OTHER, &untagged_header(9));
@@ -683,7 +686,7 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
     assert_eq!(sink.events, [ConnectionReport::Shutdown], "the peer can say nothing more");
 
-    // Half of it is in the link, and nothing can be said behind that.
+    // The link has taken only a part of the payload, so no shutdown can follow.
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     engine.post_request(send_request(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
@@ -705,7 +708,7 @@ fn lost_link_reports_shutdown() {
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 
-    // A peer that breaks the protocol is let go of in the next pass.
+    // If the peer breaks the protocol, the next pass closes the link.
     let (mut engine, _, mut transport, mut sink) = connected_engine();
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
@@ -713,7 +716,7 @@ fn lost_link_reports_shutdown() {
     engine.deliver_held(&mut sink);
     assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[ConnectionReport::Shutdown][..]));
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
-    // A step that is not its turn is such a breach.
+    // A handshake step out of turn breaks the protocol.
     for of in [HandshakeStep::Request, HandshakeStep::Accept, HandshakeStep::Reject, HandshakeStep::Confirm] {
         let (mut engine, _, mut transport, mut sink) = connected_engine();
         receive_frame(&mut engine, &mut sink, OTHER, handshake_header(of, NUMBER, b""), b"");

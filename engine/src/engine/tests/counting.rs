@@ -1,4 +1,4 @@
-//! Which operations are counted, reported or not.
+//! Tests of which operations are counted, whether or not they are reported.
 
 use std::sync::Mutex;
 
@@ -17,12 +17,12 @@ const SENT: (CounterEvents, bool) = (CounterEvents::SEND, true);
 const RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, true);
 const NOT_RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, false);
 
-/// Returns the events counted since the last call.
+/// Takes the events that were counted since the last call.
 fn take_counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
     std::mem::take(&mut sink.counted)
 }
 
-/// Counts what happens to a region.
+/// A counter that records the events of a region.
 #[derive(Default)]
 struct Events(Mutex<Vec<CounterEvents>>);
 
@@ -58,7 +58,7 @@ fn ended_sends_are_counted_signalled_or_not() {
         assert_eq!(take_counted(&mut sink), [SENT]);
     }
     assert_eq!(sink.ended.len(), 3);
-    // One that the link takes only in part at first.
+    // A send that the link takes in two parts.
     transport.answers = [Sent::Partial(2)].into();
     let send = send_request(peer, b"0123456789", 1).signalled(Signalled::No);
     engine.post_request(send, &mut transport, &mut sink).unwrap();
@@ -80,7 +80,7 @@ fn long_sends_are_counted_when_fetched() {
         engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !succeeds }, b"");
         assert_eq!(take_counted(&mut sink), [(CounterEvents::SEND, succeeds)]);
     }
-    // One that is asked for.
+    // A send whose payload the peer asks for.
     let send = send_request(peer, b"long", 1).signalled(Signalled::No);
     engine.post_request(send, &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[2].1 else { panic!("not a request") };
@@ -108,7 +108,7 @@ fn receive_counts_success_and_failure_counts_error() {
         assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
     }
     assert_eq!(sink.ended.len(), 2 + 2 + 2);
-    // A peek receives nothing; the later receive does.
+    // A peek is not counted. The receive that takes the message later is.
     let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, then };
     for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(1), b"x");
@@ -135,7 +135,8 @@ fn each_message_in_multi_receive_buffer_is_counted() {
             engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
-        // The release was reported with the last message, or by itself; it is no message.
+        // The buffer's release is reported with the last message or by itself, and is not counted
+        // as a message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive_request(16, 2), 1, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
@@ -233,7 +234,7 @@ fn remote_access_counts_for_endpoint_and_region() {
             assert_eq!(take_counted(&mut sink), expected);
         }
     }
-    // A read is one when all of it has left, and what is refused never is.
+    // A read is counted when all its data is sent. A refused read is never counted.
     engine.target.set_counts_accesses(true);
     transport.answers = [Sent::Partial(3), Sent::Full].into();
     engine.arrivals(&mut sink).frame(LINK, &rma_header(5, KEY, 6, RmaKind::Read), b"");
@@ -266,7 +267,8 @@ fn remote_atomic_counts_once_per_region_counter() {
     apart.bind_counter(CounterEvents::REMOTE_READ, &reads).unwrap();
     apart.bind_counter(CounterEvents::REMOTE_WRITE, &writes).unwrap();
     let [read, write] = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE];
-    // With the event of the endpoint, and what each region's counters are told.
+    // Each case has the events that the endpoint counts, and those that the counters of each region
+    // count.
     for (op, (kind, what, of_endpoint, of_region)) in (1..).zip([
         (AtomicKind::Base, AtomicOp::Sum, write, write),
         (AtomicKind::Fetch, AtomicOp::Sum, read, read | write),

@@ -1,10 +1,10 @@
-//! Sends that wait for credit, and receivers that give it.
+//! Tests of sends that wait for credit, and of receivers that grant it.
 
 use super::*;
 
 const LINK: LinkId = LinkId(7);
 
-/// How many empty messages the first credit is enough for.
+/// The number of empty messages that the initial credit allows.
 const FIRST_MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 
 fn credit_header(granted_bytes: u64) -> Header {
@@ -147,7 +147,7 @@ fn link_down_returns_its_credit_to_the_budget() {
         engine.transmit(&mut transport, &mut sink);
         engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(100));
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-        // Complete messages are still there, and use the budget until they are received.
+        // Messages that arrived whole stay, and use the budget until receives take them.
         assert_eq!(engine.receive_side.unexpected_len(), 2, "round {round}");
         engine.post_receive(receive_request(3, 1), &mut sink).unwrap();
         engine.post_receive(receive_request(20_000, 2), &mut sink).unwrap();
@@ -172,7 +172,7 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
     assert!(kept_bytes <= 100_000 + CREDIT_INITIAL_BYTES as usize, "{kept_bytes}");
     assert!(transport.closed.len() > 10, "a link that brings more ends");
 
-    // When something is received, there is room again.
+    // Once receives have taken some messages, the budget has room again.
     engine.post_receive(receive_request(30_000, 1), &mut sink).unwrap();
     engine.post_receive(receive_request(30_000, 2), &mut sink).unwrap();
     let before = (engine.receive_side.unexpected_len(), transport.closed.len());
@@ -210,7 +210,7 @@ fn starved_link_gets_credit_when_others_return_some() {
     let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
     engine.arrivals(&mut sink).frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
-    // The awaited message comes after these, which the application does not receive yet.
+    // The application waits for a message that is sent after these, and receives none of these yet.
     for _ in 0..FIRST_MESSAGES {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(0), b"");
     }

@@ -1,4 +1,4 @@
-//! Deferred work: operations whose ends are reported to the sink by their numbers.
+//! Tests of deferred work: the sink gets the end of each operation by the number of its work.
 
 use super::ordering::engine_with_config;
 use super::*;
@@ -9,12 +9,12 @@ const LINK: LinkId = LinkId(7);
 /// The difference between a work's number and the application's context.
 const CONTEXTS: u64 = 100;
 
-/// Remembers which works have ended, and whether with success.
+/// A sink that remembers which works have ended, and whether they have succeeded.
 #[derive(Default)]
 struct WorkSink {
     recorder: Recorder,
     works: Vec<(u64, bool)>,
-    /// Whether the works are to be reported like any operation.
+    /// Whether works are also reported like other operations.
     reports: bool,
 }
 

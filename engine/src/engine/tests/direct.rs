@@ -1,4 +1,4 @@
-//! Regions that are mapped, from both sides.
+//! Tests of mapped regions, from the side of the initiator and that of the target.
 
 use super::atomics::{atomic_request, fetch_local};
 use super::rma::{rma_header, rma_request};
@@ -29,7 +29,7 @@ fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
     })
 }
 
-/// Has a region mapped that may be written to and read.
+/// Makes the engine map a region that it may read and write.
 fn map_region(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
     let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
     let shown =
@@ -42,7 +42,7 @@ fn hello_write() -> RmaLocal {
     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"hello")), data: None }
 }
 
-/// A region that can be mapped, of 100 bytes.
+/// Creates a region of 100 bytes that peers can map.
 fn shareable_region(key: u64) -> Region {
     let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     Region::shareable(memory, 100, RegionAttr { key, access: MrAccess::all(), base_address: 0 }).unwrap()
@@ -90,7 +90,8 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
-    // For what there is no room it waits as others do, and what is next does not overtake it.
+    // If the sink has no room for the completion, it is held like any other. Later completions do
+    // not overtake it.
     sink.room = 0;
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
@@ -152,7 +153,7 @@ fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0), "it has ended");
 }
 
-/// How many regions an engine has mapped, and how many it is about to map.
+/// Returns how many regions an engine has mapped, and how many it is about to map.
 fn mapped_and_to_map_counts(engine: &mut Engine) -> (usize, usize) {
     let direct = engine.links.get(LINK).unwrap().tx.mapped_regions();
     (direct.mapped_count(), direct.to_map_count())
@@ -165,7 +166,7 @@ fn mapped_regions_are_limited() {
         engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
         engine.transmit(&mut transport, &mut sink);
     }
-    // The same key again takes the place of the first.
+    // A second offer with the same key replaces the first region.
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(3, 100), REMOTE);
     assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS - 1, 1));
     engine.transmit(&mut transport, &mut sink);
@@ -223,7 +224,7 @@ fn region_is_shown_once_to_a_peer_that_accessed_it() {
         (KEY, 100, MrAccess::from_bits_truncate(0x3000).bits())
     );
     assert_eq!(remote.len(), usize::from(shown.remote_bytes));
-    // One that has ended is not worth a word.
+    // No region that has ended is offered.
     engine.target.regions().close(&region);
     let next = engine.target.regions().add(shareable_region(KEY)).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &read(3), b"");
@@ -252,7 +253,7 @@ fn direct_read_makes_earlier_direct_writes_visible() {
     assert_eq!(sink.ended.len(), 6);
 }
 
-/// An engine whose accesses must not overtake messages, with a region mapped.
+/// Returns an engine that has mapped a region, and whose accesses must not overtake messages.
 fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     let transmit_order = Order::WAS | Order::RAS;
     let mut engine = Engine::new(Config { transmit_order, ..Config::default() });
@@ -264,7 +265,7 @@ fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, transport, sink)
 }
 
-/// Writes. Returns whether that was done directly, and has it answered otherwise.
+/// Posts a write. Returns true if the engine made it directly. If not, delivers the answer to it.
 fn write_posts_directly(
     engine: &mut Engine,
     peer: PeerId,
@@ -290,7 +291,7 @@ fn answered_access_proves_arrival_of_earlier_messages() {
         assert!(!write_posts_directly(&mut engine, peer, transport, sink), "messages are under way");
         assert!(write_posts_directly(&mut engine, peer, transport, sink), "it was answered");
     }
-    // So does what an atomic operation has fetched.
+    // The results of an atomic operation prove arrival, too.
     assert!(engine.inject(peer, None, None, b"m", transport));
     engine.post_request(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
@@ -325,10 +326,10 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
     map_region(&mut engine, &mut transport, &mut sink);
     assert_eq!(Arc::strong_count(&memory), 3);
     memory.retire();
-    // By the next access.
+    // The next access releases the mapping.
     engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
-    // Without an access, by a sweep.
+    // Without an access, a sweep releases the mapping.
     let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     transport.mapped = Some(next.clone());
     map_region(&mut engine, &mut transport, &mut sink);

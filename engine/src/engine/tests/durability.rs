@@ -1,4 +1,4 @@
-//! Durable writes, from both sides, with a device that records its flushes.
+//! Tests of durable writes, from both sides, with a device that records its flushes.
 
 use std::sync::{Mutex, Weak};
 
@@ -10,7 +10,7 @@ use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
 
-/// A flush: its place and its length in bytes, or the error.
+/// A device that records the offset and length of each flush. If `broken`, flushes fail.
 #[derive(Debug, Default)]
 struct Device {
     persisted: Mutex<Vec<(usize, usize)>>,
@@ -37,7 +37,7 @@ impl Device {
     }
 }
 
-/// Enters a persistent region of 100 bytes.
+/// Adds a persistent region of 100 bytes.
 fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
@@ -68,7 +68,7 @@ fn write_with_commit_is_flushed_before_its_answer() {
     assert_eq!(device.take_persisted(), [], "not all of it is there");
     arrivals.chunk(LINK, b"456");
     assert_eq!(device.take_persisted(), [(20, 6)]);
-    // Of nothing there is nothing to be made durable.
+    // A write of no bytes flushes nothing.
     arrivals.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
     assert_eq!(device.take_persisted(), []);
     engine.transmit(&mut transport, &mut sink);
@@ -114,7 +114,7 @@ fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
         (first_device.take_persisted(), second_device.take_persisted()),
         (vec![(10, 43)], vec![(0, 1)])
     );
-    // Once is enough.
+    // A second fence flushes nothing again.
     arrivals.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![]));
     arrivals.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
@@ -123,7 +123,7 @@ fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     assert!(sent_answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
 }
 
-/// A device that remembers what a region began with whenever it was asked to make something durable.
+/// A device that records, at each flush, the bytes with which a region begins.
 #[derive(Default)]
 struct Observer {
     region: Mutex<Weak<Region>>,
@@ -211,7 +211,7 @@ fn failed_flush_is_answered_not_durable() {
     arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
     arrivals.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
     arrivals.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
-    // Not another time either: the system tells of what it has lost once.
+    // A later flush must not succeed either, since the system reports only once what it has lost.
     device.set_broken(false);
     arrivals.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
     arrivals.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
@@ -239,7 +239,7 @@ fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     engine.target.regions().close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
     engine.arrivals(&mut sink).frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
-    // Also if the region was freed before a fence asked.
+    // The same holds if the region was freed before a fence asked.
     let (dropped, _device) = add_persistent_region(&engine, 3);
     let (_other, _device) = add_persistent_region(&engine, 4);
     engine.arrivals(&mut sink).frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");

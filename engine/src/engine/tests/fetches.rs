@@ -1,11 +1,11 @@
-//! The receiver's side of a rendezvous.
+//! Tests of the receiver's side of a rendezvous.
 
 use super::*;
 use crate::limits::{MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES};
 
 const LINK: LinkId = LinkId(7);
 
-/// An engine whose peer on link 7 has this in its memory, and which pulls 4 bytes at a time.
+/// Returns an engine that pulls 4 bytes at a time, with a peer on link 7 that exposes this memory.
 fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
     let (mut engine, _, transport, sink) = engine_with_peer();
     engine.set_pull_step_max_bytes(4);
@@ -17,7 +17,7 @@ fn offer_header(op: u64, len_bytes: u64) -> Header {
     Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }
 }
 
-/// An offer of what the receiver can only ask for, by a sender that waits to hear that it is there.
+/// Returns an offer whose payload can only be requested. The sender waits for an acknowledgement.
 fn unpullable_offer(op: u64, len_bytes: u64) -> Header {
     let message = Message { awaits: AwaitedReply::Arrival, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }
@@ -35,7 +35,7 @@ fn sent_headers(transport: &Scripted) -> Vec<Header> {
     transport.sent.iter().map(|(_, header, _)| *header).collect()
 }
 
-/// From which offset on, and how many bytes, was pulled.
+/// Returns the offset and the length of each pull.
 fn pulled_ranges(transport: &Scripted) -> Vec<(u64, usize)> {
     transport.pulled.iter().map(|(_, offset_bytes, count_bytes)| (*offset_bytes, *count_bytes)).collect()
 }
@@ -217,7 +217,7 @@ fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
         assert_eq!(sent_headers(&transport), [clear_header(1, true), clear_header(2, true)]);
         assert_eq!((transport.pulled.len(), sink.ended.len()), (refused_after + 1, 0));
 
-        // Whole, and in pieces, in whatever order the sender likes.
+        // The requested payloads arrive whole or in pieces, in any order.
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
         arrivals.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
@@ -315,7 +315,7 @@ fn faulting_pull_fails_receive_and_informs_sender() {
     assert_eq!(received_bytes(&sink.ended[0]), b"0123");
     assert_eq!(sent_headers(&transport), [Header::Done { op: 1, fault: true }]);
 
-    // No receive matches this one, so no receive fails, and it is dropped.
+    // No receive has matched this message. So no receive fails, and the message is dropped.
     transport.pulls = [Pull::Fault].into();
     engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
     engine.transmit(&mut transport, &mut sink);
@@ -405,7 +405,8 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     arrivals.frame(LINK, &asking, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
-    // The message ends, another one is begun and not ended: what is owed goes between them.
+    // The first message ends, and the next one begins without ending. The owed frames go between
+    // them.
     engine.post_request(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
     let whole = Sent::Whole;
     transport.answers = [whole, whole, whole, Sent::Full].into();
@@ -425,7 +426,8 @@ fn invalid_offer_or_data_ends_the_link() {
     type Frames = Vec<(Header, &'static [u8])>;
     let data = |op, len_bytes| Header::Data { op, len_bytes };
     let too_long = [0; REMOTE_MAX_BYTES + 1].as_slice();
-    // On a link where 1 is being pulled, 2 was asked for, and so was 3 on another link.
+    // On this link, payload 1 is being pulled and payload 2 was requested. Payload 3 was requested
+    // on another link.
     let cases: [(&str, Frames); 9] = [
         ("offers two under one number", vec![(offer_header(1, 4), REMOTE)]),
         ("offers again what was asked for", vec![(offer_header(2, 4), REMOTE)]),
@@ -476,7 +478,7 @@ fn claimed_length_beyond_budget_allocates_nothing() {
     assert_eq!(pulled_ranges(&transport), []);
     assert!(transport.sent.is_empty());
     assert_eq!((engine.receive_side.unexpected_len(), engine.receive_side.has_spilled_payload()), (1, false));
-    // The receiver has not asked for it.
+    // The receiver has not requested this payload.
     engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);

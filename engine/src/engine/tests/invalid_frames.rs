@@ -1,13 +1,14 @@
-//! Frames that are well-formed and that no correct peer sends: each ends its link, and no other.
+//! Tests of well-formed frames that no correct peer sends. Each of them ends its link, and no
+//! other.
 
 use super::*;
 
 const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
-/// An engine with an operation in every state on link 7. Sent: a message that waits for the peer's
-/// count of arrived messages, one that waits for its match, one that was offered. Received: a
-/// message that the peer has offered.
+/// Returns an engine with an operation in every state on link 7. It has sent a message that waits
+/// for an acknowledgement, one that waits for its match, and one that is offered. It has received
+/// an offer of a message.
 fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });

@@ -1,4 +1,4 @@
-//! When sends at each level complete.
+//! Tests of when sends of each level complete.
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn match_after_link_down_sends_no_answer() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &message_awaiting_match(1), b"x");
     arrivals.link_event(LINK, LinkEvent::Down(RESET));
-    // The link's number belongs to another peer now.
+    // Now the link of another peer has this number.
     arrivals.link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
     engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);

@@ -1,4 +1,4 @@
-//! Links that come up and go down, and what hangs on them.
+//! Tests of links that come up and go down, and of the operations that depend on them.
 
 use super::*;
 
@@ -52,7 +52,8 @@ fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(9));
     arrivals.chunk(LinkId(7), b"abc");
-    // The transport has read into the memory, but no byte of it belongs to the message yet.
+    // The transport has read into the memory, but has not reported these bytes as part of the
+    // message.
     arrivals.payload_space(LinkId(7))[0].fill(b'x');
     arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
     let Some(Err(failure)) = sink.ended.pop() else { panic!("it failed") };
@@ -146,7 +147,8 @@ fn silent_former_link_times_out() {
     assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
 }
 
-/// An application that has made no pass for hours has not received what came meanwhile.
+/// An application that makes no pass for hours does not receive frames that arrive meanwhile. Once
+/// it does make passes, it must receive them before the link times out.
 #[test]
 fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
@@ -189,7 +191,7 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     }
     assert_eq!(sink.ended_contexts(), [1]);
 
-    // No endpoint listens at the address.
+    // If no endpoint listens at the address, the engine does not try again.
     let refused = LinkError::System(Errno::ECONNREFUSED);
     transport.answers = [Sent::Full].into();
     engine.post_request(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
@@ -334,7 +336,7 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     }
     engine.arrivals(&mut sink).link_event(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
     assert_eq!(sink.ended_contexts(), [3, 1]);
-    // The next pass connects for a later receive.
+    // For a later receive, the next pass connects again.
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) }, &mut sink).unwrap();
     let attempts_before = transport.connected.len();
     engine.transmit(&mut transport, &mut sink);
@@ -347,7 +349,8 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     assert_eq!(sink.ended_contexts(), [3, 1, 2, 4]);
 }
 
-/// Returns an engine with a receive from a peer that it has not met, and a send that waits for its link.
+/// Returns an engine with a receive from a peer to which it never had a link, and with a send that
+/// waits for the link to this peer.
 fn engine_that_awaits_a_new_peer() -> (Engine, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
@@ -403,7 +406,7 @@ fn requested_payload_keeps_former_link_alive() {
     assert_eq!(sink.ended_contexts(), [1]);
 }
 
-/// Returns an engine that has lost the peer at address 2, which closed its link.
+/// Returns an engine that has lost the peer at address 2, since this peer has closed its link.
 fn engine_with_lost_peer() -> (Engine, Criteria, Scripted, Recorder) {
     let (mut engine, peer, transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));

@@ -1,4 +1,4 @@
-//! Buffers that take many messages.
+//! Tests of multi-receive buffers.
 
 use super::*;
 use crate::error::{Error, OperationError};
@@ -10,10 +10,10 @@ mod random;
 const LINK: LinkId = LinkId(7);
 const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 
-/// The context of most buffers here.
+/// The context of most buffers in these tests.
 const BUFFER: u64 = 100;
 
-/// Posts a buffer of this length, and this minimum.
+/// Posts a buffer of this length, which is released with less than `min_free_bytes` of room.
 fn post_buffer(engine: &mut Engine, sink: &mut Recorder, len_bytes: usize, min_free_bytes: usize) {
     engine.post_multi_receive(receive_request(len_bytes, BUFFER), min_free_bytes, sink).unwrap();
 }
@@ -27,8 +27,8 @@ fn offer_header(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// The completion of an operation: its context, its flags beside those of every receive,
-/// and its memory.
+/// Describes a completion: its context, its flags other than those of every receive, and its
+/// memory.
 fn describe_ended(ended: &Result<EndedOperation, FailedOperation>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {
         Ok(completion) => completion,
@@ -112,7 +112,7 @@ fn message_longer_than_an_empty_buffer_is_truncated() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"0123456789".to_vec();
     for is_pulled in [false, true] {
-        // A minimum of 0 would let it take empty messages.
+        // With a minimum of 0, the buffer could still take empty messages.
         post_buffer(&mut engine, &mut sink, 4, 0);
         if is_pulled {
             engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10, REMOTE), REMOTE);
@@ -159,7 +159,7 @@ fn unexpected_messages_go_into_a_posted_buffer() {
     let directed = Criteria { source: Some(peer), ..Criteria::any() };
     let request = ReceiveRequest { criteria: directed, ..receive_request(28, BUFFER) };
     engine.post_multi_receive(request, 9, &mut sink).unwrap();
-    // Three messages, of which two are still to come; 8 bytes are left.
+    // The buffer has taken three messages. Two of them are still arriving. 8 bytes are left.
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"whole"[..])]);
     assert_eq!(engine.receive_side.unexpected_len(), 2);
     engine.arrivals(&mut sink).chunk(LINK, b"to");
@@ -297,7 +297,8 @@ fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     assert_eq!((refused.error, refused.returned.len_bytes()), (Again::QueueFull.into(), 8));
 }
 
-/// An engine whose sink is full, with a held completion, and a posted buffer of 64 bytes.
+/// Returns an engine with a posted buffer of 64 bytes, whose sink is full and holds back a
+/// completion.
 fn engine_with_held_completion() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, transport, mut sink) = engine_with_peer();
     post_buffer(&mut engine, &mut sink, 64, 1);
@@ -306,7 +307,7 @@ fn engine_with_held_completion() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, transport, sink)
 }
 
-/// Makes room for this many completions and delivers what was held.
+/// Makes room for this many completions, and delivers completions that were held.
 fn make_room(engine: &mut Engine, sink: &mut Recorder, count: usize) {
     sink.room = sink.ended.len() + count;
     engine.deliver_held(sink);
@@ -332,13 +333,14 @@ fn buffer_takes_no_message_while_completions_are_held() {
 #[test]
 fn later_messages_do_not_overtake_held_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_held_completion();
-    // For the buffer, for a later receive since it does not fit, and for the next buffer.
+    // The first message is for the buffer, the second for a later receive since it does not fit,
+    // the third for the next buffer.
     deliver_message(&mut engine, &mut sink, b"first");
     deliver_message(&mut engine, &mut sink, &[2; 60]);
     deliver_message(&mut engine, &mut sink, b"third");
     engine.post_receive(receive_request(60, 1), &mut sink).unwrap();
     engine.post_multi_receive(receive_request(16, 2), 12, &mut sink).unwrap();
-    // Which of them a peek could see is not settled yet.
+    // Until there is room, it is open which of these messages a peek may find.
     assert_eq!(engine.peek(untagged_claiming_peek(3), &mut sink), Err(Again::QueueFull.into()));
     engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
     deliver_message(&mut engine, &mut sink, b"fourth");
@@ -399,7 +401,7 @@ fn cancelled_stalled_buffer_leaves_held_messages_to_other_receives() {
     );
     assert_eq!(*ended_error(&sink.ended[1]), OperationError::Cancelled);
     assert_eq!(engine.receive_side.unexpected_len(), 1);
-    // From here on nothing is kept aside any more.
+    // From here on, no message is kept aside.
     engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
     assert_eq!(describe_ended(&sink.ended[3]), (2, no_flags(), &b"later"[..]));
 }

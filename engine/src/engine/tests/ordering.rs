@@ -1,4 +1,4 @@
-//! Order of operations, from both sides; and completions in the order of posting.
+//! Tests of the order of operations, from both sides, and of completions in the order of posting.
 
 use super::atomics::{atomic_request, base_local, fetch_local};
 use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
@@ -15,7 +15,7 @@ use crate::wire::{Outcome, Refusal, Rma, RmaKind};
 const LINK: LinkId = LinkId(7);
 const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 
-/// An engine with a peer whose link 7 is up.
+/// Returns an engine with this configuration, and with a peer whose link 7 is up.
 pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(config);
     let mut sink = Recorder::default();
@@ -27,11 +27,11 @@ pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, R
 fn engine_with_transmit_order(order: Order) -> (Engine, PeerId, Scripted, Recorder) {
     let (engine, peer, transport, sink) =
         engine_with_config(Config { transmit_order: order, ..Config::default() });
-    // From 9 bytes on writes are offered.
+    // Writes of 9 bytes and more are offered.
     (engine, peer, Scripted { pull_min_bytes: Some(9), ..transport }, sink)
 }
 
-/// The kinds of operations, by the calls that post them.
+/// The kinds of operations, by how they are posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -63,7 +63,7 @@ impl Kind {
     }
 }
 
-/// The number of the access that was sent as the so many-th frame.
+/// Returns the number of the access that was sent as frame `place`.
 fn access_op_at(transport: &Scripted, place: usize) -> u64 {
     match transport.sent[place].1 {
         Header::Rma(rma) => rma.op,
@@ -136,7 +136,7 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
     Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
-    // Not held by itself.
+    // No order holds the read back, but it queues behind the send.
     Kind::ShortRead.post(&mut engine, peer, &mut transport, &mut sink);
     assert!(!engine.inject(peer, None, None, b"x", &mut transport));
     assert_eq!(transport.sent.len(), 1);
@@ -145,7 +145,7 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     let op = access_op_at(&transport, 0);
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     engine.transmit(&mut transport, &mut sink);
-    // The offered payload, which is sent on request, is still on its way.
+    // The payload was requested and is sent, but the peer has not answered the write.
     assert_eq!(transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
     deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
     engine.transmit(&mut transport, &mut sink);
@@ -181,7 +181,8 @@ fn link_down_releases_held_operations() {
     assert_eq!(sink.take_ended().len(), 1);
 }
 
-/// Returns the bytes that a peer reads from the start of a region that its next frame writes to.
+/// Lets a peer read a region, whose start its next frame overwrites. Returns the bytes that were
+/// read, and those in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
         engine_with_config(Config { receive_order: order, ..Config::default() });
@@ -270,7 +271,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     deliver_answer(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
     assert_eq!(sink.ended_contexts(), [6, 1, 2]);
     assert_eq!(sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
-    // Also what is silent is before what follows it.
+    // An operation that reports nothing holds back the reports of later ones, too.
     deliver_answer(&mut engine, &mut sink, silent, Outcome::Done);
     assert_eq!(sink.ended_contexts(), [6, 1, 2, 4, 5]);
     assert_eq!(engine.outstanding_sends(), 0);

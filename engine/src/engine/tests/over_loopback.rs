@@ -1,4 +1,5 @@
-//! Engines that talk to each other over the loopback, which splits, delays, breaks and kills.
+//! Tests of engines over the loopback network, which cuts and delays bytes, breaks links and kills
+//! endpoints.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::operation::{Level, ReceiveRequest, RmaLocal, Signalled};
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Provider, Transport};
 
-/// So many passes without an end mean that something hangs.
+/// If an operation has not ended after this many passes, something hangs.
 pub(super) const PASSES_MAX: usize = 200_000;
 
 struct Node {
@@ -50,7 +51,8 @@ impl Node {
         self.transport.flush();
     }
 
-    /// Memory that peers may access, under the key 7: the engine's or, with a base address, the test's.
+    /// Registers memory under the key 7 that peers may access: the region's own or, with a base
+    /// address, the test's.
     fn register(&mut self, memory: &mut [u8], base_address: Option<u64>) -> Arc<Region> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = RegionAttr { key: 7, access, base_address: base_address.unwrap_or(0) };
@@ -91,7 +93,7 @@ impl Node {
     }
 }
 
-/// Makes passes over all nodes in turn until `done`.
+/// Makes passes over all nodes in turn until `done` returns true.
 fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {
@@ -276,8 +278,8 @@ fn every_operation_ends_once_when_links_break_at_random() {
     }
 }
 
-/// Messages carry their number in their pattern: those that arrived whole must have taken receives
-/// in the order of sending. They may complete in another.
+/// Messages carry their number in their pattern. Those that arrived whole must have taken receives
+/// in the order of sending, although they may complete in another order.
 fn check_that_nothing_overtook(node: &Node, seed: u64) {
     let mut completions: Vec<_> = node.sink.ended.iter().flatten().collect();
     completions.sort_unstable_by_key(|completion| completion.context);
@@ -420,6 +422,6 @@ fn large_messages_arrive_with_and_without_pull() {
         }
         passes.push(count);
     }
-    // Steps of 7000 bytes for three at once, against pipes of 4096.
+    // Three messages are pulled at once, in steps of 7000 bytes. Pipes hold 4096 bytes.
     assert!(passes[0] < 60 && passes[1] > 200 && passes[2] > 200, "{passes:?}");
 }

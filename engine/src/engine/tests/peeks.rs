@@ -1,4 +1,4 @@
-//! Looking at unexpected messages, setting them aside and throwing them away.
+//! Tests of peeks that look at, claim and discard unexpected messages.
 
 use super::*;
 use crate::error::{Error, OperationError};
@@ -158,7 +158,8 @@ fn peeks_are_bounded_by_the_depth() {
     assert_eq!(take_errors(&mut sink), [(1, OperationError::NoMessage)]);
     engine.peek(peek_request(2, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(take_errors(&mut sink), [(2, OperationError::NoMessage)]);
-    // A receive that waits for another message keeps no peek out: nothing would end that.
+    // A receive that waits for a message does not make a peek fail, since nothing may ever end
+    // that.
     engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
     engine.peek(peek_request(4, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(take_errors(&mut sink), [(4, OperationError::NoMessage)]);

@@ -1,5 +1,5 @@
-//! Whatever peers say and in whatever order, nothing panics, everything ends once, and the budget
-//! is whole at the end.
+//! Tests that any frames in any order cause no panic, that each operation ends once, and that the
+//! whole budget is free at the end.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ use crate::wire::{Atomic, AtomicForm, Durable, Form, MappableRegion, Outcome, Rm
 
 const BUDGET_BYTES: usize = 200_000;
 
-/// Two links of one peer, and one of another.
+/// Two links of one peer, and one link of another peer.
 const LINKS: [(LinkId, u16); 3] = [(LinkId(7), 2), (LinkId(8), 2), (LinkId(9), 3)];
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ enum Step {
         link: usize,
         header: Header,
     },
-    /// The beginning of a frame, and some bytes that follow.
+    /// The beginning of a frame, and some bytes of its payload.
     Begin {
         link: usize,
         header: Header,
@@ -54,7 +54,7 @@ enum Step {
     },
     Access {
         to: u16,
-        /// The bytes to write, or the number to read.
+        /// Whether the access is a write of `len_bytes`, or a read of as many.
         is_write: bool,
         data: Option<u64>,
         len_bytes: usize,
@@ -113,9 +113,9 @@ fn any_message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Numbers of operations and counts are small, so that some of them mean something.
+/// Numbers of operations and counts are small, so that some of them match real ones.
 fn any_header() -> impl Strategy<Value = Header> {
-    // Numbers that the engine gives have this bit set, see `op_of`.
+    // The engine's own numbers have this bit set: see `op_of`.
     let op = || {
         prop_oneof![
             0..4_u64,
@@ -151,7 +151,8 @@ fn any_header() -> impl Strategy<Value = Header> {
     ]
 }
 
-/// A header of any form, made from a number of this range: the most payload that it has.
+/// Generates a header of any form, made from a number of this range. Its payload is at most that
+/// long.
 pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy<Value = Header> {
     (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::PAIRS)
         .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
@@ -218,14 +219,14 @@ struct Run {
     engine: Engine,
     transport: Scripted,
     sink: Recorder,
-    /// Which links the transport has: what goes on over others it would not report.
+    /// Which links the transport has. It would report nothing of others.
     is_up: [bool; LINKS.len()],
-    /// The bytes that a frame that was begun still needs.
+    /// For each link, how many bytes of a begun frame have yet to come.
     left_bytes: [u64; LINKS.len()],
     next_context: u64,
     now: Moment,
     accepted: usize,
-    /// The memory of regions that are closed.
+    /// The memory of regions that were closed.
     closed: Vec<Vec<u8>>,
     /// Regions of both tiers, and the memory of those that have none of their own.
     regions: VecDeque<(Arc<Region>, Vec<u8>)>,
@@ -237,7 +238,7 @@ impl Run {
         self.next_context
     }
 
-    /// Takes note of links that the engine has closed.
+    /// Records which links the engine has closed.
     fn transmit_and_note_closed(&mut self) {
         self.engine.transmit(&mut self.transport, &mut self.sink);
         for (link, _) in self.transport.closed.drain(..) {
@@ -332,7 +333,7 @@ impl Run {
             Step::CloseRegion => {
                 if let Some((region, mut memory)) = self.regions.pop_front() {
                     self.engine.target.regions().close(&region);
-                    // The last comparison finds any later access to it.
+                    // The comparison at the end detects any later access to this memory.
                     memory.fill(0xee);
                     self.closed.push(memory);
                 }
@@ -375,7 +376,7 @@ impl Run {
                 self.now = self.now + Duration::from_millis(ms);
                 engine.advance_time(self.now, sink);
             }
-            // Not what a transport would report now.
+            // A transport would not report this now.
             Step::Up { .. }
             | Step::Down { .. }
             | Step::Frame { .. }
@@ -410,7 +411,7 @@ proptest! {
         };
         steps.into_iter().for_each(|step| run.run_step(step));
 
-        // Every peer leaves, and connecting is refused.
+        // The links to all peers end, and new ones are refused.
         run.transmit_and_note_closed();
         for link in 0..LINKS.len() {
             run.run_step(Step::Down { link, error: RESET });
@@ -433,7 +434,8 @@ proptest! {
             prop_assert!(memory.iter().all(|byte| *byte == 0xee), "a region was written to after its end");
         }
 
-        // Complete messages are still there; once they are received, the whole budget is free.
+        // Messages that arrived whole are still there. Once they are discarded, the whole budget is
+        // free.
         run.engine.discard_unexpected(&mut run.sink);
         prop_assert!(run.engine.receive_side.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);

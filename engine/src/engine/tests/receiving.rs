@@ -1,4 +1,4 @@
-//! Messages that arrive, and the receives that take them.
+//! Tests of messages that arrive, and of the receives that take them.
 
 use super::*;
 

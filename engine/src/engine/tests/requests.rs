@@ -1,4 +1,4 @@
-//! The sender's side of a rendezvous.
+//! Tests of the sender's side of a rendezvous.
 
 use super::*;
 use crate::link::op_number_of;
@@ -14,7 +14,7 @@ fn large_send_request(to: PeerId, context: u64, level: Level) -> AddressedReques
     send_request(to, b"0123456789", context).level(level)
 }
 
-/// The numbers of the messages that were offered, in order.
+/// Returns the numbers of the offered messages, in order.
 fn offered_ops(transport: &Scripted) -> Vec<u64> {
     let op = |(_, header, _): &(LinkId, Header, Vec<u8>)| match header {
         Header::Request { op, .. } => Some(*op),
@@ -131,7 +131,7 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sink.ended_contexts(), [1, 3, 2]);
 
-    // Another link may do what this one cannot.
+    // Another link may be able to pull.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
     arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
@@ -193,7 +193,7 @@ fn acknowledgements_do_not_count_offers() {
     engine.post_request(small(3), &mut transport, &mut sink).unwrap();
     deliver_header(&mut engine, &mut sink, LINK, Header::Ack { received: 2 });
     assert_eq!(sink.ended_contexts(), [1, 3]);
-    // Payload that is partly written is no message either.
+    // A payload that is partly written does not count as a message either.
     deliver_header(&mut engine, &mut sink, LINK, clear_header(offered_ops(&transport)[0]));
     transport.answers = [Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
@@ -216,8 +216,8 @@ fn connecting_link_that_took_an_offer_stays_in_use() {
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
 
-/// Sends that have come to each of the states that a rendezvous has, with contexts from 1 on:
-/// offered, asked for, sent, and, the last one, sent in part.
+/// Returns an engine with sends in every state of a rendezvous. Their contexts, from 1 on: offered,
+/// requested, sent, and sent in part.
 fn engine_with_sends_in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=4 {
@@ -245,7 +245,7 @@ fn link_down_fails_each_offered_send_once() {
     assert_eq!((engine.outstanding_sends(), engine.has_unsent(), sink.ended.len()), (0, false, 4));
 }
 
-/// Notes how many links were closed before each operation ended.
+/// A sink that records, for each operation that ends, how many links had been closed before.
 struct Watching {
     closes: Arc<AtomicUsize>,
     seen: Vec<usize>,
@@ -288,7 +288,7 @@ fn exposed_memory_is_returned_only_after_link_close() {
         assert_eq!((watching.seen, &transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
         assert_eq!((engine.outstanding_sends(), engine.has_unsent()), (0, false));
 
-        // The transport may have found out for itself meanwhile.
+        // The transport may report the link as down before the engine closes it.
         let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
         way(&mut engine, &mut sink);
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
@@ -296,7 +296,7 @@ fn exposed_memory_is_returned_only_after_link_close() {
         engine.transmit(&mut transport, &mut sink);
         assert!(transport.closed.is_empty());
 
-        // Closing the endpoint closes what is condemned too.
+        // Closing the endpoint also closes links that the engine has ended.
         let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
         way(&mut engine, &mut sink);
         engine.close_links(&mut transport);
@@ -306,7 +306,8 @@ fn exposed_memory_is_returned_only_after_link_close() {
 
 #[test]
 fn invalid_answer_to_an_offered_message_ends_the_link() {
-    // Of the sends of `engine_with_sends_in_every_state`, by context.
+    // Makes frames from the numbers of the sends of `engine_with_sends_in_every_state`, in the
+    // order of their contexts.
     type Headers = fn(&[u64]) -> Vec<Header>;
     let cases: [(&str, Headers); 11] = [
         ("asks for what does not exist", |_| vec![clear_header(77)]),

@@ -1,4 +1,4 @@
-//! Access to regions, from both sides.
+//! Tests of accesses to regions, from both sides.
 
 use std::sync::Arc;
 
@@ -27,15 +27,16 @@ pub(super) fn read_local(len_bytes: usize) -> RmaLocal {
     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
 }
 
-/// A region of a vector's memory, which is not to be looked at, moved or dropped before the region has ended.
+/// Creates a region of a vector's memory. The test must not read, move or drop the vector before
+/// the region has ended.
 #[expect(unsafe_code, reason = "raw regions are what this is about")]
 pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, Misuse> {
     let segment = SegmentMut { address: memory.as_mut_ptr(), len_bytes: memory.len() };
-    // SAFETY: so say the tests that use it.
+    // SAFETY: the tests that call this do not touch the memory before the region has ended.
     unsafe { Region::raw(&[segment], attr) }
 }
 
-/// An engine with a peer, and with a region of this length.
+/// Returns an engine with a peer, and with a region of this length.
 fn engine_with_region(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
@@ -100,7 +101,7 @@ fn write_to_raw_region_is_received_in_place() {
     arrivals.payload_space(LINK)[0].copy_from_slice(b"ello!");
     arrivals.bytes_placed(LINK, 5);
     arrivals.frame(LINK, &write(2, 1000, 1), b">");
-    // The region ends in the middle of one.
+    // The region ends in the middle of this write.
     arrivals.frame_begun(LINK, &write(3, 1000, 4));
     arrivals.chunk(LINK, b"<<");
     engine.target.regions().close(&region);
@@ -122,7 +123,7 @@ fn empty_access_ignores_its_target() {
         arrivals.frame(LINK, &access(op, KEY + 1, 0, kind, Durable::Nothing), b"");
         arrivals.frame(LINK, &access(op + 2, KEY, 11, kind, Durable::Nothing), b"");
     }
-    // It would have to be durable somewhere.
+    // A durable write must name a region, even if it is empty.
     arrivals.frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let mut answers = sent_answers(&transport);
@@ -269,7 +270,8 @@ fn remote_data_completes_at_target_and_costs_credit_until_read() {
     let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
     assert_eq!((completion.flags, completion.context, completion.len_bytes), (flags, 0, 4));
     assert_eq!(completion.source, Some(engine.intern_peer(address(2))));
-    // The others wait, in order, and when they are read credit comes back.
+    // The other completions wait, in order. When the queue takes them, their credit returns to the
+    // peer.
     engine.transmit(&mut transport, &mut sink);
     sink.room = usize::MAX;
     engine.deliver_held(&mut sink);
@@ -284,7 +286,7 @@ fn remote_data_completes_at_target_and_costs_credit_until_read() {
 fn peer_that_overspends_credit_is_disconnected() {
     let (mut engine, _, mut transport, mut sink) = engine_with_region(10);
     sink.room = 0;
-    // So much that the budget has nothing to add.
+    // Reserves so much that the budget has no more credit to grant.
     engine
         .receive_side
         .try_reserve_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
@@ -304,7 +306,7 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
         engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 0, kind), b"");
     }
     assert!(engine.condemned.is_empty());
-    // One answer that the link takes is one access more.
+    // When the link takes one answer, the peer may make one more access.
     transport.answers = [Sent::Whole, Sent::Full, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_answers(&transport).len(), 1);
@@ -350,7 +352,7 @@ fn injected_write_is_copied_and_reports_no_success() {
         let mut bytes = *b"more than inline";
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies what is injected before `post_rma` returns.
+        // SAFETY: the engine copies injected memory before `post_rma` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };
@@ -386,7 +388,7 @@ fn long_write_is_offered_and_sent_on_request() {
         assert!(sink.ended.is_empty());
         engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
         assert_eq!(sink.ended_contexts(), [1]);
-        // Memory that the peer cannot pull is no longer exposed.
+        // Once the peer has said that it cannot pull, the engine exposes no more memory.
         engine
             .post_request(rma_request(peer, write_local(b"0123456789"), 2), &mut transport, &mut sink)
             .unwrap();
@@ -410,7 +412,7 @@ fn read_ends_with_its_last_byte() {
     assert_eq!(completion.flags, CompletionFlags::RMA | CompletionFlags::READ);
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
 
-    // Of nothing there is nothing to come.
+    // A read of no bytes gets only an answer.
     engine.post_request(rma_request(peer, read_local(0), 2), &mut transport, &mut sink).unwrap();
     let op = last_sent_op(&transport);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");

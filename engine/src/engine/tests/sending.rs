@@ -1,4 +1,4 @@
-//! Sends that travel eagerly, and their acknowledgement.
+//! Tests of sends that travel eagerly, and of their acknowledgement.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Engines that share a receiver.
+//! Tests of engines that share a receiver.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ mod random;
 const BUDGET_BYTES: usize = 1 << 20;
 const LINK: LinkId = LinkId(7);
 
-/// An engine that shares a receiver, with a link of the peer at port 2.
+/// An engine that shares a receiver. It has a link to the peer at port 2.
 struct Member {
     id: MemberId,
     engine: Engine,
@@ -31,7 +31,7 @@ impl Member {
         member
     }
 
-    /// One that has no link yet.
+    /// Returns a member that has no link yet.
     fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
         let mut engine = Engine::new(Config::default());
         let id = engine.share_receiver(shared, false);
@@ -43,7 +43,7 @@ impl Member {
         self.engine.arrivals(&mut self.sink).link_event(LINK, up);
     }
 
-    /// One with a connection to the endpoint at port 3.
+    /// Returns a member with a connection to the endpoint at port 3.
     fn connected(shared: &Arc<SharedReceiver>, is_selective: bool) -> Member {
         let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..Config::default() });
         let id = engine.share_receiver(shared, is_selective);
@@ -189,7 +189,8 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
     }
     second.receive_frame(&untagged_header(3), b"two");
     first.receive_frame(&untagged_header(3), b"one");
-    // One that was counted, and has found no room; one that the member does not know of yet.
+    // The first cancelled receive was counted, but its report found no room. The member does not
+    // know of the second one yet.
     for context in [3, 4] {
         shared.post_receive(None, receive_request(8, context + 1)).unwrap();
         assert!(shared.cancel(context));
@@ -237,8 +238,8 @@ fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     assert_eq!(next.sink.counted.len(), 1);
 }
 
-/// Has a member leave that was to report the release of the buffer with the context 5. What another reports
-/// instead.
+/// Makes the second member leave before it has reported the release of the buffer with the context
+/// 5. Returns the report that the first member makes instead.
 fn leave_before_release(first: &mut Member, mut second: Member) -> Result<EndedOperation, FailedOperation> {
     second.progress();
     first.progress();
@@ -298,7 +299,7 @@ fn memory_lent_to_one_transport_leaves_others_alone() {
     let mut arrivals = second.engine.arrivals(&mut second.sink);
     let mut space = arrivals.payload_space(LINK);
     assert_eq!(space[0].len(), 4);
-    // While it is read into, others use the receiver.
+    // While the transport reads into the lent memory, other members use the receiver.
     first.receive_frame(&untagged_header(1), b"a");
     assert_eq!(first.take_ended(), [(2, Ok(b"a".to_vec()))]);
     space[0].copy_from_slice(b"lent");
@@ -344,7 +345,7 @@ fn directed_receive_ends_with_the_last_link_of_its_source() {
 
 #[test]
 fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
-    // As often as it takes for the two threads to meet in the moment that matters.
+    // Repeated often, so that the two threads meet at the critical moment in some of the rounds.
     for round in 0..10_000 {
         let shared = SharedReceiver::new(64, BUDGET_BYTES);
         let mut first = Member::join(&shared);
@@ -369,7 +370,7 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
     }
 }
 
-/// Posts a receive in the moment in which another is reported, as another thread may.
+/// A sink that posts a receive while the receiver reports another one, as another thread may.
 struct Posting<'a> {
     shared: &'a SharedReceiver,
     next: Option<ReceiveRequest>,
@@ -448,14 +449,14 @@ fn older_messages_of_a_full_member_match_first() {
     second.sink.room = 0;
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.receive_frame(&untagged_header(3), b"any");
-    // It finds no receive.
+    // This message finds no receive.
     from_other(&mut second, b"old");
     let only = Some(address(2));
     shared.post_multi_receive(only, receive_request(64, 5), 1).unwrap();
-    // The buffer takes nothing while the queue is full, and all that follows waits, too.
+    // The buffer takes no message while the queue is full. All later messages wait, too.
     second.receive_frame(&untagged_header(3), b"for");
     from_other(&mut second, b"new");
-    // Here what came before that is found.
+    // This buffer also accepts the message "old", which arrived before those that wait.
     shared.post_multi_receive(None, receive_request(64, 6), 1).unwrap();
     second.sink.room = usize::MAX;
     second.progress();

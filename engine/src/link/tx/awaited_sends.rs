@@ -1,4 +1,5 @@
-//! Which eager messages the link has taken, and how far the peer has come with them.
+//! The eager messages that the link has taken, and which of them the peer has acknowledged or
+//! matched.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,16 +8,17 @@ use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
 
-/// Eager messages, by their numbers on the link, which begin with 1.
+/// The eager messages of a link. They are numbered from 1.
 #[derive(Debug, Default)]
 pub(super) struct AwaitedSends {
-    /// How many were begun.
+    /// How many eager messages the link has begun to take.
     sent_messages: u64,
     /// The largest count that the peer has acknowledged.
     acked_messages: u64,
-    /// Sends whose level needs the peer's acknowledgement, with the count that includes them.
+    /// Sends that end with an acknowledgement. The number is the count of messages up to the send's
+    /// own.
     awaiting_ack: VecDeque<(u64, SendId)>,
-    /// Sends whose level needs the peer's application to match them.
+    /// Sends that end when the peer's application matches their message, by its number.
     awaiting_match: BTreeMap<u64, SendId>,
 }
 
@@ -35,7 +37,7 @@ impl AwaitedSends {
         self.acked_messages
     }
 
-    /// Whether no send waits for the peer.
+    /// Whether no send waits for an acknowledgement or a match.
     pub(super) fn has_no_waiting_sends(&self) -> bool {
         self.awaiting_ack.is_empty() && self.awaiting_match.is_empty()
     }
@@ -48,8 +50,8 @@ impl AwaitedSends {
 }
 
 impl LinkTx {
-    /// Keeps the send of the message that the link took last, until the peer acknowledges or
-    /// matches it.
+    /// Keeps the send whose message the link took last, until the peer acknowledges or matches the
+    /// message.
     pub(crate) fn await_peer(&mut self, send: SendId, awaits: AwaitedReply) {
         let awaited_sends = &mut self.awaited_sends;
         let number = awaited_sends.sent_messages;
@@ -61,11 +63,11 @@ impl LinkTx {
     }
 
     /// Records that this many messages have arrived. [`pop_acknowledged`](Self::pop_acknowledged)
-    /// returns the sends that end with that.
+    /// returns the sends that end thereby.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if these are more than were sent, or fewer than before.
+    /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
     pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
@@ -77,7 +79,7 @@ impl LinkTx {
         Ok(())
     }
 
-    /// Takes the next send that ends with the acknowledged count.
+    /// Takes the next send that the peer has acknowledged.
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
         let awaited_sends = &mut self.awaited_sends;
@@ -89,15 +91,15 @@ impl LinkTx {
         Some(send)
     }
 
-    /// Records that the peer's application has matched a message. Returns the send that ends with
-    /// that.
+    /// Records that the peer's application has matched a message. Returns the send, which ends
+    /// thereby.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if no send waits for this match.
     pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
-        // A message that is still being written cannot have been matched, and is not in the map
-        // yet.
+        // While a message is being written, it is not in the map yet, so its match is a violation,
+        // too.
         self.awaited_sends
             .awaiting_match
             .remove(&number)

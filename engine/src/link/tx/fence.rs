@@ -4,26 +4,27 @@ use super::LinkTx;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
 
-/// The sender's record of the messages before a fence.
+/// What the sender has asked, and knows, of the messages before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fence {
     /// The peer was not asked.
     #[default]
     Open,
-    /// The peer was asked when the link had taken this many frames.
+    /// The peer was asked, and has not answered. The link had taken this many frames before the
+    /// fence.
     Asked { matched: bool, taken_frames: u64 },
-    /// The first `taken_frames` frames have all arrived and, if `matched`, were also matched.
+    /// The first `taken_frames` frames have arrived and, if `matched`, receives have matched them.
     Met { matched: bool, taken_frames: u64 },
 }
 
 impl LinkTx {
-    /// Whether everything that the link has taken has completed.
+    /// Whether all operations that the link has taken have completed.
     pub(crate) fn has_all_completed(&self) -> bool {
         self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
     }
 
-    /// Whether everything that the link has taken has reached the level of a fenced send, as far as
-    /// this side knows.
+    /// Whether all operations that the link has taken are known to have reached the level that
+    /// `awaits` stands for, which is that of a fenced send.
     pub(crate) fn is_known_to_reach(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,
@@ -34,13 +35,13 @@ impl LinkTx {
         }
     }
 
-    /// Whether the peer has not answered the fence that the link has taken.
+    /// Whether the link has taken a fence that the peer has not answered.
     pub(crate) fn is_fence_unanswered(&self) -> bool {
         matches!(self.fence, Fence::Asked { .. })
     }
 
-    /// Records that the link took a fence, which asks whether all frames before it have arrived, or
-    /// were `matched`.
+    /// Records that the link took a fence. It asks whether all frames before it have arrived or, if
+    /// `matched`, were matched.
     pub(crate) fn fence_sent(&mut self, matched: bool) {
         self.fence = Fence::Asked { matched, taken_frames: self.taken_frames };
     }
@@ -49,7 +50,7 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if it was not asked.
+    /// A [`ProtocolViolation`] if no fence was sent.
     pub(crate) fn fence_answered(&mut self) -> Result<(), ProtocolViolation> {
         let Fence::Asked { matched, taken_frames } = self.fence else {
             return Err(ProtocolViolation("answers a fence that was not sent"));

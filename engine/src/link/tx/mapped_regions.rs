@@ -1,4 +1,4 @@
-//! Regions of a link's peer that this side has mapped, and accesses directly.
+//! Regions of a link's peer that this side has mapped and accesses directly.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::limits::MAPPED_LINK_MAX_REGIONS;
 use crate::transport::{RemotePayload, SharedMemory};
 use crate::wire::MappableRegion;
 
-/// The regions of a link's peer that this side may access directly.
+/// The regions of a link's peer that this side has mapped, or may map.
 #[derive(Debug, Default)]
 pub(crate) struct MappedRegions {
     mapped: Vec<MappedRegion>,
@@ -26,7 +26,7 @@ pub(crate) struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// Returns where a range lies in the memory, if this access to it is allowed.
+    /// Returns the offset of a range in the mapped memory, if the region allows this access to it.
     #[inline(always)]
     pub(crate) fn offset_if_allowed(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
         let offset_bytes = address.checked_sub(self.address)?;
@@ -52,14 +52,14 @@ impl MappedRegions {
     pub(crate) fn peer_offers_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // A peer offers no more than this at once, but some offers may have ended, which this side
-        // sees only after mapping. So more are no violation; accesses to what is left out go by
-        // frames.
+        // The peer's offers have this limit, too. But regions that the peer has ended count here
+        // until they are mapped, so more offers than that are no violation. Accesses to regions
+        // that are dropped here go by frames.
         if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;
             }
-            // The oldest of these is the most likely to have ended.
+            // The oldest of these regions is the most likely to have ended.
             self.to_map.remove(0);
         }
         self.to_map.push((shown, remote));
@@ -83,12 +83,12 @@ impl MappedRegions {
         }
     }
 
-    /// Unmaps the region with this key, if it has ended.
+    /// Unmaps the region with this key, if the peer has ended it.
     pub(crate) fn unmap_if_retired(&mut self, key: u64) {
         self.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
     }
 
-    /// Unmaps all regions that have ended. Returns whether others are left.
+    /// Unmaps all regions that the peer has ended. Returns whether others are left.
     pub(crate) fn unmap_retired(&mut self) -> bool {
         self.mapped.retain(|mapped| !mapped.memory.is_retired());
         !self.mapped.is_empty()

@@ -1,21 +1,22 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. If both ends have agreed on an order, an
-//! operation must not take effect before an earlier one.
+//! operation must not take effect before an earlier one that the order names.
 //!
-//! Frames arrive in the order in which they are sent, and the target handles almost every frame
-//! when it arrives: it matches messages and applies small writes. It does two things later: it
-//! fetches the data of an [offered](crate::wire::RmaKind::Offer) write when its turn comes, and it
-//! answers a read piece by piece. These accesses are *postponed*, and later operations would
-//! overtake them. So the initiator holds back an operation that must not overtake them, at the head
-//! of its peer's queue, until the peer has answered the postponed accesses in its way. No frame
-//! carries anything for this, and an endpoint without these orders pays nothing.
+//! Frames arrive in the order of sending, and the target carries out almost every operation when
+//! its frame arrives: it matches messages, and applies small writes. Two kinds of accesses are
+//! *postponed*. The target fetches the data of an [offered](crate::wire::RmaKind::Offer) write when
+//! its turn comes, and it answers a read piece by piece. Later operations would overtake these. So
+//! the initiator holds an operation that must not overtake a postponed access at the head of its
+//! peer's queue, until the peer has answered the access. No frame carries anything for this, and an
+//! endpoint without these orders pays nothing.
 //!
-//! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. Where the
-//! order forbids that, this side makes it only if the peer is known to have all messages: by
-//! acknowledgements, or because it has answered an access that was sent after them. So the first
-//! access after a message travels as a frame, and those that follow its answer do not.
+//! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. If the
+//! order forbids that, this side makes such an access only when the peer is known to have all
+//! messages, since it has acknowledged them or has answered an access that was sent after them. So
+//! the first access after a message travels as a frame, and those after its answer do not.
 //!
-//! A short read need not be postponed. A target that has agreed on an order copies the data when the
-//! request arrives, unless a postponed read is ahead of it; the initiator relies on that.
+//! A short read need not be postponed. A target that has agreed on an order copies the data of a
+//! short read when the request arrives, unless a postponed read is ahead of it. The initiator
+//! relies on that.
 
 use super::LinkTx;
 use crate::flags::Order;
@@ -33,18 +34,20 @@ pub(super) enum OpClass {
     Write,
     /// Elements of a region are changed.
     Update,
-    /// The same, and their previous values are read.
+    /// Elements of a region are changed, and their previous values are read.
     Fetch,
 }
 
-/// The operations that a link's peer may do later than operations sent after them.
+/// The postponed accesses of a link: its peer may carry them out later than operations sent after
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Postponed {
-    /// How many reads.
+    /// How many reads are postponed.
     read_ops: usize,
-    /// How many writes.
+    /// How many writes are postponed.
     write_ops: usize,
-    /// Whether messages have to wait for these. Stored because every message checks it.
+    /// Whether messages have to wait for the postponed accesses. Stored because every message
+    /// checks it.
     holds_sends: bool,
 }
 
@@ -65,9 +68,10 @@ impl OpClass {
         }
     }
 
-    /// Returns the orders by which the operation waits for postponed reads, and those by which it
-    /// waits for postponed writes. The peer answers reads one after the other, so no read overtakes
-    /// another; but it carries out a fetching atomic operation when it arrives.
+    /// Returns the orders that make this operation wait for postponed reads, and those that make it
+    /// wait for postponed writes. A read never overtakes another, since the peer answers reads one
+    /// after the other. A fetching atomic operation could overtake a read, since the peer carries
+    /// it out on arrival.
     fn blocking_orders(self) -> [Order; 2] {
         match self {
             OpClass::Send => [Order::SAR, Order::SAW],
@@ -80,31 +84,31 @@ impl OpClass {
 }
 
 impl Postponed {
-    /// Whether messages have to wait.
+    /// Whether messages have to wait for postponed accesses.
     #[inline(always)]
     pub(super) fn holds_sends(&self) -> bool {
         self.holds_sends
     }
 
-    /// Whether an operation has to wait.
+    /// Whether an operation has to wait for postponed accesses.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
         let [by_reads, by_writes] = effect.blocking_orders().map(|waits_by| order.intersects(waits_by));
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
-    /// Whether the peer may carry out an access only after operations that were sent later. `false`
-    /// if this side knows that it does not.
+    /// Whether the peer may carry out an access later than operations sent after it. Returns
+    /// `false` if the peer certainly does not.
     pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
-            // An atomic operation is carried out as it arrives.
+            // The peer carries out an atomic operation when it arrives.
             OpClass::Send | OpClass::Update | OpClass::Fetch => false,
-            // Behind a postponed read, a short read is postponed, too.
+            // A short read behind a postponed read is postponed, too.
             OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
             OpClass::Write => is_offered,
         }
     }
 
-    /// Counts a sent access that the peer may do later than the operations after it.
+    /// Counts an access that is postponed.
     pub(super) fn begin(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
@@ -114,7 +118,7 @@ impl Postponed {
         self.holds_sends = self.holds(OpClass::Send, order);
     }
 
-    /// Forgets a postponed access that the peer has done.
+    /// Removes a postponed access that the peer has carried out.
     pub(super) fn end(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
@@ -126,7 +130,7 @@ impl Postponed {
 }
 
 impl LinkTx {
-    /// Whether the next send or access for the link's peer has to wait for the sake of order.
+    /// Whether the next operation for the link's peer has to wait for postponed accesses.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.postponed.holds(OpClass::of(send), order)
     }

@@ -1,8 +1,9 @@
 //! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
-//! fetched it, or asks for it.
+//! pulled it, or asks for it.
 //!
-//! A message is offered if the peer can pull it and that pays, if it is too long to travel eagerly,
-//! or if there is too little credit for it. If the peer cannot pull, it asks for the payload.
+//! A message is offered in three cases: the peer can pull it and that pays; it is too long to
+//! travel eagerly; or there is too little credit for its payload. If the peer cannot pull, it asks
+//! for the payload.
 //!
 //! ```text
 //!  queued --Request--> Exposed --Done--> ended
@@ -23,16 +24,18 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkCaps, RemotePayload};
 use crate::wire::Message;
 
-/// The rendezvous that this side has begun on a link.
+/// The offers and accesses that this side has begun on a link and the peer has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// In the order of their posting, which is about the order in which they end.
+    /// In the order in which they began, which is about the order in which they end.
     begun: VecDeque<Request>,
-    /// Cleared sends that the link has not begun to take, in the order of clearing.
+    /// Sends whose payload the peer has asked for, and that the link has not begun to take, in the
+    /// order of asking.
     cleared: VecDeque<SendId>,
-    /// The exposed memory of the peer's first queued send, if the link had no room for the offer.
+    /// The description of the exposed memory of the send that is first in the peer's queue, if the
+    /// link had no room for its offer.
     next: Option<(SendId, RemotePayload)>,
-    /// Whether the peer has said that it cannot pull. Nothing is exposed to it any more.
+    /// Whether the peer has said that it cannot pull. If so, this side exposes nothing more to it.
     peer_cannot_pull: bool,
 }
 
@@ -46,13 +49,13 @@ struct Request {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestStage {
-    /// The peer has the description of the exposed memory.
+    /// The link has taken the offer. The peer may be reading the exposed memory.
     Exposed,
     /// This side has requested data from the peer's memory.
     Requested,
     /// The peer has asked for the payload, or the link has begun to take it.
     Cleared,
-    /// The link has all of the payload.
+    /// The link has taken all of the payload.
     Sent,
 }
 
@@ -66,7 +69,7 @@ impl Requests {
         self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Exposed });
     }
 
-    /// Removes an access to the peer's memory, which has ended.
+    /// Removes an access to the peer's memory that has ended.
     pub(super) fn end(&mut self, send: SendId) {
         if let Some(place) = self.position_of(send) {
             self.begun.remove(place);
@@ -79,7 +82,7 @@ impl Requests {
     }
 
     /// Returns the operation with this number, and its place. The number comes from the peer, so it
-    /// may be one that was never sent to it.
+    /// may be a number that this side never sent.
     fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
         self.begun.iter_mut().enumerate().find(|(_, request)| op_number_of(request.send) == op)
     }
@@ -99,7 +102,8 @@ pub(crate) fn op_number_of(send: SendId) -> u64 {
 pub(crate) enum SendProtocol {
     /// The message travels with its payload.
     Eager,
-    /// The message is offered, and the peer pulls it if the transport can expose its memory.
+    /// The message is offered, and the peer pulls it if this side's transport can expose its
+    /// memory.
     Pulled,
     /// The message is offered, and the peer requests its payload.
     Requested,
@@ -123,7 +127,8 @@ impl LinkTx {
         }
     }
 
-    /// Chooses the protocol of a message that the peer does not pull, if there is some credit.
+    /// Chooses the protocol of a message that the peer does not pull. There must be credit for an
+    /// offer.
     #[inline(always)]
     pub(crate) fn protocol_without_pull(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
@@ -134,22 +139,22 @@ impl LinkTx {
         }
     }
 
-    /// Whether payload may be exposed to the peer: it has not said that it cannot pull.
+    /// Whether this side may expose payload to the peer: the peer has not said that it cannot pull.
     pub(crate) fn may_expose(&self) -> bool {
         !self.requests.peer_cannot_pull
     }
 
-    /// Takes the exposed memory of a send, if it was exposed already.
+    /// Takes the description of a send's exposed memory, if an earlier attempt has exposed it.
     pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
 
-    /// Keeps the exposed memory of a send: the link had no room for the offer.
+    /// Keeps the description of a send's exposed memory, since the link had no room for the offer.
     pub(crate) fn keep_exposed(&mut self, send: SendId, remote: RemotePayload) {
         self.requests.next = Some((send, remote));
     }
 
-    /// Whether the peer still lacks offered payload.
+    /// Whether the peer has yet to get offered payload.
     pub(crate) fn has_unfetched(&self) -> bool {
         let is_needed = |stage| matches!(stage, RequestStage::Exposed | RequestStage::Cleared);
         self.requests.begun.iter().any(|request| is_needed(request.stage))
@@ -165,15 +170,16 @@ impl LinkTx {
         self.requests.find(op).map(|(_, request)| (request.send, request.stage))
     }
 
-    /// Records that the link took the offer of a message, which describes its exposed payload if it
-    /// `is_remote`.
+    /// Records that the link took the offer of a message. If `is_remote`, the offer describes
+    /// exposed memory.
     pub(crate) fn request_sent(&mut self, send: SendId, is_remote: bool) {
         self.credit.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
     }
 
-    /// Records that the peer asks for payload; it may also say that it cannot pull.
+    /// Records that the peer asks for the payload of an offer, and with `cannot_pull` that it
+    /// cannot pull.
     ///
     /// # Errors
     ///
@@ -196,13 +202,14 @@ impl LinkTx {
         self.requests.cleared.front().copied()
     }
 
-    /// Removes the next cleared send: its payload is being written, or is no longer needed.
+    /// Removes the first of the cleared sends, since the link begins to take its payload, or since
+    /// it has ended.
     pub(crate) fn pop_cleared(&mut self) {
         self.requests.cleared.pop_front();
     }
 
-    /// Records that the link has all of a requested payload. Returns whether its send ends with
-    /// that, as it does unless the peer answers it (`is_answered`).
+    /// Records that the link has taken all of a requested payload. Returns whether the send has
+    /// ended. If `is_answered`, it ends only when the peer answers.
     pub(crate) fn payload_taken(&mut self, send: SendId, is_answered: bool) -> bool {
         let Some(place) = self.requests.position_of(send) else { return false };
         if is_answered {
@@ -214,13 +221,13 @@ impl LinkTx {
         true
     }
 
-    /// Records that the peer has the payload of a message, or could not read it (`fault`). Returns
-    /// the send that ends with that.
+    /// Records that the peer has the payload of a message, or with `fault` that it could not read
+    /// it. Returns the send, which ends thereby.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if it was not offered, or is no message, by `is_message`: accesses
-    /// have answers of their own.
+    /// A [`ProtocolViolation`] if the message was not offered, or if the operation is an access,
+    /// which has answers of its own. `is_message` tells them apart.
     pub(crate) fn request_done(
         &mut self,
         op: u64,
@@ -229,7 +236,8 @@ impl LinkTx {
     ) -> Result<SendId, ProtocolViolation> {
         let place = self.requests.find(op).and_then(|(place, request)| match request.stage {
             RequestStage::Exposed => Some((place, request.send)),
-            // Sent payload is not read from memory, so it cannot fault.
+            // The link has carried this payload, so the peer cannot have failed to read it from
+            // memory.
             RequestStage::Sent if !fault => Some((place, request.send)),
             RequestStage::Sent | RequestStage::Cleared | RequestStage::Requested => None,
         });

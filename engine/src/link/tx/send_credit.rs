@@ -2,7 +2,7 @@
 
 use crate::limits::CREDIT_INITIAL_BYTES;
 
-/// The credit that the peer has granted, and how much of it is spent.
+/// The credit that the peer has granted, and the part of it that is spent.
 #[derive(Debug)]
 pub(super) struct SendCredit {
     granted_bytes: u64,
@@ -21,15 +21,15 @@ impl SendCredit {
         self.granted_bytes - self.spent_bytes
     }
 
-    /// Spends credit, of which enough is left.
+    /// Spends credit. Enough of it must be left.
     #[inline(always)]
     pub(super) fn spend(&mut self, cost_bytes: u64) {
         debug_assert!(cost_bytes <= self.left_bytes(), "more is spent than there is");
         self.spent_bytes += cost_bytes;
     }
 
-    /// Raises the total credit granted. Returns false if the peer takes some back, which is a
-    /// violation.
+    /// Raises the total of granted credit. Returns false if the peer names less than before, which
+    /// is a violation.
     pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
         let is_more = granted_bytes >= self.granted_bytes;
         self.granted_bytes = self.granted_bytes.max(granted_bytes);

@@ -9,7 +9,7 @@ use crate::transport::{
 };
 use crate::wire::{Header, Message};
 
-/// Remembers the links that came up.
+/// Records the links that came up.
 #[derive(Default)]
 struct Ups(Vec<LinkId>);
 
@@ -28,12 +28,12 @@ impl FrameHandler for Ups {
     }
 }
 
-/// Two ends of a link: one exposes, the other pulls.
+/// The two ends of a link. One end exposes payload, the other pulls it.
 struct Linked {
     network: Network,
     exposer: LoopbackTransport,
     puller: LoopbackTransport,
-    /// The link's name at either end.
+    /// The number that each end has for the link.
     to_puller: LinkId,
     to_exposer: LinkId,
 }
@@ -87,7 +87,7 @@ fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
     for nonsense in [&b""[..], b"short", &[0xff; 8], &[1; 64]] {
         assert_eq!(linked.pull_into_two_slices(&RemotePayload::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
     }
-    // The exposing side cannot use its own description, nor can another link.
+    // Neither the side that has exposed the payload nor another link can use the description.
     let mut own = [0; 5];
     let mut into = [IoSliceMut::new(&mut own)];
     assert_eq!(linked.exposer.pull(linked.to_puller, &remotes[1], 0, &mut into), Pull::Fault);

@@ -1,4 +1,4 @@
-//! Receives of a connection, which complete in the order in which they match.
+//! Tests of the receives of a connection, which complete in the order in which they match.
 
 use super::*;
 
@@ -6,7 +6,7 @@ mod random;
 
 const SERVED: [MemberId; 2] = [MemberId(1), MemberId(2)];
 
-/// A receiver whose only member keeps the order.
+/// Returns a receiver whose only member keeps the order.
 fn receiver_in_order() -> (Receiver, EffectsRecorder) {
     let (mut receiver, asked) = receiver_with_link();
     receiver.keep_order(MemberId::ONLY);
@@ -180,7 +180,7 @@ fn fetch_that_faults_fails_in_its_turn() {
     deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);
     deliver_eager_message(&mut receiver, LINK, b"behind", &mut asked);
     receiver.set_pull_step_max_bytes(1);
-    // The second fetch faults first.
+    // Only the first pull succeeds, so the second fetch faults.
     let mut is_first = true;
     let give = |_, _: &RemotePayload, _, into: &mut [IoSliceMut<'_>]| {
         into[0].fill(b'f');
@@ -243,7 +243,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     receiver.set_depth_ops(DEPTH_OPS);
     receiver.post_multi_receive(receive_request(40, 1), 0, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
-    // Empty messages take no memory of the buffer, so it could take any number of them.
+    // Empty messages use no memory of the buffer, so it could take any number of them.
     for number in 0..MESSAGES {
         let empty = Message { data: Some(number), ..make_message(0, AwaitedReply::Nothing) };
         receiver.message_arrived(LINK, &empty, b"", &mut asked).unwrap();
@@ -256,7 +256,8 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     assert_eq!(receiver.unexpected_len(), 0);
 }
 
-/// Creates a receiver with a buffer that has as many turns as allowed, and an offer kept aside.
+/// Returns a receiver with a buffer whose parts have as many turns as allowed, and with an offer
+/// that is kept aside.
 fn receiver_with_offer_kept_aside() -> (Receiver, EffectsRecorder) {
     let (mut receiver, mut asked) = receiver_in_order();
     receiver.set_depth_ops(2);
@@ -300,7 +301,7 @@ fn close_releases_buffer_after_messages_kept_aside() {
 #[test]
 fn receive_posted_after_the_link_ended_takes_messages_kept_aside() {
     let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
-    // The buffer ends, and the next receive takes the offer kept aside for it.
+    // The buffer ends. The next receive takes the offer that was kept aside for the buffer.
     assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
     receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
     receiver.set_depth_ops(5);

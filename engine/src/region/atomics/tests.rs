@@ -19,14 +19,14 @@ fn region_attr(key: u64) -> RegionAttr {
     RegionAttr { key, access: ACCESS, base_address: 0 }
 }
 
-/// Regions of a length, one for each way to update elements: one that owns its memory; raw ones of
-/// one aligned segment, of one misaligned segment, and of three; and one that peers may map. The
-/// tests read the memory only after the regions are gone.
+/// Regions of one length, one for each way to update elements: a region that owns its memory; raw
+/// regions of one aligned segment, of one misaligned segment, and of three segments; and a region
+/// that peers may map. The tests read the memory only after the regions are gone.
 struct Ways {
     regions: Regions,
     memory: Vec<Vec<u64>>,
     keys: Vec<u64>,
-    /// The first memory.
+    /// The memory of the first raw region.
     start: SegmentMut,
 }
 
@@ -54,7 +54,7 @@ impl Ways {
         regions.add(shareable.unwrap()).unwrap();
         let start = segments[0][0];
         for (key, segments) in (1..).zip(segments) {
-            // SAFETY: the memory outlives the regions, and is not read before they are gone.
+            // SAFETY: the memory outlives the regions, and no test reads it before they are gone.
             regions.add(unsafe { Region::raw(&segments, region_attr(key)) }.unwrap()).unwrap();
         }
         Ways { regions, memory, keys: vec![0, 1, 2, 3, SHAREABLE], start }
@@ -77,7 +77,7 @@ fn make_elements<'a>(
 }
 
 proptest! {
-    /// Elements change as bytes in a vector do, in every kind of memory and at all offsets.
+    /// Elements change like bytes in a vector, in every kind of memory and at all offsets.
     #[test]
     fn atomics_match_byte_model_in_every_kind_of_memory(
         len_bytes in 1_usize..200,
@@ -122,7 +122,7 @@ proptest! {
         }
         let Ways { regions, memory, .. } = ways;
         drop(regions);
-        // Memory between and behind the segments was not touched.
+        // The memory between and after the segments was not touched.
         let bytes: Vec<u8> = memory[2].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (first, second) = (len_bytes / 3, len_bytes / 2);
         prop_assert!(bytes[first] == 0 && bytes[second + 1] == 0 && bytes[len_bytes + 2..].iter().all(|byte| *byte == 0));
@@ -134,7 +134,7 @@ fn update_through_closed_region_is_refused() {
     let mut memory = vec![7_u64; 2];
     let regions = Regions::default();
     let segment = SegmentMut { address: memory.as_mut_ptr().cast(), len_bytes: 16 };
-    // SAFETY: the memory is not read before the region has ended.
+    // SAFETY: the test does not read the memory before the region has ended.
     let region = regions.add(unsafe { Region::raw(&[segment], region_attr(1)) }.unwrap()).unwrap();
     let window = regions.checked_window(1, 0, 16, ACCESS).unwrap();
     regions.close(&region);
@@ -149,8 +149,8 @@ fn update_through_closed_region_is_refused() {
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
-/// Threads add to the same elements through several regions, two of them of the same memory. No
-/// update is lost, whether the processor updates the elements or a lock is taken, and each value is
+/// Threads add to the same elements through several regions, two of which have the same memory. No
+/// update is lost, whether the processor's instructions or a lock make it, and each value is
 /// fetched once.
 #[test]
 fn no_update_is_lost() {
@@ -168,7 +168,7 @@ fn no_update_is_lost() {
     ] {
         let size_bytes = datatype.size_bytes();
         let ways = Arc::new(Ways::new(96));
-        // A second region of the first raw region's memory.
+        // This region has the same memory as the first raw region.
         // SAFETY: as for the first region of this memory.
         ways.regions.add(unsafe { Region::raw(&[ways.start], region_attr(4)) }.unwrap()).unwrap();
         let mut one = vec![0; size_bytes];
@@ -180,7 +180,7 @@ fn no_update_is_lost() {
                     let mut fetched = [const { Vec::new() }; 4];
                     for _ in 0..ROUNDS {
                         for key in 0..4_u64 {
-                            // Region 1's memory has two keys.
+                            // The memory of region 1 has two keys.
                             let by = if key == 1 && thread % 2 == 1 { 4 } else { key };
                             let window = ways.open_window(by, offset_bytes, size_bytes);
                             let adding = make_elements(AtomicOp::Sum, datatype, 1, &one, &[]);
@@ -210,7 +210,7 @@ fn no_update_is_lost() {
     }
 }
 
-/// Words whose lock address is not their address.
+/// Words whose lock address differs from their address.
 struct Elsewhere(Vec<AtomicU64>, usize);
 
 impl Words for Elsewhere {
@@ -230,7 +230,7 @@ fn element_lock_depends_on_place_of_words() {
     let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
     let region = regions.add(Region::kept_by(Box::new(words), 128, region_attr(1)).unwrap()).unwrap();
     let is_free = |number: usize| LOCKED[number % LOCKS].try_lock().is_ok();
-    // Other tests may hold it for a moment.
+    // Other tests may hold a lock for a moment.
     let is_held = |number: usize| (0..100).all(|_| !is_free(number));
     for (offset_bytes, numbers) in [(0, 5..6), (48, 5..6), (56, 5..7), (64, 6..7)] {
         region.update_element(offset_bytes, &mut [0; 16], |_| {

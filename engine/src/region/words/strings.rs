@@ -1,24 +1,24 @@
-//! Copies whole words by x86-64's string instruction, which moves a cache line where a loop
-//! moves a word.
+//! Copies whole words with x86-64's string instruction, which moves a cache line in the time in
+//! which a loop moves a word.
 //!
-//! Other threads may see the stores of a string in any order, but none of them after a later store
-//! of the same thread, nor before an earlier one. Loads keep the order of loads (Intel's manual,
-//! volume 3, "Fast-String Operation and Out-of-Order Stores"). So the fences around a copy mean the
-//! same as for a loop.
+//! Other threads may see the stores of a string in any order among each other. But they see none of
+//! them after a later store of the same thread, nor before an earlier one. Loads keep the order of
+//! loads (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores"). So the fences
+//! around a copy mean the same as around a loop.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;
 
 use super::WORD_BYTES;
 
-/// Stores bytes into words, as many as there are of both, in any order.
+/// Stores bytes into words, in any order. Stops at the end of the shorter slice.
 pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     let count = words.len().min(from.len());
-    // SAFETY: both have at least `count` words, and `from` is borrowed, so no thread writes it.
-    // Other threads see `count` stores of aligned words. The processor does each of them at once,
-    // like a relaxed store of an atomic word. Their order among each other is open, as it is for
-    // relaxed stores. They come after earlier stores and before later ones. `asm!` guarantees the
-    // forward direction.
+    // SAFETY: both slices have at least `count` words, and `from` is borrowed, so no thread writes
+    // to it. Other threads see `count` stores of aligned words. The processor does each of them at
+    // once, as it does a relaxed store of an atomic word. The order of these stores among each
+    // other is open, as it is for relaxed stores. They come after earlier stores and before later
+    // ones. The direction flag is clear, as `asm!` guarantees, so the copy runs forward.
     unsafe {
         asm!(
             "rep movsq",
@@ -30,11 +30,11 @@ pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]
     }
 }
 
-/// Loads as many words as `into` has room for, in any order.
+/// Loads words into `into`, in any order. Stops at the end of the shorter slice.
 pub(super) fn load_with_rep_movs(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     let count = words.len().min(into.len());
-    // SAFETY: as in `store_with_rep_movs`, the other way round: `into` is borrowed for writing, and
-    // other threads see loads of aligned words.
+    // SAFETY: as in `store_with_rep_movs`, with the directions exchanged: `into` is mutably
+    // borrowed, and other threads see loads of aligned words.
     unsafe {
         asm!(
             "rep movsq",

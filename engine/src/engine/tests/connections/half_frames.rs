@@ -1,4 +1,4 @@
-//! Connections that are shut down while a link is in the middle of a frame.
+//! Tests of connections that are shut down while a link is in the middle of a frame.
 
 use super::*;
 use crate::engine::tests::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
@@ -9,7 +9,7 @@ use crate::wire::RmaKind;
 #[test]
 fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
     let asks = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(1) });
-    // The bytes that the link takes after the shutdown.
+    // What the link takes after the shutdown.
     let rooms: [&[Sent]; 3] =
         [&[], &[Sent::Full, Sent::Partial(3), Sent::Full], &[Sent::Partial(8), Sent::Whole, Sent::Full]];
     for answers in rooms {
@@ -54,7 +54,8 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
     assert!(transport.closed.is_empty() && !engine.has_unsent());
 }
 
-/// The shutdown waits for no answer of the peer, and the peer misses nothing by that.
+/// This side shuts down without waiting for the peer's answer, and the peer still gets the whole
+/// write.
 #[test]
 fn shutdown_during_write_sends_the_rest_first() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
@@ -104,7 +105,7 @@ fn unrequested_offer_does_not_delay_shutdown() {
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);
     assert_eq!(sent_headers_from(&transport, 1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
-    // It is too late.
+    // The peer asks for the payload after the shutdown, which is too late.
     receive_frame(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     assert!(transport.closed.is_empty() && sink.events.is_empty());
 }

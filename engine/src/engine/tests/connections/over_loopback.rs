@@ -1,4 +1,4 @@
-//! Connections over links that split, delay, break and die.
+//! Tests of connections over links that cut and delay bytes and break, and of endpoints that die.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::operation::RmaLocal;
 use crate::region::{Region, RegionAttr};
 use crate::transport::Provider;
 
-/// An endpoint on a network inside the process.
+/// An endpoint on a loopback network.
 struct Node {
     engine: Engine,
     transport: LoopbackTransport,
@@ -59,13 +59,13 @@ impl Node {
         transport.flush();
     }
 
-    /// The last event of the connection, if any.
+    /// Takes the oldest event of the connection, which must exist.
     fn take_event(&mut self) -> ConnectionReport {
         self.sink.events.remove(0)
     }
 }
 
-/// Makes passes over all nodes in turn until `done`.
+/// Makes passes over all nodes in turn until `done` returns true.
 fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {
@@ -76,12 +76,12 @@ fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) ->
     panic!("no end in sight");
 }
 
-/// Until something has happened to the connections of these.
+/// Makes passes until each of these nodes has an event of its connection.
 fn progress_until_events(nodes: &mut [&mut Node], of: &[usize]) {
     progress_until(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
 }
 
-/// A requester and the endpoint that has accepted it.
+/// Returns a requester, and the endpoint that has accepted it.
 fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
     let mut listener = Node::open(network, 1, EndpointRole::Passive);
     let mut requester = Node::open(network, 2, EndpointRole::Connected);
@@ -131,7 +131,7 @@ fn connection_carries_messages_and_rma_until_shutdown() {
         let mut written = [0; 8];
         region.read_at(0, &mut written).unwrap();
         assert_eq!(&written, b"directly");
-        // Messages sent before the end arrive before it.
+        // Messages that were sent before the shutdown arrive before it.
         let to = b.engine.connected_peer().unwrap().unwrap();
         b.engine.post_request(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
         let was_taken = !b.sink.ended.is_empty();
@@ -183,7 +183,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
                     }
                 }
             }
-            // The attempt ends once both sides are connected, or both have failed.
+            // Settle the request once both sides are connected, or both have failed.
             if (connected[1] || ended[1])
                 && let Some(request) = request.take()
             {
@@ -252,7 +252,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
             .iter()
             .all(|events| matches!(events.first(), Some(ConnectionReport::Connected { .. })));
         let is_fine = match victim {
-            // Once both are connected, the passive endpoint is not needed any more.
+            // Once both sides are connected, they no longer need the passive endpoint.
             0 => both_connected || ends(&events[1]) && (is_accepting.is_none() || ends(&events[2])),
             1 => is_accepting.is_none() || ends(&events[2]),
             _ => ends(&events[1]) || is_accepting.is_none(),

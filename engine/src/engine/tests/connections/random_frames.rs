@@ -1,5 +1,5 @@
-//! Whatever is said to an endpoint with connections, and in whatever order, nothing panics,
-//! everything ends once, and the application hears of its connection what can be.
+//! Tests that any frames in any order on an endpoint with connections cause no panic, that each
+//! operation ends once, and that the events of the connection are possible ones.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::tests::random_frames::header_of_any_form;
 
-/// The link that the endpoint makes, and two that others make.
+/// The link that the endpoint makes, and two links that others make.
 const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];
 
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ enum Step {
     Connect,
     Accept,
     Listen(Option<usize>),
-    /// One of the requests that were heard, the oldest first.
+    /// Rejects one of the requests that were reported. The oldest comes first.
     Reject(usize),
     Settle(usize),
     Shutdown,
@@ -28,7 +28,7 @@ enum Step {
     Send(Level, usize),
     Receive(usize),
     Pass(Vec<Sent>),
-    /// Milliseconds.
+    /// Lets this many milliseconds pass.
     Time(u64),
 }
 
@@ -97,7 +97,7 @@ struct Run {
 }
 
 impl Run {
-    /// Takes note of what the engine has done.
+    /// Records which links the engine has closed, and which events it has reported.
     fn collect_engine_output(&mut self) {
         for (link, _) in self.transport.closed.drain(..) {
             let place = LINKS.iter().position(|(known, _)| *known == link).expect("a link that there is");
@@ -186,7 +186,7 @@ impl Run {
                 self.now = self.now + Duration::from_millis(ms);
                 engine.advance_time(self.now, sink);
             }
-            // Not what a transport would report now.
+            // A transport would not report this now.
             Step::Up(..) | Step::Down(..) | Step::Frame(..) | Step::Begin(..) | Step::Chunk(..) => {}
         }
         self.collect_engine_output();
@@ -201,7 +201,7 @@ proptest! {
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
         let (engine, transport, sink) = engine_with_role(role);
-        // The memory from which offered messages are pulled.
+        // The memory from which the engine pulls offered messages.
         let transport = Scripted { memory: vec![7; 100], ..transport };
         let mut run = Run {
             engine,

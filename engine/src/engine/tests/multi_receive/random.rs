@@ -1,5 +1,5 @@
-//! Random messages from several peers into random buffers and receives, beside a model that knows
-//! of no queue being full.
+//! Sends random messages from several peers into random buffers and receives, and compares the
+//! result with a model in which no queue is ever full.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -20,24 +20,25 @@ enum Step {
         len: usize,
         from: Option<usize>,
     },
-    /// An eager message, whole or with this much of it to begin with.
+    /// Delivers an eager message. With `begun`, only this many of its bytes arrive at first.
     Send {
         sender: usize,
         len: usize,
         begun: Option<usize>,
     },
-    /// A message that the engine can pull, or has to ask for.
+    /// Delivers the offer of a message, which the engine can pull or must request.
     Offer {
         sender: usize,
         len: usize,
         is_pulled: bool,
     },
-    /// The next bytes of what has begun to arrive, or of a payload that was asked for.
+    /// Delivers the next bytes of a message that has begun to arrive, or of a payload that was
+    /// requested.
     GoOn {
         sender: usize,
         count: usize,
     },
-    /// The sender is gone, and comes back.
+    /// The sender's link breaks, and the sender connects again.
     Break {
         sender: usize,
     },
@@ -71,12 +72,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A message that was sent. Its number is its remote data.
+/// A message that was sent. Its index is its remote data.
 #[derive(Debug, Clone)]
 struct Sent {
     sender: usize,
     len: usize,
-    /// Where the model has put it: context, offset in the memory of the receive, and how much fits.
+    /// Where the model has put the message: the context of the receive, the offset in its memory,
+    /// and how many bytes fit.
     place: Option<(u64, usize, usize)>,
 }
 
@@ -84,14 +86,15 @@ struct Sent {
 struct Posted {
     context: u64,
     from: Option<usize>,
-    /// Of a buffer: where what is left of it begins, and its minimum.
+    /// For a buffer, where its free room begins, and the room with less of which it ends.
     buffer: Option<(usize, usize)>,
     is_used: bool,
     len: usize,
 }
 
 impl Posted {
-    /// Where a message goes. `None` if it goes elsewhere, and with it whether the receive ends.
+    /// Returns where a message goes in this receive, or `None` if it goes elsewhere, and whether
+    /// the receive ends.
     fn place_message(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
         let Some((begin, min_free)) = self.buffer else { return (Some((0, len.min(self.len))), true) };
         let aligned = (base + begin).next_multiple_of(MULTI_RECV_ALIGN_BYTES) - base;
@@ -106,14 +109,14 @@ impl Posted {
     }
 }
 
-/// The message that is arriving on a sender's link.
+/// The messages that are arriving on a sender's link.
 #[derive(Debug, Default)]
 struct Line {
-    /// The message whose payload is on its way, and how much of it has arrived.
+    /// The message whose payload is arriving, and how much of it has arrived.
     current: Option<(usize, usize)>,
-    /// Messages whose payload the engine has to ask for.
+    /// Messages whose payload the engine has requested.
     offered: VecDeque<usize>,
-    /// Those that it can pull.
+    /// Messages that the engine can pull.
     pullable: Vec<usize>,
 }
 
@@ -127,13 +130,15 @@ struct World {
     messages: Vec<Sent>,
     posted: Vec<Posted>,
     unexpected: Vec<usize>,
-    /// The base address of every receive's memory and whether it is a buffer, by context.
+    /// For each context, the base address of the receive's memory, and whether the receive is a
+    /// buffer.
     receives: Vec<(usize, bool)>,
-    /// Messages that failed with their sender: they tell no number.
+    /// How many messages have failed since their sender was lost. Their completions do not say
+    /// which they are.
     broken: usize,
 }
 
-/// Byte `at` of a message.
+/// Returns byte `at` of a message.
 fn message_byte(message: usize, at: usize) -> u8 {
     (message * 31 + at) as u8
 }
@@ -180,7 +185,7 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // The model does not know which of them come first.
+            // The model does not know whether the step or the kept-aside messages come first.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),
@@ -214,7 +219,7 @@ impl World {
         self.unexpected = waiting;
     }
 
-    /// The model: offers a message to a posted receive. Returns whether it is there now.
+    /// In the model, offers a message to a posted receive. Returns whether the receive takes it.
     fn offer_to_receive(&mut self, at: usize, message: usize) -> bool {
         let Sent { sender, len, .. } = self.messages[message];
         let posted = &mut self.posted[at];
@@ -230,7 +235,7 @@ impl World {
         place.is_some()
     }
 
-    /// The model: a message is there.
+    /// In the model, a message arrives.
     fn model_arrival(&mut self, sender: usize, len: usize) -> usize {
         let message = self.messages.len();
         self.messages.push(Sent { sender, len, place: None });
@@ -240,7 +245,8 @@ impl World {
             if self.offer_to_receive(at, message) {
                 return message;
             }
-            // One that ended without taking it is gone.
+            // If the receive has ended without taking the message, the next one is at the same
+            // place.
             at += usize::from(self.posted.len() == before);
         }
         self.unexpected.push(message);
@@ -290,7 +296,7 @@ impl World {
         self.engine.arrivals(&mut self.sink).frame(self.links[sender], &header, remote);
     }
 
-    /// Sees what the engine asks for, and what it is done with.
+    /// Records what payload the engine has requested, and which messages it has pulled.
     fn transmit_and_collect(&mut self) {
         self.engine.transmit(&mut self.transport, &mut self.sink);
         for (link, header, _) in self.transport.sent.drain(..) {
@@ -322,7 +328,7 @@ impl World {
         };
         let len = self.messages[message].len;
         let to = len.min(from + count);
-        // Half of it by way of the space that the engine gives, as far as there is one.
+        // Half of the messages go by the space that the engine gives, as far as there is any.
         let bytes = &message_payload(message, len)[from..to];
         let mut placed = 0;
         if count.is_multiple_of(2) {
@@ -357,7 +363,7 @@ impl World {
         self.bring_link_up(sender, instance);
     }
 
-    /// The messages of a sender of which something is still to come.
+    /// Returns the messages of a sender that have not arrived whole.
     fn unfinished_messages(&self, sender: usize, line: &Line) -> Vec<usize> {
         let fetched =
             self.engine.receive_side.offered_ops(self.links[sender]).into_iter().map(|op| op as usize);
@@ -380,7 +386,7 @@ impl World {
         self.engine.deliver_held(&mut self.sink);
     }
 
-    /// Lets everything that is on its way arrive, and ends what is still posted.
+    /// Lets everything arrive that is under way, and cancels the receives that are still posted.
     fn finish_and_cancel_all(&mut self) {
         self.read_completions(1 << 20);
         for _ in 0..400 {
@@ -394,7 +400,7 @@ impl World {
         assert_eq!(self.engine.outstanding_receives(), 0);
     }
 
-    /// Where an entry's memory lies within that of its receive.
+    /// Returns the offset of a completion's memory in the memory of its receive.
     fn offset_in_receive(&self, context: u64, bytes: &[u8]) -> usize {
         bytes.as_ptr().addr() - self.receives[context as usize].0
     }
@@ -429,7 +435,7 @@ impl World {
             assert!(places[message].is_none(), "a message is received once");
             places[message] = Some((context, self.offset_in_receive(context, bytes), bytes.len()));
         }
-        // Where a buffer has no room, an empty place has no address of its own.
+        // An empty message at the end of a buffer has no address of its own.
         let simple = |place: Option<(u64, usize, usize)>| {
             place.map(|(context, offset, len)| (context, if len == 0 { 0 } else { offset }, len))
         };

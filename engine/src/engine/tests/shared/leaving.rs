@@ -1,4 +1,4 @@
-//! Members that leave, and what becomes of what they have received.
+//! Tests of members that leave, and of the messages that they have received.
 
 use super::*;
 use crate::limits::{CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES};
@@ -16,7 +16,7 @@ fn partial_receive_of_leaving_member_fails_at_another() {
     first.progress();
     assert_eq!(first.take_ended(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
-    // The rest of it still comes, while the endpoint lingers.
+    // The rest of the message still arrives while the endpoint lingers.
     second.engine.arrivals(&mut second.sink).chunk(LINK, b"cdef");
     second.receive_frame(&untagged_header(3), b"two");
     second.progress();
@@ -83,7 +83,7 @@ fn engine_that_has_left_keeps_its_peer() {
     assert!(sent_headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
-    // The requested data comes, and messages that nothing will acknowledge.
+    // The requested data still arrives, and messages that the engine will not acknowledge.
     second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();
@@ -128,7 +128,7 @@ fn messages_kept_aside_are_lost_with_their_member() {
     first.progress();
     let cancelled = (5, Err(CANCELLED));
     assert_eq!(first.take_ended(), [cancelled.clone(), cancelled.clone(), cancelled.clone()]);
-    // The buffer is there for others.
+    // The buffer stays for the other members.
     first.receive_frame(&untagged_header(3), b"one");
     assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
     assert!(shared.cancel(5));
@@ -143,7 +143,7 @@ fn leaving_member_gives_its_room_to_others() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     first.receive_offer(3, LARGE_BYTES);
-    // There is no room for the payload of this offer, and no credit when it is time to give some.
+    // The budget has no room for the payload of this offer, nor credit when the link is due some.
     second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     let half = vec![0; CREDIT_INITIAL_BYTES as usize / 2];
     second.receive_frame(&untagged_header(half.len() as u64), &half);
@@ -166,7 +166,7 @@ fn leaving_member_gives_its_room_to_offers_behind_many() {
     let (shared, mut first, mut second) = two_members();
     let large_bytes = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     first.receive_offer(3, large_bytes);
-    // No room comes for the first of them.
+    // The budget never has room for these offers.
     for op in 0..2 * DEFERRED_STEP_MAX_FETCHES as u64 {
         second.receive_offer(op, BUDGET_BYTES as u64);
     }
@@ -192,7 +192,7 @@ fn post_gives_the_room_of_the_message_that_it_takes_to_others() {
     }
     let pulled_bytes: usize = first.transport.pulled.iter().map(|(_, _, len_bytes)| len_bytes).sum();
     assert_eq!(pulled_bytes, LARGE_BYTES as usize);
-    // There is no room for the payload of this offer.
+    // The budget has no room for the payload of this offer.
     second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     second.progress();
     shared.take_members_with_mail();
@@ -226,7 +226,8 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
     const PEERS_MAX: usize = 128;
     let shared = SharedReceiver::new(64, BUDGET_BYTES);
     let (mut first, mut second) = (Member::join(&shared), Member::join(&shared));
-    // The second keeps a report that has no room, the first a message that no receive has taken.
+    // The second member keeps a report that has no room, the first one a message that no receive
+    // has taken.
     second.sink.room = 0;
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.receive_frame(&untagged_header(3), b"two");

@@ -1,4 +1,4 @@
-//! Random programs of members that come to be full and leave.
+//! Random programs in which the queues of members get full, and members leave.
 
 use proptest::prelude::*;
 
@@ -27,21 +27,21 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A random program's record of one member.
+/// What a random program knows of one member.
 struct Observed {
     member: Option<Member>,
-    /// The messages sent to it and not read yet.
+    /// The messages that were sent to the member and were not read yet.
     due: VecDeque<Vec<u8>>,
 }
 
-/// Members whose queues have two places, and what was posted for them.
+/// Three members whose queues have room for two entries, and what the program has done so far.
 struct Run {
     shared: Arc<SharedReceiver>,
     observed: Vec<Observed>,
     posted: u64,
     sent: u64,
     cancelled: Vec<u64>,
-    /// Of these, what a member has told.
+    /// The contexts in `cancelled` that a member has reported.
     told_cancelled: Vec<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// Reads one entry. A message must be the next that was sent to this member.
+    /// Reads one entry of a member. A message must be the next one that was sent to this member.
     fn read_entry(&mut self, at: usize) {
         let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
         if member.sink.ended.is_empty() {
@@ -127,9 +127,9 @@ impl Run {
 }
 
 proptest! {
-    /// Every message that a member has received is read there once, in its order, whatever the queues of
-    /// others have room for; every cancelled receive is told once, whatever members leave; nothing stays
-    /// behind.
+    /// Each message is read once, at the member that received it and in order, whichever queues are
+    /// full. Each cancelled receive is reported once, whichever members leave. Nothing stays in use
+    /// at the end.
     #[test]
     fn random_messages_complete_once_at_their_member(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut run = Run::new();
@@ -138,7 +138,7 @@ proptest! {
             let (unreported, counted_anew) = run.shared.unreported_counts();
             prop_assert_eq!(unreported, counted_anew);
         }
-        // Every member fetches its mail and reads until nothing comes any more.
+        // Every member fetches its mail and reads, until nothing more comes.
         for _ in 0..run.sent + run.posted {
             run.run_step(&Step::Post);
             for at in 0..3 {

@@ -1,6 +1,6 @@
-//! Random messages of one sender, eager and offered, into random receives and buffers: they
-//! complete in order. If payload cannot be read or the link ends, messages are lost. Even then each
-//! receive ends once, and no credit is lost.
+//! Sends random messages of one sender, eager and offered, into random receives and buffers. The
+//! receives complete in order. If payload cannot be read or the link ends, messages are lost. Even
+//! then each receive ends once, and no credit is lost.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 const DEPTH_OPS: usize = 6;
-/// The contexts of receives and of buffers.
+/// The contexts of all receives and of all buffers.
 const POSTED: u64 = 1;
 const BUFFER: u64 = 2;
 
@@ -30,11 +30,11 @@ enum Step {
     Offer {
         len: usize,
     },
-    /// The next bytes of the message being read.
+    /// Delivers the next bytes of the message that is being read.
     GoOn {
         count: usize,
     },
-    /// The sender sends a requested payload.
+    /// The sender sends a payload that was requested.
     Answer {
         which: usize,
     },
@@ -43,7 +43,7 @@ enum Step {
     },
     /// The next pull faults.
     Fault,
-    /// Cancels a receive, or buffer, of this kind.
+    /// Cancels a receive, or a buffer, with this context.
     Cancel {
         context: u64,
     },
@@ -53,7 +53,7 @@ enum Step {
     },
 }
 
-/// A step, or one that loses messages and receives.
+/// Generates a step, or sometimes one that loses messages and receives.
 fn any_step_or_accident() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => any_step(),
@@ -86,11 +86,11 @@ struct Scene {
     asked: EffectsRecorder,
     /// The lengths of the messages that were sent.
     lens: Vec<usize>,
-    /// The message being read, and how many of its bytes were.
+    /// The message that is being read, and how many of its bytes have arrived.
     reading: Option<(usize, usize)>,
-    /// Payloads that the sender was asked for.
+    /// Payloads that the receiver has requested.
     asked_for: Vec<usize>,
-    /// The number of the message that is read next.
+    /// The number of the message whose completion is read next.
     read: usize,
     /// How many messages were read.
     received: usize,
@@ -127,7 +127,8 @@ impl Scene {
     fn run_step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
-            // Both may be refused, once as many are outstanding as the depth allows.
+            // The receiver may refuse either, once as many receives are outstanding as the depth
+            // allows.
             Step::Post { len } => {
                 self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }
@@ -206,7 +207,7 @@ impl Scene {
         self.receiver.pull(|_| true, give, &mut self.asked);
     }
 
-    /// Reads completions, which must be those of the next messages.
+    /// Reads completions. They must be those of the next messages.
     fn read_completions(&mut self, count: usize) {
         let count = count.min(self.asked.ended.len());
         for ended in self.asked.ended.drain(..count).collect::<Vec<_>>() {
@@ -221,14 +222,14 @@ impl Scene {
             }
             match error {
                 Some(OperationError::Cancelled) => continue,
-                // Its message is lost. The error does not say which one.
+                // The message of the receive is lost. The error does not say which message.
                 Some(OperationError::Fault | OperationError::Link(_)) => {
                     self.lost += usize::from(!is_release);
                     continue;
                 }
                 _ => {}
             }
-            // Messages in between were lost.
+            // The messages in between were lost.
             assert!(completion.data >= self.read as u64, "{} comes after {}", completion.data, self.read);
             assert!(self.may_lose || completion.data == self.read as u64, "a message is missing");
             self.read = completion.data as usize;
@@ -275,7 +276,7 @@ impl Scene {
         }
     }
 
-    /// Ends the link, and checks that nothing is left.
+    /// Ends the link, and checks that no receive is left.
     fn end_link_and_check(&mut self) {
         self.receiver.link_ended(LINK, &RESET, &mut self.asked);
         self.read_all_completions();
@@ -317,8 +318,8 @@ proptest! {
         scene.receive_all_sent();
     }
 
-    /// Each receive ends once, and in order, even if payload cannot be read, receives are cancelled
-    /// and the link ends.
+    /// Each receive ends once and in order, even if payload cannot be read, receives are cancelled,
+    /// or the link ends.
     #[test]
     fn receives_end_once_whatever_is_lost(steps in vec(any_step_or_accident(), 0..80)) {
         let mut scene = Scene::new(true);
