@@ -183,6 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::Form;
 
     fn any_hello() -> impl Strategy<Value = Hello> {
         let ip = any::<std::net::IpAddr>().prop_filter("a wildcard", |ip| !ip.is_unspecified());
@@ -274,6 +275,23 @@ mod tests {
         }
         assert_eq!(check_prefix(b"GET / HTTP/1.1\r\n"), Err(WireError::BadMagic));
         assert_eq!(check_prefix(b""), Ok(()));
+    }
+
+    /// Endpoints of one version understand each other, so a change of what headers look like needs a new one.
+    #[test]
+    fn changed_forms_of_headers_need_a_new_version() {
+        let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+        for form in Form::all() {
+            let numbers = [form.kind().into(), form.flags().into(), form.word_count() as u64];
+            for number in numbers.into_iter().chain([form.payload_max_bytes()]) {
+                digest = (digest ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+        assert_eq!(
+            (VERSION, format!("{digest:016x}").as_str()),
+            (4, "6b2c56f14e32da23"),
+            "headers have other forms than before: raise VERSION, and record it with the digest here"
+        );
     }
 
     proptest! {
