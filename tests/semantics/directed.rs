@@ -1,11 +1,16 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
+use std::thread;
+use std::time::Duration;
+
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, OpFlags};
-use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
+use homespun::{
+    CqAttr, Errno, Error, FabricAddress, Misuse, OpenEndpoint, OperationError, ReadError, WaitObject,
+};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 /// The errors of links to an endpoint that was closed.
 const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
@@ -184,6 +189,34 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     expect_message(&receiver, 7, 8, absent);
     deliver(&source, 9);
     expect_message(&receiver, 4, 9, absent);
+}
+
+/// Another thread posts the receive, and leaves the pass that connects to the sleeping reader.
+pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
+    let domain = net.open_other_domain();
+    let builder = domain.endpoint_builder(&net.info);
+    let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
+    let OpenEndpoint { endpoint, cq, av, .. } = builder.cq_attr(attr).open().unwrap();
+    let vacancy = net.reserve_vacant_address();
+    let absent = av.insert_one(vacancy.address).unwrap();
+    endpoint.send(payload(1, 16), absent, 0).unwrap();
+    for context in 0..4 {
+        thread::scope(|scope| {
+            let asleep = scope.spawn(|| cq.sread(None));
+            if context > 0 {
+                // So that the reader sleeps, mostly.
+                thread::sleep(Duration::from_millis(2));
+                endpoint.recv(marked_buffer(16), absent, context).unwrap();
+            }
+            let deadline = Deadline::new();
+            while !asleep.is_finished() {
+                deadline.yield_or_panic("the blocked reader to wake");
+            }
+            assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
+        });
+        let failed = cq.read_error().unwrap().unwrap();
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
+    }
 }
 
 pub(crate) fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {

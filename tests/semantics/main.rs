@@ -439,6 +439,8 @@ macro_rules! tests_of_objects {
             // A thread sleeps on a queue of this process.
             sources:
                 unknown_source_wakes_a_blocked_reader;
+            directed:
+                receive_from_a_refused_source_wakes_a_blocked_reader;
             // These tests read a queue before it has endpoints, and after.
             cq_fields:
                 queue_holds_the_requested_entry_count
