@@ -80,7 +80,7 @@ impl SharedReceiver {
     }
 
     /// As [`Engine::post_receive`](crate::Engine::post_receive). If `from` is given, the receive
-    /// accepts only messages of the peer at this address. The criteria of `request` name no source.
+    /// accepts only messages of the peer at this address. The criteria of `request` must name no source.
     ///
     /// # Errors
     ///

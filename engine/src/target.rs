@@ -181,9 +181,8 @@ impl Target {
         Ok(window)
     }
 
-    /// Counts an access that has succeeded. An endpoint with `FI_RMA_EVENT` counts the access as
-    /// the event `of_endpoint`. The region counts what happened to its memory as `of_region`. A
-    /// refused access is no event.
+    /// Counts an access that has succeeded, if the endpoint has `FI_RMA_EVENT`: at the endpoint as the event
+    /// `of_endpoint`, and at the region as `of_region`. The two differ for atomic operations.
     fn count_access(
         &self,
         window: &Window,

@@ -239,8 +239,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the endpoint until `done` accepts the logs of its peers since event `seen`. Arms the endpoint
-    /// after each pass, as an idle application would.
+    /// Drives the endpoint until `done` accepts what it has recorded of each peer, and returns that. The first
+    /// `seen` events do not count. Arms the endpoint after each pass, as an idle application would.
     fn observe_until(
         &mut self,
         seen: usize,

@@ -329,9 +329,9 @@ impl Endpoint {
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_atomic(&self, atomic: &AtomicMsg<&[Segment]>) -> Result<(), Error> {
         let AtomicMsg { operands, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before
-        // the application can read its completion, copies injected operands before it returns, and is
-        // dropped when the endpoint is closed.
+        // SAFETY: `Source::raw` needs the memory until the operation has ended. The caller promises it until
+        // the completion is read, which is later, or until the endpoint is closed, which ends all operations.
+        // The engine copies injected operands before this call returns.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
             &mut Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context),

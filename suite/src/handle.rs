@@ -247,8 +247,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a receive into raw memory, in pieces of these lengths. The endpoint must use the context
-    /// only once.
+    /// Posts a receive into raw memory, in pieces of these lengths. The caller uses the context for no other
+    /// operation of this endpoint.
     pub fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
@@ -273,8 +273,8 @@ impl Endpoint {
         }
     }
 
-    /// Posts an atomic operation on a region of a peer. If its results are in raw memory, returns that
-    /// memory, and the endpoint must use the context only once.
+    /// Posts an atomic operation on a region of a peer. Returns the memory of its results if that is raw; the
+    /// caller then uses the context for no other operation of this endpoint.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),

@@ -133,7 +133,7 @@ impl Runner<'_> {
             }
             for peek in self.waiting_claims(place) {
                 if !self.post_claim(peek, LEN_MAX_BYTES, false) {
-                    self.cancel_last_receive(place);
+                    self.cancel_last_open_receive(place);
                 }
             }
             for is_tagged in [false, true] {
@@ -150,14 +150,14 @@ impl Runner<'_> {
                     let posted_at = self.tick();
                     self.drains.insert(context, Drain { at, is_tagged, posted_at });
                 } else {
-                    self.cancel_last_receive(place);
+                    self.cancel_last_open_receive(place);
                 }
             }
         }
     }
 
-    /// Cancels the last posted receive, as the program might have done.
-    fn cancel_last_receive(&mut self, place: usize) {
+    /// Cancels the last posted receive that is open, as the program might have done.
+    fn cancel_last_open_receive(&mut self, place: usize) {
         let who = self.history.incarnation_at(place);
         let can_be_cancelled = |receive: &usize| {
             let receive = &self.history.receives[*receive];

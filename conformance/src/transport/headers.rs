@@ -15,7 +15,7 @@ const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECT
 ///
 /// # Panics
 ///
-/// If a form accepts none of these numbers and lengths. Then add one for it to
+/// If the samples have no number and no length that suit some form. Then add them to
 /// [`samples::last_words_and_lengths`].
 pub(super) fn sample_headers() -> Vec<Header> {
     let mut headers = Vec::new();

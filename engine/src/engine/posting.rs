@@ -105,7 +105,7 @@ impl Engine {
             turn: self.initiator.take_turn(to),
             one_sided: Some(Box::new(one_sided)),
         };
-        self.begin_queued(to, send, inject, transport, sink);
+        self.enqueue_and_transmit(to, send, inject, transport, sink);
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Engine {
             SendProtocol::Eager if !send.fence => send_eager(transport, link_id, &caps, &send),
             SendProtocol::Waiting if !send.fence => Sent::Full,
             // The send must be in the operation table: the peer needs its number, or it must wait.
-            _ => return self.begin_queued(to, send, inject, transport, sink),
+            _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {
             send.source.detach();
@@ -170,7 +170,7 @@ impl Engine {
 
     /// Queues an operation behind the others for its peer, and transmits as many of them as the
     /// link takes.
-    fn begin_queued(
+    fn enqueue_and_transmit(
         &mut self,
         to: PeerId,
         send: Send,

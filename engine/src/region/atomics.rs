@@ -42,7 +42,11 @@ pub(crate) struct Elements<'a> {
 impl Window {
     /// Updates the elements for which the window was made. Appends their previous values to
     /// `before`, if it is given. Returns whether the region is still open.
-    pub(crate) fn update_elements(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
+    pub(crate) fn update_elements_if_open(
+        &self,
+        elements: &Elements<'_>,
+        mut before: Option<&mut Vec<u8>>,
+    ) -> bool {
         let is_open = self.is_open();
         if is_open {
             let Elements { combine, size_bytes, count, operands, compares } = *elements;

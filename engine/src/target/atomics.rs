@@ -86,7 +86,7 @@ impl Target {
             operands,
             compares,
         };
-        if window.update_elements(&elements, before) { Ok(window) } else { Err(Refusal::Key) }
+        if window.update_elements_if_open(&elements, before) { Ok(window) } else { Err(Refusal::Key) }
     }
 }
 

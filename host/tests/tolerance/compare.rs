@@ -32,7 +32,7 @@ pub(crate) struct Difference {
 }
 
 /// All differences, the most severe kind first.
-pub(crate) fn find_differences(table: &Table) -> Vec<Difference> {
+pub(crate) fn find_differences_from_others(table: &Table) -> Vec<Difference> {
     let mut found: Vec<_> = table
         .iter()
         .filter_map(|(probe, outcomes)| {

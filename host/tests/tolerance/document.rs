@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{Difference, Table, find_differences};
+use crate::compare::{Difference, Table, find_differences_from_others};
 use crate::provider_case::COLUMNS;
 
 /// All outcomes of all probes, as text.
@@ -69,7 +69,7 @@ pub(crate) fn find_mismatches(table: &Table, filters: &[String]) -> BTreeMap<Str
         let cell = line.split(" | ").next().unwrap_or_default();
         listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand_row_name));
     }
-    let differences = find_differences(table);
+    let differences = find_differences_from_others(table);
     let found: BTreeMap<&str, &Difference> =
         differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
     let mut complaints = BTreeMap::new();

@@ -99,7 +99,7 @@ fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
         recv(&pair.right, start, len_bytes, number);
         send(&pair, &message, number, FI_DELIVERY_COMPLETE);
         assert_eq!(await_left_completion(&pair).op_context, numbered_context(number));
-        // The test has not read the receiver's completion yet.
+        // The sender's completion alone says that the bytes are there: the receiver's is not read yet.
         // SAFETY: the memory is alive, and delivered bytes are not written again.
         let there: Vec<u8> =
             (0..len_bytes).map(|place| unsafe { start.add(place).read_volatile() }).collect();

@@ -43,9 +43,12 @@ fn emit_words(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> 
     words
 }
 
-fn parse_with_payload(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), WireError> {
+fn parse_with_payload(
+    first_word: u64,
+    word_at: impl Fn(usize) -> u64,
+) -> Result<(Parsed, Vec<u8>), WireError> {
     let mut payload = [0; ROOM_MAX_BYTES];
-    let parsed = parse_line(first, word, &mut payload)?;
+    let parsed = parse_line(first_word, word_at, &mut payload)?;
     let len_bytes = match parsed {
         Parsed::Frame(_, Found::Inline(len_bytes)) => len_bytes,
         Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => 0,

@@ -303,13 +303,13 @@ impl Runner {
                 receive.at.place == at && takes_these && receive.ended.is_none()
             });
             if is_missing && !is_posted && !self.post_receive(at, tagged, LONGEST_BYTES) {
-                self.cancel_last_receive(at);
+                self.cancel_last_open_receive(at);
             }
         }
     }
 
     /// Cancels the last of the program's receives that has no message.
-    fn cancel_last_receive(&mut self, at: usize) {
+    fn cancel_last_open_receive(&mut self, at: usize) {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rma_over_tcp_has_no_floor() {
+    fn only_rma_over_tcp_has_no_floor() {
         for program in [Program::Pingpong].into_iter().chain(Program::FABTESTS) {
             let is_access = program.file_name() == "fi_rma_bw";
             assert!(has_floor(Domain::Shm, program), "{program:?}");

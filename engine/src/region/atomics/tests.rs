@@ -113,7 +113,7 @@ proptest! {
             for key in &ways.keys {
                 let mut fetched = Vec::new();
                 let window = ways.open_window(*key, place, count * size_bytes);
-                prop_assert!(window.update_elements(&make_elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
+                prop_assert!(window.update_elements_if_open(&make_elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
                 prop_assert_eq!(&fetched, &before, "{} of {} in region {}", op, datatype, key);
                 let mut content = vec![0; len_bytes];
                 prop_assert!(ways.open_window(*key, 0, len_bytes).copy_out(0, &mut content));
@@ -140,17 +140,15 @@ fn update_through_closed_region_is_refused() {
     regions.close(&region);
     let ones = 1_u64.to_ne_bytes().repeat(2);
     let mut fetched = Vec::new();
-    assert!(
-        !window.update_elements(
-            &make_elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]),
-            Some(&mut fetched)
-        )
-    );
+    assert!(!window.update_elements_if_open(
+        &make_elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]),
+        Some(&mut fetched)
+    ));
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
-/// Threads add to the same elements through several regions, two of which have the same memory. No
-/// update is lost, whether the processor's instructions or a lock make it, and each value is
+/// Threads add to the same elements through several regions, two of which have the same memory. No update is
+/// lost, whether it is an instruction of the processor or is done under a lock. Each value of an element is
 /// fetched once.
 #[test]
 fn no_update_is_lost() {
@@ -184,7 +182,9 @@ fn no_update_is_lost() {
                             let by = if key == 1 && thread % 2 == 1 { 4 } else { key };
                             let window = ways.open_window(by, offset_bytes, size_bytes);
                             let adding = make_elements(AtomicOp::Sum, datatype, 1, &one, &[]);
-                            assert!(window.update_elements(&adding, Some(&mut fetched[key as usize])));
+                            assert!(
+                                window.update_elements_if_open(&adding, Some(&mut fetched[key as usize]))
+                            );
                         }
                     }
                     fetched
