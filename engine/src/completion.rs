@@ -100,7 +100,7 @@ pub trait Sink {
     /// Records the end of deferred work, that is, of an operation that was posted as
     /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, when the
     /// work ends. By default, the operation is then counted and reported like any other.
-    fn deferred_work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
+    fn record_deferred_work_end(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 

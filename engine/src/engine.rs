@@ -176,7 +176,7 @@ impl Engine {
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
         if config.role == EndpointRole::Connected {
-            receiver.keep_order(MemberId::ONLY);
+            receiver.keep_completion_order(MemberId::ONLY);
         }
         Engine {
             receive_side: ReceiveSide::Own(receiver),

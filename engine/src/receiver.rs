@@ -130,18 +130,18 @@ impl Receiver {
 
     /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn wants_pass(&self) -> bool {
-        self.fetches.pulling_len() > 0 || self.can_share_freed_room()
+        self.fetches.pulling_len() > 0 || self.can_share_freed_budget()
     }
 
     /// Whether the budget has room for a starved link or a deferred offer.
-    pub(crate) fn can_share_freed_room(&self) -> bool {
+    pub(crate) fn can_share_freed_budget(&self) -> bool {
         (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
     }
 
     /// Returns 0 if there is no rare work, that is, no offer to fetch, no payload to pull and no
     /// credit to grant. The value of any other result means nothing.
     #[inline(always)]
-    pub(crate) fn rare_work_count(&self) -> usize {
+    pub(crate) fn nonzero_if_rare_work(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 
@@ -168,7 +168,7 @@ impl Receiver {
         if self.is_kind_kept_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_without_matching(criteria, receive);
-            self.fail_if_ended(id, effects);
+            self.fail_untagged_if_connection_ended(id, effects);
             return Ok(());
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
@@ -183,7 +183,7 @@ impl Receiver {
                 }
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 let id = self.post_without_matching(criteria, receive);
-                self.fail_if_ended(id, effects);
+                self.fail_untagged_if_connection_ended(id, effects);
             }
             None => {
                 // Filled in place: a move would read the fields back while they are still in the
@@ -256,14 +256,14 @@ impl Receiver {
     }
 
     /// Whether messages of ended links overdraw the budget. If so, no new link may come up.
-    pub(crate) fn is_overdrawn(&self) -> bool {
+    pub(crate) fn is_budget_overdrawn(&self) -> bool {
         self.budget.is_overdrawn()
     }
 
     /// Prepares for a member that leaves. Its links end next. Its unexpected messages are dropped
     /// now, so that the end of a link gives none of them to a receive. Its receives that wait for
     /// their turn fail as the links end.
-    pub(crate) fn member_leaves(
+    pub(crate) fn drop_messages_of_leaving_member(
         &mut self,
         member: MemberId,
         error: &OperationError,
@@ -288,19 +288,19 @@ impl Receiver {
             }
         }
         self.match_kept_aside(member, effects);
-        self.turns.member_leaves(member, error);
+        self.turns.fail_ended_receives_of_leaving_member(member, error);
     }
 
     /// Gives freed room in the budget to offers and links that wait for it.
-    pub(crate) fn share_freed_room(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn share_freed_budget(&mut self, effects: &mut impl ReceiverEffects) {
         for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
-            self.fetch_deferred();
+            self.begin_deferred_fetches();
         }
-        self.feed_starved(effects);
+        self.grant_credit_to_starved_links(effects);
     }
 
     /// Whether a posted receive names this peer as its only source.
-    pub(crate) fn awaits(&self, peer: PeerId) -> bool {
+    pub(crate) fn has_receive_only_from(&self, peer: PeerId) -> bool {
         self.untagged.directed_posted(peer).chain(self.tagged.directed_posted(peer)).next().is_some()
     }
 
@@ -337,7 +337,7 @@ impl Receiver {
     }
 
     /// Returns how many eager messages of a link have arrived whole.
-    pub(crate) fn received_message_count(&self, id: LinkId) -> u64 {
+    pub(crate) fn arrived_eager_count(&self, id: LinkId) -> u64 {
         self.links.get(id).map_or(0, |link| link.received_messages)
     }
 }

@@ -49,7 +49,7 @@ pub struct SharedReceiver {
     state: Mutex<State>,
     /// Whether a member has mail of which it was not notified yet.
     has_new_mail: AtomicBool,
-    /// [`Receiver::rare_work_count`], for members to read without the lock.
+    /// [`Receiver::nonzero_if_rare_work`], for members to read without the lock.
     rare_work: AtomicUsize,
 }
 
@@ -187,7 +187,7 @@ impl SharedReceiver {
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_new_mail.store(false, Ordering::Release);
-        state.mailboxes.take_members_with_new_mail()
+        state.mailboxes.take_unnotified_members()
     }
 
     /// Sets whether a member reports the success of only those receives that ask for it.
@@ -213,7 +213,7 @@ impl SharedReceiver {
             let source = state.intern_peer(from);
             request.criteria.source = Some(source);
             if !state.receiver.has_link_to(source) {
-                state.mailboxes.add_source(from);
+                state.mailboxes.mail_source_to_all(from);
             }
         }
         state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
@@ -289,8 +289,8 @@ impl State {
         shared: &SharedReceiver,
     ) -> R {
         let result = self.act_without_member(act, shared);
-        if self.receiver.rare_work_count() != 0 && self.receiver.can_share_freed_room() {
-            self.act_without_member(|receiver, effects| receiver.share_freed_room(effects), shared);
+        if self.receiver.nonzero_if_rare_work() != 0 && self.receiver.can_share_freed_budget() {
+            self.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), shared);
         }
         result
     }
@@ -311,40 +311,40 @@ impl State {
         if receiver.pulling_len() > pulling_before {
             // The member that owns the link pulls the payload, so it must make a pass.
             let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
-            owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_has_mail(owner));
+            owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_unnotified(owner));
         }
-        if mailboxes.has_new_mail() {
+        if mailboxes.has_unnotified_members() {
             shared.has_new_mail.store(true, Ordering::Release);
         }
-        shared.rare_work.store(receiver.rare_work_count(), Ordering::Relaxed);
+        shared.rare_work.store(receiver.nonzero_if_rare_work(), Ordering::Relaxed);
         result
     }
 
     /// Asks every member to connect to this peer if it has lost the peer. Does so only if a receive
     /// names the peer as its only source and no member has a link to it.
-    fn ask_members_for_source(&mut self, source: PeerId) {
+    fn ask_members_to_connect_if_awaited(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
-            && self.receiver.awaits(source)
+            && self.receiver.has_receive_only_from(source)
             && let Some(address) = self.peers.address_of(source)
         {
-            self.mailboxes.add_source(address);
+            self.mailboxes.mail_source_to_all(address);
         }
     }
 
     /// Fails the receives whose only source is a peer that was lost and has no link. The caller
     /// must hold the lock under which the peer was found lost, since later a member may get a new
     /// link to it.
-    fn end_silent_peers<E: ReceiverEffects>(
+    fn fail_receives_only_from_lost_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,
         shared: &SharedReceiver,
     ) {
         let State { peers, receiver, .. } = self;
-        for (peer, error) in peers.take_silent_ending(|peer| !receiver.has_link_to(peer)) {
+        for (peer, error) in peers.take_lost_without_links(|peer| !receiver.has_link_to(peer)) {
             let caller = caller.as_mut().map(|(id, effects)| (*id, &mut **effects));
             self.act_for_caller(
                 caller,
-                |receiver, effects| receiver.peer_ended(peer, &error, effects),
+                |receiver, effects| receiver.fail_receives_only_from(peer, &error, effects),
                 shared,
             );
         }

@@ -207,7 +207,7 @@ impl Sink for Queues<'_, '_> {
     }
 
     #[cold]
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.wiring.finish_deferred_work(number, has_succeeded)
     }
 
@@ -253,8 +253,8 @@ impl Sink for WithoutReader<'_> {
         self.0.count_error(events);
     }
 
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.0.deferred_work_ended(number, has_succeeded)
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.0.record_deferred_work_end(number, has_succeeded)
     }
 
     fn report_connection_event(&mut self, event: ConnectionReport) {

@@ -177,8 +177,8 @@ impl<S: Sink> Arrivals<'_, S> {
     /// it.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
-        let is_wanted = engine.receive_side.begin_requested_data(id, op, len_bytes)
-            || engine.target.begin_requested_data(id, op, len_bytes);
+        let is_wanted = engine.receive_side.begin_data_if_requested(id, op, len_bytes)
+            || engine.target.begin_data_if_requested(id, op, len_bytes);
         // A shared receiver that this engine has left may have requested it.
         if !is_wanted && !engine.receive_side.has_left() {
             engine.condemn(id, "sends what was not asked for", self.sink);

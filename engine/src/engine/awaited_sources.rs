@@ -34,7 +34,7 @@ impl Engine {
     pub(super) fn connect_to_awaited_sources(&mut self, transport: &mut impl Transport) {
         for source in mem::take(&mut self.awaited_sources) {
             let is_unlinked = self.peers.peer(source).links().is_empty();
-            if is_unlinked && self.receive_side.awaits(source, self.peers.address_of(source)) {
+            if is_unlinked && self.receive_side.has_receive_only_from(source, self.peers.address_of(source)) {
                 self.find_or_open_transmit_link(source, transport);
             }
         }

@@ -47,7 +47,7 @@ impl Engine {
         if tx.is_idle() {
             creditors.send_answers(id, tx, transport);
         }
-        let received = creditors.receive_side.received_message_count(id);
+        let received = creditors.receive_side.arrived_eager_count(id);
         let ack = tx.debts().has_ack().then_some(Header::Ack { received });
         ack.into_iter().chain(tx.debts().headers_without_payload()).collect()
     }
@@ -87,7 +87,7 @@ impl DebtSources<'_> {
     fn send_answers(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
         let debts = tx.debts_mut();
         if debts.has_ack() {
-            let ack = Header::Ack { received: self.receive_side.received_message_count(id) };
+            let ack = Header::Ack { received: self.receive_side.arrived_eager_count(id) };
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }

@@ -74,9 +74,9 @@ impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
     }
 
     #[cold]
-    fn end_work(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
         Some(EndedWork::record(outcome, |number, has_succeeded| {
-            self.sink.deferred_work_ended(number, has_succeeded)
+            self.sink.record_deferred_work_end(number, has_succeeded)
         }))
     }
 

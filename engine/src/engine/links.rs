@@ -83,7 +83,7 @@ impl Engine {
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
-        if self.receive_side.is_overdrawn() {
+        if self.receive_side.is_budget_overdrawn() {
             debug!(%address, "refusing a link: links that have ended left too much behind");
             return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
         }
@@ -159,7 +159,7 @@ impl Engine {
         self.fail_sends(sends, Some(peer), error, sink);
         let is_retried = carried_sends
             && may_be_retried
-            && self.awaits(peer)
+            && self.has_operations_waiting_for(peer)
             && self.peers.peer_mut(peer).retry_connecting();
         if carried_sends && !is_retried {
             self.drop_transmit_link(peer, error, sink);
@@ -179,7 +179,7 @@ impl Engine {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
         if is_lost {
-            receiver.peer_ended(peer, address, error, &mut effects);
+            receiver.peer_lost(peer, address, error, &mut effects);
         }
         match (is_connection, error) {
             (false, _) => {}
@@ -190,10 +190,10 @@ impl Engine {
     }
 
     /// Whether sends to the peer wait for a link, or receives that accept messages from this lost peer alone.
-    fn awaits(&self, peer: PeerId) -> bool {
+    fn has_operations_waiting_for(&self, peer: PeerId) -> bool {
         let is_lost = self.peers.peer(peer).is_lost();
         !self.initiator.has_none_queued(peer)
-            || is_lost && self.receive_side.awaits(peer, self.peers.address_of(peer))
+            || is_lost && self.receive_side.has_receive_only_from(peer, self.peers.address_of(peer))
     }
 
     /// Stops using the link that carries a peer's sends. Sends that wait for it fail.

@@ -65,9 +65,9 @@ impl ReceiveSide {
     calls_of_receiver! {
         &self: {
             fn wants_pass() -> bool, else false;
-            fn is_overdrawn() -> bool, else false;
+            fn is_budget_overdrawn() -> bool, else false;
             fn progress_counts(id: LinkId) -> (u64, usize, u64, u64), else (0, 0, 0, 0);
-            fn received_message_count(id: LinkId) -> u64, else 0;
+            fn arrived_eager_count(id: LinkId) -> u64, else 0;
             fn granted_bytes(id: LinkId) -> u64, else 0;
             fn has_offer(id: LinkId, op: u64) -> bool, else false;
             #[inline(always)]
@@ -75,7 +75,7 @@ impl ReceiveSide {
             #[inline(always)]
             fn is_pulling() -> bool, else false;
             #[inline(always)]
-            fn has_starved() -> bool, else false;
+            fn has_starved_links() -> bool, else false;
         }
         &mut self: {
             fn link_ended(id: LinkId, error: &OperationError, effects: &mut impl ReceiverEffects), else ();
@@ -112,8 +112,8 @@ impl ReceiveSide {
                 remote: &[u8],
                 effects: &mut impl ReceiverEffects,
             ) -> Result<(), ProtocolViolation>, else Ok(());
-            fn begin_requested_data(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
-            fn feed_starved(effects: &mut impl ReceiverEffects), else ();
+            fn begin_data_if_requested(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
+            fn grant_credit_to_starved_links(effects: &mut impl ReceiverEffects), else ();
         }
     }
 
@@ -126,17 +126,17 @@ impl ReceiveSide {
     }
 
     #[inline(always)]
-    pub(super) fn rare_work_count(&self) -> usize {
+    pub(super) fn nonzero_if_rare_work(&self) -> usize {
         if let ReceiveSide::Own(receiver) = self {
-            receiver.rare_work_count()
+            receiver.nonzero_if_rare_work()
         } else {
-            self.shared_rare_work_count()
+            self.nonzero_if_shared_rare_work()
         }
     }
 
     #[cold]
-    fn shared_rare_work_count(&self) -> usize {
-        if let ReceiveSide::Shared(membership) = self { membership.rare_work_count() } else { 0 }
+    fn nonzero_if_shared_rare_work(&self) -> usize {
+        if let ReceiveSide::Shared(membership) = self { membership.nonzero_if_rare_work() } else { 0 }
     }
 
     #[inline(always)]
@@ -222,15 +222,15 @@ impl ReceiveSide {
     }
 
     /// Whether a posted receive names this peer as its only source.
-    pub(super) fn awaits(&self, peer: PeerId, address: Address) -> bool {
+    pub(super) fn has_receive_only_from(&self, peer: PeerId, address: Address) -> bool {
         match self {
-            ReceiveSide::Own(receiver) => receiver.awaits(peer),
-            ReceiveSide::Shared(membership) => membership.awaits(address),
+            ReceiveSide::Own(receiver) => receiver.has_receive_only_from(peer),
+            ReceiveSide::Shared(membership) => membership.has_receive_only_from(address),
             ReceiveSide::Left => false,
         }
     }
 
-    pub(super) fn peer_ended(
+    pub(super) fn peer_lost(
         &mut self,
         peer: PeerId,
         address: Address,
@@ -238,8 +238,8 @@ impl ReceiveSide {
         effects: &mut impl ReceiverEffects,
     ) {
         match self {
-            ReceiveSide::Own(receiver) => receiver.peer_ended(peer, error, effects),
-            ReceiveSide::Shared(membership) => membership.peer_ended(address, error, effects),
+            ReceiveSide::Own(receiver) => receiver.fail_receives_only_from(peer, error, effects),
+            ReceiveSide::Shared(membership) => membership.peer_lost(address, error, effects),
             ReceiveSide::Left => {}
         }
     }
@@ -270,22 +270,22 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(super) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
         match self {
-            ReceiveSide::Own(receiver) => receiver.fetch_deferred(),
-            ReceiveSide::Shared(membership) => membership.fetch_deferred(effects),
+            ReceiveSide::Own(receiver) => receiver.begin_deferred_fetches(),
+            ReceiveSide::Shared(membership) => membership.begin_deferred_fetches(effects),
             ReceiveSide::Left => {}
         }
     }
 
-    pub(super) fn pull(
+    pub(super) fn pull_payloads(
         &mut self,
         pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         match self {
-            ReceiveSide::Own(receiver) => receiver.pull(|_| true, pull, effects),
-            ReceiveSide::Shared(membership) => membership.pull(pull, effects),
+            ReceiveSide::Own(receiver) => receiver.pull_payloads(|_| true, pull, effects),
+            ReceiveSide::Shared(membership) => membership.pull_payloads(pull, effects),
             ReceiveSide::Left => {}
         }
     }
@@ -319,7 +319,7 @@ impl Engine {
     /// for it report success.
     pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
-        let membership = Membership::new(shared.clone(), is_selective, keeps_order);
+        let membership = Membership::join(shared.clone(), is_selective, keeps_order);
         let id = membership.id();
         self.receive_side = ReceiveSide::Shared(membership);
         id
@@ -334,7 +334,7 @@ impl Engine {
         let (target, mut effects) = self.target_and_effects(sink);
         target.give_back_held_credit(&mut effects);
         for id in self.links.ids() {
-            let received = self.receive_side.received_message_count(id);
+            let received = self.receive_side.arrived_eager_count(id);
             if let Some(link) = self.links.get_mut(id) {
                 link.tx.debts_mut().settle_receiver_debts(received);
             }
@@ -356,7 +356,7 @@ impl Engine {
     /// application, have left as mail. The caller then makes a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
-        let Mail { debts, counts, sources } = membership.take_mail();
+        let Mail { debts, counts, sources } = membership.take_mail_except_reports();
         for source in sources {
             if let Some(source) = self.peers.find(source) {
                 self.source_named(source);
@@ -376,7 +376,7 @@ impl Engine {
         }
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         if let ReceiveSide::Shared(membership) = receive_side {
-            membership.end_works(&mut effects);
+            membership.record_work_ends(&mut effects);
         }
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         while let Some(report) = membership.take_report(|address| self.peers.intern(address)) {

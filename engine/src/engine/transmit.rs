@@ -84,7 +84,7 @@ impl Engine {
     /// pass without rare work pays one branch for it.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
-        let work = self.receive_side.rare_work_count()
+        let work = self.receive_side.nonzero_if_rare_work()
             | self.condemned.len()
             | self.mapping.len()
             | self.awaited_sources.len()
@@ -99,7 +99,7 @@ impl Engine {
     fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.receive_side.has_deferred_fetches() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
-            receiver.fetch_deferred(&mut effects);
+            receiver.begin_deferred_fetches(&mut effects);
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
@@ -118,17 +118,19 @@ impl Engine {
         }
         if self.receive_side.is_pulling() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
-            receiver
-                .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
+            receiver.pull_payloads(
+                |link, from, at_bytes, into| transport.pull(link, from, at_bytes, into),
+                &mut effects,
+            );
         }
         if self.target.is_pulling() {
             let (target, mut effects) = self.target_and_effects(sink);
             target
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
-        if self.receive_side.has_starved() {
+        if self.receive_side.has_starved_links() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);
-            receiver.feed_starved(&mut effects);
+            receiver.grant_credit_to_starved_links(&mut effects);
         }
     }
 

@@ -32,5 +32,5 @@ pub(crate) trait InitiatorEffects {
 
     /// Records the end of an operation that was deferred work. Returns whether and how to report
     /// it.
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

@@ -123,7 +123,7 @@ impl Reports {
         mut completion: EndedOperation,
         effects: &mut impl InitiatorEffects,
     ) {
-        let WorkEnd { context, is_reported } = effects.deferred_work_ended(completion.context, true);
+        let WorkEnd { context, is_reported } = effects.record_deferred_work_end(completion.context, true);
         if is_reported {
             completion.context = context;
             self.count(CounterEvents::of_completion(completion.flags), effects);
@@ -140,7 +140,7 @@ impl Reports {
     ) {
         let mut is_counted = true;
         if signalled == Signalled::Deferred {
-            let end = effects.deferred_work_ended(failure.completion.context, false);
+            let end = effects.record_deferred_work_end(failure.completion.context, false);
             (failure.completion.context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted && effects.has_counters() {

@@ -57,7 +57,7 @@ impl InitiatorEffects for EffectsRecorder {
         self.errors_counted += 1;
     }
 
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.push((number, has_succeeded));
         WorkEnd { context: number + 100, is_reported: self.reports_work }
     }

@@ -54,7 +54,7 @@ pub enum Signalled {
     /// On the counters and the completion queue.
     Yes,
     /// On the queue of deferred work (`fi_trigger(3)`), through
-    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended). Its result says
+    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end). Its result says
     /// what else to report. Failures are reported there too. The context of the operation is the
     /// number of the work.
     Deferred,

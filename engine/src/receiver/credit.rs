@@ -76,7 +76,7 @@ impl Budget {
     }
 
     /// Clears `starved_at_bytes`, since the starved links are about to try again.
-    pub(super) fn reset_starved(&mut self) {
+    pub(super) fn reset_starved_at(&mut self) {
         self.starved_at_bytes = 0;
     }
 

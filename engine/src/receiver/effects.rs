@@ -34,13 +34,13 @@ pub(crate) trait ReceiverEffects {
     /// Records the end of a receive that was deferred work, at the member where it ended, if there
     /// is one. Returns the report that the receiver then makes, or `None` if another member makes
     /// the report.
-    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork>;
+    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Sends a header to the peer of a link, after the headers that are queued for this peer.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Acknowledges to the peer of a link how many messages [have
-    /// arrived](super::Receiver::received_message_count).
+    /// arrived](super::Receiver::arrived_eager_count).
     fn owe_ack(&mut self, link: LinkId);
 
     /// Sends the peer of a link the credit that it [was granted](super::Receiver::granted_bytes).
@@ -103,8 +103,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.count_error(events, to);
     }
 
-    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
-        self.0.end_work(outcome, at)
+    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
+        self.0.record_work_end(outcome, at)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -35,7 +35,7 @@ impl Receiver {
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
             self.complete_or_hold(completion, Some(member), effects);
         } else if receive.signalled == Signalled::Deferred {
-            return self.finish_work_receive(id, source, message, member, effects);
+            return self.finish_deferred_receive(id, source, message, member, effects);
         } else if receive.role != ReceiveRole::Single {
             return self.finish_turn_or_buffer_part(id, source, message, member, effects);
         } else {
@@ -64,7 +64,7 @@ impl Receiver {
         if receive.signalled == Signalled::Deferred {
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
-            return self.end_work(Ok(completion), Some(member), effects);
+            return self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
         effects.count(CounterEvents::RECV, member);
         if receive.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
@@ -86,7 +86,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
-            self.received_in_turn(id, source, message, effects);
+            self.end_turn_with_message(id, source, message, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
             self.part_received(id, source, message, member, effects);
@@ -95,7 +95,7 @@ impl Receiver {
 
     /// Ends a receive in the operation table that has its whole message and is deferred work.
     #[cold]
-    fn finish_work_receive(
+    fn finish_deferred_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -106,15 +106,20 @@ impl Receiver {
         if let Some(mut receive) = self.receives.remove(id) {
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
-            self.end_work(Ok(completion), Some(member), effects);
+            self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
     }
 
     /// Ends a receive that is deferred work: records its end, then counts and reports it if the
     /// record says so.
     #[cold]
-    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>, effects: &mut impl ReceiverEffects) {
-        let Some(EndedWork { outcome, is_reported }) = effects.end_work(outcome, at) else { return };
+    fn end_deferred_receive(
+        &mut self,
+        outcome: ReportOutcome,
+        at: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let Some(EndedWork { outcome, is_reported }) = effects.record_work_end(outcome, at) else { return };
         match outcome {
             Ok(completion) => {
                 if let Some(member) = at.filter(|_| is_reported) {
@@ -142,7 +147,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
-            return self.received_in_turn(id, source, message, effects);
+            return self.end_turn_with_message(id, source, message, effects);
         }
         let Some(receive) = self.receives.remove(id) else { return };
         let is_part = receive.role == ReceiveRole::Part;
@@ -171,21 +176,21 @@ impl Receiver {
 
     /// Fails the receives whose only source is this peer, since the peer is gone or could not be
     /// reached.
-    pub(crate) fn peer_ended(
+    pub(crate) fn fail_receives_only_from(
         &mut self,
         peer: PeerId,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_unmatched_untagged() {
-            self.fail_directed_later(peer, error);
+            self.fail_directed_untagged_later(peer, error);
         } else {
             for receive in self.untagged.take_all_directed_posted(peer) {
-                self.fail_posted(receive, Some(peer), error, effects);
+                self.fail_removed_receive(receive, Some(peer), error, effects);
             }
         }
         for receive in self.tagged.take_all_directed_posted(peer) {
-            self.fail_posted(receive, Some(peer), error, effects);
+            self.fail_removed_receive(receive, Some(peer), error, effects);
         }
     }
 
@@ -199,14 +204,14 @@ impl Receiver {
     ) {
         self.end_error = Some(Box::new(error.clone()));
         if self.has_unmatched_untagged() {
-            self.fail_all_later(peer, error);
+            self.fail_all_untagged_later(peer, error);
         } else {
             for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
-                self.fail_posted(receive, peer, error, effects);
+                self.fail_removed_receive(receive, peer, error, effects);
             }
         }
         for receive in self.tagged.drain_posted().collect::<Vec<_>>() {
-            self.fail_posted(receive, peer, error, effects);
+            self.fail_removed_receive(receive, peer, error, effects);
         }
     }
 
@@ -223,7 +228,7 @@ impl Receiver {
     }
 
     /// Fails a receive that was removed from matching. `peer` is its only source.
-    pub(super) fn fail_posted(
+    pub(super) fn fail_removed_receive(
         &mut self,
         id: ReceiveId,
         peer: Option<PeerId>,
@@ -257,7 +262,7 @@ impl Receiver {
         match *place {
             PayloadDestination::Posted(id) => {
                 if self.has_turn(id) {
-                    self.abandoned_in_turn(id, source, filling, error, effects);
+                    self.end_turn_with_failure(id, source, filling, error, effects);
                 } else if let Some(receive) = self.receives.remove(id) {
                     let placed_bytes =
                         clamp_to_usize(filling.arrived_bytes).min(receive.destination.len_bytes());
@@ -320,7 +325,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if signalled == Signalled::Deferred {
-            return self.end_work(Err(Box::new(failure)), to, effects);
+            return self.end_deferred_receive(Err(Box::new(failure)), to, effects);
         }
         effects.count_error(CounterEvents::of_completion(failure.completion.flags), to);
         self.report_failure(failure, to, effects);

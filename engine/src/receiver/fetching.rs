@@ -5,7 +5,7 @@
 //! sender need not wait. But if the sender awaits the match, it waits in any case, and the receiver
 //! does not fetch early.
 //!
-//! An offer is only recorded when it arrives. [`pull`](Receiver::pull) follows in the part of a
+//! An offer is only recorded when it arrives. [`pull_payloads`](Receiver::pull_payloads) follows in the part of a
 //! pass that may call the transport.
 
 use std::io::IoSliceMut;
@@ -53,7 +53,7 @@ impl Receiver {
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
         if let Some(receive) = self.take_match(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
-            self.assign_turn(receive, member, true);
+            self.assign_turn_if_needed(receive, member, true);
             let fetch = self.fetches.add_offer(
                 id,
                 op,
@@ -81,7 +81,7 @@ impl Receiver {
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
             }
             self.deferred.push_back(fetch);
-            self.fetch_deferred();
+            self.begin_deferred_fetches();
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Receiver {
     /// Begins to fetch unmatched offers for which the budget has room. An offer that is too large
     /// for now does not hold up the others. It waits for its next turn, or for a receive that
     /// matches it.
-    pub(crate) fn fetch_deferred(&mut self) {
+    pub(crate) fn begin_deferred_fetches(&mut self) {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
             if let Some(Reassembly {
@@ -118,7 +118,7 @@ impl Receiver {
     }
 
     /// Changes the destination of an offered message, and begins to fetch it if that has not begun.
-    pub(super) fn redirect_fetch(&mut self, id: FetchId, place: PayloadDestination) {
+    pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, place: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.place.place = place;
             self.fetches.begin_fetch(id);
@@ -127,23 +127,23 @@ impl Receiver {
 
     /// Makes a discarded message hold its credit until its payload arrives, if the payload was
     /// requested. Returns whether it was.
-    pub(super) fn hold_credit_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
+    pub(super) fn hold_credit_if_payload_requested(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.place.held_bytes = cost_bytes;
         true
     }
 
-    /// Pulls one step of every payload on links that `is_callers` selects, up to the limit of one
+    /// Pulls one step of every payload on links that `is_callers_link` selects, up to the limit of one
     /// pass. `pull` copies bytes from the memory of a link's peer.
-    pub(crate) fn pull(
+    pub(crate) fn pull_payloads(
         &mut self,
-        is_callers: impl Fn(LinkId) -> bool,
+        is_callers_link: impl Fn(LinkId) -> bool,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         let mut pulled_bytes = 0;
         for _ in 0..self.fetches.pulling_len() {
-            if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_forward(&is_callers) {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_forward(&is_callers_link) {
                 return;
             }
             let mut memory =
@@ -188,7 +188,7 @@ impl Receiver {
     }
 
     /// Begins to read a payload. Returns whether the link's peer was asked for it.
-    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+    pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
                 link.reading = Some(IncomingMessage::Requested(fetch));
@@ -227,7 +227,7 @@ impl Receiver {
             && let Some(link) = self.links.get_mut(fetch.link)
         {
             link.grant.release_kept(held_bytes, &mut self.budget);
-            self.renew_credit(fetch.link, effects);
+            self.renew_credit_if_due(fetch.link, effects);
         }
     }
 }

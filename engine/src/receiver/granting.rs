@@ -32,7 +32,7 @@ impl Receiver {
         if let Some(link) = self.links.get_mut(id) {
             link.grant.release_unkept(cost_bytes, &mut self.budget);
             if link.grant.is_renewal_due() {
-                self.renew_credit(id, effects);
+                self.renew_credit_if_due(id, effects);
             }
         }
     }
@@ -61,7 +61,7 @@ impl Receiver {
         match self.links.link_of_origin(origin) {
             Some(link) => {
                 link.grant.release_kept(cost_bytes, &mut self.budget);
-                self.renew_credit(origin.link, effects);
+                self.renew_credit_if_due(origin.link, effects);
             }
             None => self.budget.release(cost_bytes),
         }
@@ -81,7 +81,7 @@ impl Receiver {
 
     /// Gives a link's peer more credit, if more is due and the budget has some.
     #[cold]
-    pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
+    pub(super) fn renew_credit_if_due(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };
         // While the link has not taken the last grant, the peer gets no other. So a peer that does
         // not read cannot make the headers that wait for it grow without bound.
@@ -98,17 +98,17 @@ impl Receiver {
 
     /// Whether links wait for credit that other links return.
     #[inline(always)]
-    pub(crate) fn has_starved(&self) -> bool {
+    pub(crate) fn has_starved_links(&self) -> bool {
         !self.starved.is_empty()
     }
 
     /// Gives credit to starved links once other links have returned some. The peers of starved
     /// links may be unable to send, so no other event would give them credit.
-    pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
         if self.budget.can_grant_starved() {
-            self.budget.reset_starved();
+            self.budget.reset_starved_at();
             for link in mem::take(&mut self.starved) {
-                self.renew_credit(link, effects);
+                self.renew_credit_if_due(link, effects);
             }
         }
     }

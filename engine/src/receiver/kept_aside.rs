@@ -22,15 +22,15 @@ impl Receiver {
     }
 
     /// From now on, keeps the untagged messages of a member aside.
-    pub(super) fn begin_keeping_aside(&mut self, member: MemberId) {
+    pub(super) fn begin_keeping_untagged_aside(&mut self, member: MemberId) {
         self.multi_receives.kept_aside.entry(member).or_default();
         self.update_special_cases();
     }
 
-    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), and also keeps aside the member's
+    /// As [`begin_keeping_untagged_aside`](Self::begin_keeping_untagged_aside), and also keeps aside the member's
     /// untagged messages that have already arrived.
-    pub(super) fn keep_all_aside(&mut self, member: MemberId) {
-        self.begin_keeping_aside(member);
+    pub(super) fn keep_all_untagged_aside(&mut self, member: MemberId) {
+        self.begin_keeping_untagged_aside(member);
         let is_of_member =
             |id: &UnexpectedId| self.unexpected.get(*id).is_some_and(|found| found.origin.member == member);
         let of_member: Vec<UnexpectedId> = self.untagged.unexpected().filter(is_of_member).collect();
@@ -71,7 +71,7 @@ impl Receiver {
         while let Some(id) = aside.pop_front() {
             let Some(found) = self.unexpected.get(id) else { continue };
             let (source, message) = (found.source, found.message);
-            match self.take_match_among_buffers(source, &message, member, effects) {
+            match self.take_untagged_match_or_part(source, &message, member, effects) {
                 Some(receive) => self.receive_unexpected_into(receive, id, effects),
                 None if self.has_kept_aside_for(member) => {
                     aside.push_front(id);

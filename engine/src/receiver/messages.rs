@@ -64,7 +64,7 @@ impl Receiver {
                 receive.destination.copy_in(0, payload);
             }
             self.finish_receive(receive_id, source, message, member, effects);
-            report_match(id, message, number, effects);
+            report_match_if_awaited(id, message, number, effects);
         } else {
             self.keep_eager(id, message, payload, number, effects);
         }
@@ -132,12 +132,12 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
         let found = if self.multi_receives.may_claim_untagged() && message.tag.is_none() {
-            self.take_match_among_buffers(source, message, member, effects)
+            self.take_untagged_match_or_part(source, message, member, effects)
         } else {
             self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
         };
         if let Some(receive) = found {
-            self.assign_turn(receive, member, false);
+            self.assign_turn_if_needed(receive, member, false);
         }
         found
     }
@@ -224,7 +224,7 @@ impl Receiver {
                 }
                 self.finish_message(source, &filling, member, effects);
                 if !matches!(place, PayloadDestination::Unexpected(_)) {
-                    report_match(id, &message, number, effects);
+                    report_match_if_awaited(id, &message, number, effects);
                 }
             }
             Some(IncomingMessage::Requested(fetch)) => self.requested_data_arrived(fetch, effects),
@@ -291,7 +291,12 @@ impl Receiver {
 /// Reports the match of an eager message to its sender, if the sender awaits it. The message is in
 /// its receive, or was discarded.
 #[inline(always)]
-pub(super) fn report_match(id: LinkId, message: &Message, number: u64, effects: &mut impl ReceiverEffects) {
+pub(super) fn report_match_if_awaited(
+    id: LinkId,
+    message: &Message,
+    number: u64,
+    effects: &mut impl ReceiverEffects,
+) {
     if message.awaits.wants_match() {
         effects.owe(id, Header::Matched { number });
     }

@@ -67,7 +67,7 @@ struct MultiBuffer {
     /// Whether each message that succeeds is reported.
     signalled: Signalled,
     /// Whether the buffer has taken a message.
-    is_used: bool,
+    has_taken_message: bool,
     /// How many parts have not ended.
     arriving: usize,
     /// Why the buffer takes no more messages; `None` while it takes messages.
@@ -123,11 +123,12 @@ impl Receiver {
         let receive =
             Receive { destination, tagged, context, signalled: Signalled::No, role: ReceiveRole::Buffer };
         let id = self.post_without_matching(criteria, receive);
-        let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
+        let buffer =
+            MultiBuffer { min_free_bytes, signalled, has_taken_message: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
         self.set_posted_count(self.multi_receives.posted + 1);
         self.fill_buffer_with_unexpected(id, &criteria, effects);
-        self.fail_if_ended(id, effects);
+        self.fail_untagged_if_connection_ended(id, effects);
         Ok(())
     }
 
@@ -165,7 +166,7 @@ impl Receiver {
     /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer.
     /// Returns `None` also if the message must be kept aside.
     #[cold]
-    pub(super) fn take_match_among_buffers(
+    pub(super) fn take_untagged_match_or_part(
         &mut self,
         source: PeerId,
         message: &Message,
@@ -181,7 +182,7 @@ impl Receiver {
                 break;
             }
             if effects.has_waiting_reports(member) || self.has_max_turns(member) {
-                self.begin_keeping_aside(member);
+                self.begin_keeping_untagged_aside(member);
                 break;
             }
             if let Some(part) = self.place_in_buffer(id, message, member, effects) {
@@ -214,7 +215,7 @@ impl Receiver {
                     passed_over += 1;
                     continue;
                 };
-                match self.take_match_among_buffers(source, &message, MemberId::ONLY, effects) {
+                match self.take_untagged_match_or_part(source, &message, MemberId::ONLY, effects) {
                     Some(receive) => {
                         let earliest = Criteria { source: Some(source), ..Criteria::any() };
                         let taken = self.untagged.take_unexpected(&earliest);
@@ -225,7 +226,7 @@ impl Receiver {
                     // Keeps this message and the later ones aside. This one stays the first of
                     // them.
                     None if self.has_kept_aside_for(MemberId::ONLY) => {
-                        return self.keep_all_aside(MemberId::ONLY);
+                        return self.keep_all_untagged_aside(MemberId::ONLY);
                     }
                     None => {
                         unwanted.insert(source);
@@ -249,21 +250,21 @@ impl Receiver {
         for id in posted {
             self.untagged.remove_posted(id);
             if let Some((peer, error)) = orphans.remove(id) {
-                self.fail_posted(id, peer, &error, effects);
+                self.fail_removed_receive(id, peer, &error, effects);
             }
         }
     }
 
     /// Marks the untagged receives whose only source is this peer, since the peer is lost. They
     /// fail once the messages kept aside were matched.
-    pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
+    pub(super) fn fail_directed_untagged_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.directed_posted(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
 
     /// Marks all untagged receives: they fail once the messages kept aside were matched.
-    pub(super) fn fail_all_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
+    pub(super) fn fail_all_untagged_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
         for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
         }
@@ -271,12 +272,16 @@ impl Receiver {
 
     /// Fails an untagged receive that was just posted, if the connection has ended. If messages are
     /// kept aside, the receive may take one of them first.
-    pub(super) fn fail_if_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
+    pub(super) fn fail_untagged_if_connection_ended(
+        &mut self,
+        id: ReceiveId,
+        effects: &mut impl ReceiverEffects,
+    ) {
         let Some(error) = self.end_error.as_deref().cloned() else { return };
         if self.has_unmatched_untagged() {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {
-            self.fail_posted(id, None, &error, effects);
+            self.fail_removed_receive(id, None, &error, effects);
         }
     }
 
@@ -316,7 +321,8 @@ impl Receiver {
                 part.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
-                completion.buffer = attach_unused(completion.buffer, self.forget_buffer(buffer_id));
+                completion.buffer =
+                    attach_unused(completion.buffer, self.forget_buffer_and_take_unused(buffer_id));
             }
             self.report_success(completion, Some(member), effects);
         }
@@ -371,7 +377,7 @@ impl Receiver {
                 return;
             }
             if effects.has_waiting_reports(member) || self.has_max_turns(member) {
-                self.keep_all_aside(member);
+                self.keep_all_untagged_aside(member);
                 continue;
             }
             if let Some(part) = self.place_in_buffer(id, &message, member, effects) {
@@ -394,14 +400,14 @@ impl Receiver {
         let receive = self.receives.get_mut(id)?;
         let buffer = self.multi_receives.buffers.get_mut(id)?;
         let Some((padding_bytes, len_bytes)) =
-            fit_in_rest(&receive.destination, message.len_bytes, buffer.is_used)
+            fit_in_rest(&receive.destination, message.len_bytes, buffer.has_taken_message)
         else {
             self.end_consumed_buffer(id, member, effects);
             return None;
         };
         let destination = receive.destination.skip_and_split_to(padding_bytes, len_bytes);
         let (free_bytes, context) = (receive.destination.len_bytes(), receive.context);
-        buffer.is_used = true;
+        buffer.has_taken_message = true;
         buffer.arriving += 1;
         let is_cut_short = message.len_bytes > len_bytes as u64;
         let is_consumed = is_cut_short || free_bytes < buffer.min_free_bytes;
@@ -454,7 +460,7 @@ impl Receiver {
             data: 0,
             tag: 0,
             source: None,
-            buffer: self.forget_buffer(id),
+            buffer: self.forget_buffer_and_take_unused(id),
         };
         match end {
             Some(End::Failed { source, error }) => {
@@ -472,7 +478,7 @@ impl Receiver {
     }
 
     /// Forgets a buffer. Returns the memory that no message has used.
-    fn forget_buffer(&mut self, id: ReceiveId) -> Buffer {
+    fn forget_buffer_and_take_unused(&mut self, id: ReceiveId) -> Buffer {
         self.multi_receives.buffers.remove(id);
         self.receives.remove(id).map_or(Buffer::None, |receive| receive.destination.into_unused())
     }
@@ -482,7 +488,7 @@ impl Receiver {
 /// the message gets. The message begins at an aligned address if it fits there, else at the front.
 /// Returns `None` if the message does not fit. Only the first message of a buffer is truncated
 /// instead.
-fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
+fn fit_in_rest(rest: &Destination, len_bytes: u64, has_taken_message: bool) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
     let (free_bytes, len_bytes) = (rest.len_bytes(), clamp_to_usize(len_bytes));
     if padding_bytes.saturating_add(len_bytes) <= free_bytes {
@@ -490,7 +496,7 @@ fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usi
     } else if len_bytes <= free_bytes {
         Some((0, len_bytes))
     } else {
-        (!is_used).then_some((0, free_bytes))
+        (!has_taken_message).then_some((0, free_bytes))
     }
 }
 

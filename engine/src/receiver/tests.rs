@@ -128,7 +128,7 @@ impl ReceiverEffects for EffectsRecorder {
         self.counted.push((events, false));
     }
 
-    fn end_work(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
         Some(EndedWork::record(outcome, |number, has_succeeded| {
             self.works.push((number, has_succeeded));
             WorkEnd { context: number + 100, is_reported: self.reports_work }
@@ -215,7 +215,7 @@ fn message_completes_the_receive_that_waits_for_it() {
     deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
-    assert_eq!((receiver.outstanding_receives(), receiver.received_message_count(LINK)), (0, 1));
+    assert_eq!((receiver.outstanding_receives(), receiver.arrived_eager_count(LINK)), (0, 1));
     assert!(asked.owed.is_empty() && asked.acks.is_empty() && asked.credits.is_empty());
 }
 
@@ -280,7 +280,7 @@ fn arrival_and_match_are_reported_when_they_happen() {
     let (mut receiver, mut asked) = receiver_with_link();
     deliver_message(&mut receiver, LINK, b"a", AwaitedReply::Arrival, &mut asked).unwrap();
     deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Match, &mut asked).unwrap();
-    assert_eq!((&asked.acks[..], receiver.received_message_count(LINK)), (&[LINK][..], 2));
+    assert_eq!((&asked.acks[..], receiver.arrived_eager_count(LINK)), (&[LINK][..], 2));
     assert!(asked.owed.is_empty(), "no receive has matched it");
     for context in [1, 2] {
         receiver.post(receive_request(1, context), &mut asked).unwrap();
@@ -312,7 +312,7 @@ fn receive_posted_while_its_message_arrives_takes_over_the_rest() {
     assert!(asked.acks.is_empty() && asked.ended.is_empty(), "it has not arrived");
     receiver.put_payload(LINK, b"f and more", &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(b"abcdef".to_vec()))]);
-    assert_eq!((&asked.acks[..], receiver.received_message_count(LINK)), (&[LINK][..], 1));
+    assert_eq!((&asked.acks[..], receiver.arrived_eager_count(LINK)), (&[LINK][..], 1));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn end_of_a_peer_fails_receives_directed_at_it() {
     receiver
         .post(ReceiveRequest { criteria: of_peer, tagged: true, ..receive_request(1, 3) }, &mut asked)
         .unwrap();
-    receiver.peer_ended(PEER, &RESET, &mut asked);
+    receiver.fail_receives_only_from(PEER, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(2, Err(RESET)), (3, Err(RESET))]);
     receiver.fail_all_and_close(None, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Err(RESET))]);
@@ -371,7 +371,7 @@ fn offered_message_is_pulled_when_a_receive_matches_it() {
     );
     let mut passes = 0;
     while receiver.is_pulling() {
-        receiver.pull(|_| true, make_pull_from(b"0123456789"), &mut asked);
+        receiver.pull_payloads(|_| true, make_pull_from(b"0123456789"), &mut asked);
         passes += 1;
     }
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
@@ -383,18 +383,18 @@ fn offer_that_cannot_be_pulled_is_asked_for() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post(receive_request(16, 1), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Arrival), 7, REMOTE, &mut asked).unwrap();
-    assert!(!receiver.begin_requested_data(LINK, 7, 5), "it was not asked for yet");
-    receiver.pull(|_| true, |_, _, _, _| Pull::Refused, &mut asked);
+    assert!(!receiver.begin_data_if_requested(LINK, 7, 5), "it was not asked for yet");
+    receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
-    assert!(!receiver.begin_requested_data(LINK, 7, 4) && !receiver.begin_requested_data(OTHER, 7, 5));
-    assert!(receiver.begin_requested_data(LINK, 7, 5));
+    assert!(!receiver.begin_data_if_requested(LINK, 7, 4) && !receiver.begin_data_if_requested(OTHER, 7, 5));
+    assert!(receiver.begin_data_if_requested(LINK, 7, 5));
     receiver.put_payload(LINK, b"hello", &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
     assert_eq!(asked.owed[1..], [(LINK, Header::Done { op: 7, fault: false })]);
 
     receiver.post(receive_request(16, 2), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 8, REMOTE, &mut asked).unwrap();
-    receiver.pull(|_| true, |_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
+    receiver.pull_payloads(|_| true, |_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
     assert_eq!(asked.owed[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
 }
 
@@ -403,7 +403,7 @@ fn receive_fails_if_the_offered_memory_cannot_be_read() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post(receive_request(16, 1), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 7, REMOTE, &mut asked).unwrap();
-    receiver.pull(|_| true, |_, _, _, _| Pull::Fault, &mut asked);
+    receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Fault, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: true })]);
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::Fault))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, false)]);
@@ -418,14 +418,14 @@ fn unexpected_offers_are_fetched_while_the_budget_lasts() {
             .message_offered(LINK, &make_message(10, AwaitedReply::Nothing), op, REMOTE, &mut asked)
             .unwrap();
     }
-    receiver.pull(|_| true, make_pull_from(b"0123456789"), &mut asked);
+    receiver.pull_payloads(|_| true, make_pull_from(b"0123456789"), &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: false })]);
     assert!(!receiver.wants_pass(), "there is no room for the other one");
     receiver.post(receive_request(10, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
     assert!(receiver.wants_pass());
-    receiver.fetch_deferred();
-    receiver.pull(|_| true, make_pull_from(b"abcdefghij"), &mut asked);
+    receiver.begin_deferred_fetches();
+    receiver.pull_payloads(|_| true, make_pull_from(b"abcdefghij"), &mut asked);
     receiver.post(receive_request(10, 2), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(2, Ok(b"abcdefghij".to_vec()))]);
 }

@@ -78,7 +78,10 @@ impl ReceiveTurns {
 
     /// Takes the first receive of a member if it has ended. Returns it with its original role and
     /// signalling.
-    fn next(&mut self, member: MemberId) -> Option<(ReceiveId, ReceiveRole, Signalled, ReceiveEnding)> {
+    fn take_first_if_ended(
+        &mut self,
+        member: MemberId,
+    ) -> Option<(ReceiveId, ReceiveRole, Signalled, ReceiveEnding)> {
         let receives = self.by_member.get_mut(&member)?;
         let id = *receives.front()?;
         let ending = self.by_receive.get_mut(id)?.ending.take()?;
@@ -93,7 +96,7 @@ impl ReceiveTurns {
     /// Prepares for a member that leaves. Its links end next, and its turns end with them. Receives
     /// that have ended before their turn fail too, since no queue is left to report their success
     /// to.
-    pub(super) fn member_leaves(&mut self, member: MemberId, error: &OperationError) {
+    pub(super) fn fail_ended_receives_of_leaving_member(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
             if let Some(turn) = self.by_receive.get_mut(*id)
@@ -123,14 +126,14 @@ impl ReceiveEnding {
 impl Receiver {
     /// Makes the receives of a member complete in the order in which they match. The member has at
     /// most one link.
-    pub(crate) fn keep_order(&mut self, member: MemberId) {
+    pub(crate) fn keep_completion_order(&mut self, member: MemberId) {
         self.turns.ordered.insert(member);
     }
 
     /// Gives a turn to a receive that has just matched, if other receives of its member have turns.
     /// If there are none yet, the receive gets the first turn if its message is fetched and its
     /// member keeps the order.
-    pub(super) fn assign_turn(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
+    pub(super) fn assign_turn_if_needed(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
         let is_behind = self.turns.by_member.contains_key(&member);
         let is_first = is_fetched && self.turns.ordered.contains(&member);
         if !(is_behind || is_first) || self.has_turn(id) {
@@ -156,7 +159,7 @@ impl Receiver {
     }
 
     /// Ends a receive that has a turn, and has its message or as much of it as fits.
-    pub(super) fn received_in_turn(
+    pub(super) fn end_turn_with_message(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -167,7 +170,7 @@ impl Receiver {
     }
 
     /// Fails a receive that has a turn and will not get the rest of its message.
-    pub(super) fn abandoned_in_turn(
+    pub(super) fn end_turn_with_failure(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -185,7 +188,7 @@ impl Receiver {
         let Some(turn) = self.turns.by_receive.get_mut(id) else { return };
         turn.ending = Some(ending);
         let member = turn.member;
-        while let Some((id, role, signalled, ending)) = self.turns.next(member) {
+        while let Some((id, role, signalled, ending)) = self.turns.take_first_if_ended(member) {
             if let Some(receive) = self.receives.get_mut(id) {
                 (receive.role, receive.signalled) = (role, signalled);
             }

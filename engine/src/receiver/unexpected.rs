@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::links::MessageOrigin;
-use super::messages::report_match;
+use super::messages::report_match_if_awaited;
 use super::payload_destination::PayloadDestination;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
@@ -108,7 +108,7 @@ impl Receiver {
         if !self.push_if_kept_aside(origin.member, message, id) {
             self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
         }
-        self.renew_credit(link_id, effects);
+        self.renew_credit_if_due(link_id, effects);
         Some(id)
     }
 
@@ -135,14 +135,14 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
-        let unexpected = self.remove_unexpected(id, effects)?;
+        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
         self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
     /// As [`release_unexpected`](Self::release_unexpected), but leaves it to the caller to free the
     /// credit.
-    fn remove_unexpected(
+    fn remove_unexpected_keeping_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
@@ -179,7 +179,7 @@ impl Receiver {
         receive.destination.copy_in(0, &bytes);
         drop(bytes);
         self.finish_immediate_receive(receive, source, &message, origin.member, effects);
-        self.report_match(&message, origin, number, effects);
+        self.report_match_if_awaited(&message, origin, number, effects);
     }
 
     /// As [`receive_unexpected`](Self::receive_unexpected), for a receive that is in the operation table.
@@ -205,13 +205,13 @@ impl Receiver {
     ) {
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, bytes, fetch, origin, number, .. } = unexpected;
-        self.assign_turn(receive_id, origin.member, fetch.is_some());
+        self.assign_turn_if_needed(receive_id, origin.member, fetch.is_some());
         if let Some(receive) = self.receives.get_mut(receive_id) {
             receive.destination.copy_in(0, &bytes);
         }
         if is_whole {
             self.finish_receive(receive_id, source, &message, origin.member, effects);
-            self.report_match(&message, origin, number, effects);
+            self.report_match_if_awaited(&message, origin, number, effects);
         } else {
             self.redirect_arrival(id, fetch, origin.link, PayloadDestination::Posted(receive_id));
         }
@@ -224,15 +224,17 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<(PeerId, Message, MemberId)> {
-        let unexpected = self.remove_unexpected(id, effects)?;
-        if !unexpected.fetch.is_some_and(|fetch| self.hold_credit_until_fetched(fetch, unexpected.cost_bytes))
+        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
+        if !unexpected
+            .fetch
+            .is_some_and(|fetch| self.hold_credit_if_payload_requested(fetch, unexpected.cost_bytes))
         {
             self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
         if is_whole {
-            self.report_match(&message, origin, number, effects);
+            self.report_match_if_awaited(&message, origin, number, effects);
         } else {
             self.redirect_arrival(id, fetch, origin.link, PayloadDestination::Nowhere);
         }
@@ -267,7 +269,7 @@ impl Receiver {
         place: PayloadDestination,
     ) {
         if let Some(fetch) = fetch {
-            self.redirect_fetch(fetch, place);
+            self.redirect_and_begin_fetch(fetch, place);
         } else if let Some(filling) = self.reassembly_mut(link)
             && filling.place.place == PayloadDestination::Unexpected(id)
         {
@@ -277,7 +279,7 @@ impl Receiver {
 
     /// Reports a match to the sender of an eager message, if the sender awaits the match and the
     /// link is still up.
-    fn report_match(
+    fn report_match_if_awaited(
         &mut self,
         message: &Message,
         origin: MessageOrigin,
@@ -285,7 +287,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if number > 0 && self.links.link_of_origin(origin).is_some() {
-            report_match(origin.link, message, number, effects);
+            report_match_if_awaited(origin.link, message, number, effects);
         }
     }
 

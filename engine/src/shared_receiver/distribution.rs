@@ -22,7 +22,7 @@ pub(super) struct Distribution<'a, E> {
 
 impl<E: ReceiverEffects> Distribution<'_, E> {
     /// Returns the effects of the caller, if this member is the caller.
-    fn caller_effects(&mut self, member: MemberId) -> Option<&mut E> {
+    fn effects_if_caller(&mut self, member: MemberId) -> Option<&mut E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
@@ -33,14 +33,14 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         let source = source_of(&outcome);
         let report = Report { outcome, is_common: recipient != to, ends_work: false };
         let Some(member) = recipient else { return self.mailboxes.add_report(None, report) };
-        let name = source.map(|source| self.mailboxes.name_of_peer(member, source));
-        if self.caller_effects(member).is_none() || name == Some(None) {
+        let name = source.map(|source| self.mailboxes.members_id_of_peer(member, source));
+        if self.effects_if_caller(member).is_none() || name == Some(None) {
             return self.mailboxes.add_report(recipient, report);
         }
         if self.mailboxes.has_reports(member) {
             return self.mailboxes.add_report_unnotified(member, report);
         }
-        let Some(effects) = self.caller_effects(member) else { return };
+        let Some(effects) = self.effects_if_caller(member) else { return };
         let refused = match with_source(report.outcome, name.flatten()) {
             Ok(completion) => effects.complete(completion, recipient).map_err(Ok),
             Err(failure) => effects.fail(*failure, recipient).map_err(|failure| Err(Box::new(failure))),
@@ -51,10 +51,10 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         }
     }
 
-    fn count_for(&mut self, events: CounterEvents, is_success: bool, to: Option<MemberId>) {
+    fn count_or_mail(&mut self, events: CounterEvents, is_success: bool, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let called =
-            recipient.and_then(|member| self.caller_effects(member).map(|effects| (member, effects)));
+            recipient.and_then(|member| self.effects_if_caller(member).map(|effects| (member, effects)));
         match called {
             Some((member, effects)) if is_success => effects.count(events, member),
             Some((member, effects)) => effects.count_error(events, Some(member)),
@@ -64,9 +64,9 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         }
     }
 
-    fn owe_on_link(&mut self, link: LinkId, debt: Debt) {
+    fn owe_or_mail(&mut self, link: LinkId, debt: Debt) {
         let Some((member, link)) = self.links.get(link).copied() else { return };
-        let Some(effects) = self.caller_effects(member) else {
+        let Some(effects) = self.effects_if_caller(member) else {
             return self.mailboxes.add_debt(member, link, debt);
         };
         match debt {
@@ -89,17 +89,17 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
     }
 
     fn count(&mut self, events: CounterEvents, to: MemberId) {
-        self.count_for(events, true, Some(to));
+        self.count_or_mail(events, true, Some(to));
     }
 
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
-        self.count_for(events, false, to);
+        self.count_or_mail(events, false, to);
     }
 
-    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
         let recipient = self.mailboxes.recipient_or_oldest(at);
-        if let Some(effects) = recipient.and_then(|member| self.caller_effects(member)) {
-            return effects.end_work(outcome, recipient);
+        if let Some(effects) = recipient.and_then(|member| self.effects_if_caller(member)) {
+            return effects.record_work_end(outcome, recipient);
         }
         let report = Report { outcome, is_common: recipient != at, ends_work: true };
         self.mailboxes.add_report(recipient, report);
@@ -107,15 +107,15 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
-        self.owe_on_link(link, Debt::Header(header));
+        self.owe_or_mail(link, Debt::Header(header));
     }
 
     fn owe_ack(&mut self, link: LinkId) {
-        self.owe_on_link(link, Debt::Ack);
+        self.owe_or_mail(link, Debt::Ack);
     }
 
     fn owe_credit(&mut self, link: LinkId) {
-        self.owe_on_link(link, Debt::Credit);
+        self.owe_or_mail(link, Debt::Credit);
     }
 
     fn reports_unsignalled(&self, member: MemberId) -> bool {
@@ -148,7 +148,7 @@ impl ReceiverEffects for NoMember {
         match *self {}
     }
 
-    fn end_work(&mut self, _: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, _: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
         match *self {}
     }
 

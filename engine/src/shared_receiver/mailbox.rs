@@ -81,10 +81,10 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Records that the member has one more link to a peer, and that `name` is the member's id of
+    /// Records that the member has one more link to a peer, and that `members_id` is the member's id of
     /// the peer.
-    pub(super) fn add_link_to(&mut self, peer: PeerId, name: PeerId) {
-        self.names.entry(peer).or_insert(Name { peer: name, links: 0 }).links += 1;
+    pub(super) fn add_link_to(&mut self, peer: PeerId, members_id: PeerId) {
+        self.names.entry(peer).or_insert(Name { peer: members_id, links: 0 }).links += 1;
     }
 
     /// Records that the member has one link less to a peer.
@@ -98,7 +98,7 @@ impl Mailbox {
     }
 
     /// Returns the member's id of a peer, if the member has a link to the peer.
-    pub(super) fn name_of_peer(&self, peer: PeerId) -> Option<PeerId> {
+    pub(super) fn members_id_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
 
@@ -140,7 +140,7 @@ impl Mailbox {
     }
 
     /// Takes all mail but the reports.
-    pub(super) fn take_mail(&mut self) -> Mail {
+    pub(super) fn take_mail_except_reports(&mut self) -> Mail {
         let taken = mem::take(&mut self.mail);
         self.update_has_mail();
         taken
@@ -148,7 +148,7 @@ impl Mailbox {
 
     /// Calls `record` for each report, and keeps the report that it returns, if any. Does nothing
     /// if no report ends deferred work.
-    pub(super) fn end_works(&mut self, record: impl FnMut(Report) -> Option<Report>) {
+    pub(super) fn record_work_ends(&mut self, record: impl FnMut(Report) -> Option<Report>) {
         if self.reports.iter().any(|report| report.ends_work) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();
             self.update_has_mail();
@@ -156,7 +156,7 @@ impl Mailbox {
     }
 
     /// Drops the debts of a link that has ended, since another link may get its number.
-    pub(super) fn forget_link(&mut self, link: LinkId) {
+    pub(super) fn drop_debts_of_link(&mut self, link: LinkId) {
         self.mail.debts.retain(|(owing, _)| *owing != link);
     }
 
@@ -215,11 +215,11 @@ pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
     }
 }
 
-/// Returns the report with `name` as the id of its source.
-pub(super) fn with_source(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
+/// Returns the report with `source` as the id of its source.
+pub(super) fn with_source(mut outcome: ReportOutcome, source: Option<PeerId>) -> ReportOutcome {
     match &mut outcome {
-        Ok(completion) => completion.source = name,
-        Err(failure) => failure.completion.source = name,
+        Ok(completion) => completion.source = source,
+        Err(failure) => failure.completion.source = source,
     }
     outcome
 }

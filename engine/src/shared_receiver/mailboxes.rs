@@ -33,7 +33,7 @@ impl Mailboxes {
         let mut mailbox = mem::take(&mut self.vacant);
         mailbox.is_selective = is_selective;
         if !mailbox.is_empty() {
-            self.mark_has_mail(id);
+            self.mark_unnotified(id);
         }
         let has_mail = mailbox.has_mail.clone();
         self.by_member.insert(id, mailbox);
@@ -87,15 +87,15 @@ impl Mailboxes {
     }
 
     /// Returns a member's id of a peer, if the member has a link to the peer.
-    pub(super) fn name_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
-        self.by_member.get(&member)?.name_of_peer(peer)
+    pub(super) fn members_id_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
+        self.by_member.get(&member)?.members_id_of_peer(peer)
     }
 
-    /// Records that a member has one more link to a peer, and that `name` is the member's id of the
+    /// Records that a member has one more link to a peer, and that `members_id` is the member's id of the
     /// peer.
-    pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
+    pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, members_id: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.add_link_to(peer, name);
+            mailbox.add_link_to(peer, members_id);
         }
     }
 
@@ -109,7 +109,7 @@ impl Mailboxes {
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
-        member.into_iter().for_each(|member| self.mark_has_mail(member));
+        member.into_iter().for_each(|member| self.mark_unnotified(member));
     }
 
     /// Mails a report to a member that need not be notified, since it checks by itself whether its
@@ -124,20 +124,20 @@ impl Mailboxes {
     /// Mails the count of a receive to a member, or to the next member if it is `None`.
     pub(super) fn add_count(&mut self, member: Option<MemberId>, count: Count) {
         self.mailbox_or_vacant(member).add_count(count);
-        member.into_iter().for_each(|member| self.mark_has_mail(member));
+        member.into_iter().for_each(|member| self.mark_unnotified(member));
     }
 
     /// Mails a frame to a member, which owes it the peer of one of its links.
     pub(super) fn add_debt(&mut self, member: MemberId, link: LinkId, debt: Debt) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_debt(link, debt);
-            self.mark_has_mail(member);
+            self.mark_unnotified(member);
         }
     }
 
     /// Mails a peer to every member. A posted receive names the peer as its only source, and no
     /// member has a link to it. Members that have lost the peer then connect to it.
-    pub(super) fn add_source(&mut self, source: Address) {
+    pub(super) fn mail_source_to_all(&mut self, source: Address) {
         for (member, mailbox) in &mut self.by_member {
             mailbox.add_source(source);
             self.unnotified.insert(*member);
@@ -147,7 +147,7 @@ impl Mailboxes {
     /// Removes a link of a member, which leads to the peer `to`.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.forget_link(link);
+            mailbox.drop_debts_of_link(link);
             to.into_iter().for_each(|peer| mailbox.remove_link_to(peer));
         }
     }
@@ -169,36 +169,40 @@ impl Mailboxes {
     }
 
     /// Takes the mail of a member, except reports. The member then counts as notified.
-    pub(super) fn take_mail(&mut self, member: MemberId) -> Mail {
+    pub(super) fn take_mail_except_reports(&mut self, member: MemberId) -> Mail {
         self.unnotified.remove(&member);
-        self.by_member.get_mut(&member).map(Mailbox::take_mail).unwrap_or_default()
+        self.by_member.get_mut(&member).map(Mailbox::take_mail_except_reports).unwrap_or_default()
     }
 
-    /// Records the reports of a member that end deferred work, as [`Mailbox::end_works`] does.
-    pub(super) fn end_works(&mut self, member: MemberId, record: impl FnMut(Report) -> Option<Report>) {
+    /// Records the reports of a member that end deferred work, as [`Mailbox::record_work_ends`] does.
+    pub(super) fn record_work_ends(
+        &mut self,
+        member: MemberId,
+        record: impl FnMut(Report) -> Option<Report>,
+    ) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             let before = mailbox.unreported_count();
-            mailbox.end_works(record);
+            mailbox.record_work_ends(record);
             self.unreported -= before - mailbox.unreported_count();
         }
     }
 
     /// Records that a member has mail and must be notified of it.
-    pub(super) fn mark_has_mail(&mut self, member: MemberId) {
+    pub(super) fn mark_unnotified(&mut self, member: MemberId) {
         self.unnotified.insert(member);
     }
 
     /// Whether a member has mail of which it was not notified yet.
-    pub(super) fn has_unseen_mail(&self, member: MemberId) -> bool {
+    pub(super) fn is_unnotified(&self, member: MemberId) -> bool {
         self.unnotified.contains(&member)
     }
 
-    pub(super) fn has_new_mail(&self) -> bool {
+    pub(super) fn has_unnotified_members(&self) -> bool {
         !self.unnotified.is_empty()
     }
 
     /// Returns the members with new mail. The caller notifies them.
-    pub(super) fn take_members_with_new_mail(&mut self) -> Vec<MemberId> {
+    pub(super) fn take_unnotified_members(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.unnotified).into_iter().collect()
     }
 

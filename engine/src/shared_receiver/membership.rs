@@ -35,13 +35,13 @@ pub(crate) struct Membership {
 impl Membership {
     /// Joins the receiver, and takes over mail that waits for the next member. With `keeps_order`,
     /// the member's receives complete in the order in which they match.
-    pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
+    pub(crate) fn join(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.add_member(is_selective);
         if keeps_order {
-            state.receiver.keep_order(id);
+            state.receiver.keep_completion_order(id);
         }
-        if state.mailboxes.has_new_mail() {
+        if state.mailboxes.has_unnotified_members() {
             shared.has_new_mail.store(true, Ordering::Release);
         }
         drop(state);
@@ -104,37 +104,39 @@ impl Membership {
         );
         state.links.remove(link);
         state.mailboxes.remove_link(self.id, id, peer);
-        state.end_silent_peers(Some((self.id, effects)), &self.shared);
+        state.fail_receives_only_from_lost_peers(Some((self.id, effects)), &self.shared);
     }
 
     /// Records that this member has lost a peer. Other members may still have links to the peer.
     /// When the last of these ends, the receives fail whose only source is the peer.
-    pub(crate) fn peer_ended(
+    pub(crate) fn peer_lost(
         &mut self,
         address: Address,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
         let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
-        state.peers.mark_ending(address, error.clone());
-        state.end_silent_peers(Some((self.id, effects)), &self.shared);
+        state.peers.mark_lost(address, error.clone());
+        state.fail_receives_only_from_lost_peers(Some((self.id, effects)), &self.shared);
     }
 
-    pub(crate) fn awaits(&self, address: Address) -> bool {
-        self.with_state(|state| state.peers.get(address).is_some_and(|peer| state.receiver.awaits(peer)))
+    pub(crate) fn has_receive_only_from(&self, address: Address) -> bool {
+        self.with_state(|state| {
+            state.peers.get(address).is_some_and(|peer| state.receiver.has_receive_only_from(peer))
+        })
     }
 
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        self.with_state(|state| state.receiver.is_overdrawn())
+    pub(crate) fn is_budget_overdrawn(&self) -> bool {
+        self.with_state(|state| state.receiver.is_budget_overdrawn())
     }
 
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
         self.shared_link_id(id).map_or(0, |link| self.with_state(|state| state.receiver.granted_bytes(link)))
     }
 
-    pub(crate) fn received_message_count(&self, id: LinkId) -> u64 {
+    pub(crate) fn arrived_eager_count(&self, id: LinkId) -> u64 {
         self.shared_link_id(id)
-            .map_or(0, |link| self.with_state(|state| state.receiver.received_message_count(link)))
+            .map_or(0, |link| self.with_state(|state| state.receiver.arrived_eager_count(link)))
     }
 
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
@@ -242,12 +244,12 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.bytes_placed(link, count_bytes, effects));
     }
 
-    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+    pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         self.shared_link_id(id)
-            .is_some_and(|link| self.shared.lock().receiver.begin_requested_data(link, op, len_bytes))
+            .is_some_and(|link| self.shared.lock().receiver.begin_data_if_requested(link, op, len_bytes))
     }
 
-    pub(crate) fn pull(
+    pub(crate) fn pull_payloads(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
@@ -261,12 +263,12 @@ impl Membership {
                 Some(link) => pull(link, from, at_bytes, into),
                 None => Pull::Gone,
             };
-            receiver.pull(is_own, pull, effects);
+            receiver.pull_payloads(is_own, pull, effects);
         });
     }
 
-    pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.feed_starved(effects));
+    pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
     }
 
     /// Matches the member's messages that were kept aside, if its reports no longer wait.
@@ -275,16 +277,16 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
     }
 
-    pub(crate) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, _| receiver.fetch_deferred());
+    pub(crate) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, _| receiver.begin_deferred_fetches());
     }
 
     pub(crate) fn has_deferred_fetches(&self) -> bool {
         self.with_state(|state| state.receiver.has_deferred_fetches())
     }
 
-    pub(crate) fn has_starved(&self) -> bool {
-        self.with_state(|state| state.receiver.has_starved())
+    pub(crate) fn has_starved_links(&self) -> bool {
+        self.with_state(|state| state.receiver.has_starved_links())
     }
 
     pub(crate) fn is_pulling(&self) -> bool {
@@ -293,13 +295,13 @@ impl Membership {
 
     pub(crate) fn wants_pass(&self) -> bool {
         self.with_state(|state| {
-            state.mailboxes.has_unseen_mail(self.id)
+            state.mailboxes.is_unnotified(self.id)
                 || state.is_pulling_for(self.id)
-                || state.receiver.can_share_freed_room()
+                || state.receiver.can_share_freed_budget()
         })
     }
 
-    pub(crate) fn rare_work_count(&self) -> usize {
+    pub(crate) fn nonzero_if_rare_work(&self) -> usize {
         self.shared.rare_work.load(Ordering::Relaxed)
     }
 
@@ -315,18 +317,18 @@ impl Membership {
 
     /// Takes the member's mail, except reports, which [`take_report`](Self::take_report) takes one
     /// by one.
-    pub(crate) fn take_mail(&mut self) -> Mail {
-        self.shared.lock().mailboxes.take_mail(self.id)
+    pub(crate) fn take_mail_except_reports(&mut self) -> Mail {
+        self.shared.lock().mailboxes.take_mail_except_reports(self.id)
     }
 
     /// Records and counts the ends of deferred work. Their reports stay among the others.
-    pub(crate) fn end_works(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
-        self.shared.lock().mailboxes.end_works(id, |mut report| {
+        self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
             if !report.ends_work {
                 return Some(report);
             }
-            let EndedWork { outcome, is_reported } = effects.end_work(report.outcome, Some(id))?;
+            let EndedWork { outcome, is_reported } = effects.record_work_end(report.outcome, Some(id))?;
             match &outcome {
                 Ok(_) if !is_reported => return None,
                 Ok(_) => effects.count(CounterEvents::RECV, id),
@@ -340,13 +342,13 @@ impl Membership {
         });
     }
 
-    /// Takes the next report. If the member has no id of its source yet, `name` gives it one.
-    pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Report> {
+    /// Takes the next report. If the member has no id of its source yet, `intern` gives it one.
+    pub(crate) fn take_report(&mut self, intern: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
         let report = mailboxes.take_report(self.id)?;
         let name = source_of(&report.outcome).and_then(|source| {
-            mailboxes.name_of_peer(self.id, source).or_else(|| peers.address_of(source).map(name))
+            mailboxes.members_id_of_peer(self.id, source).or_else(|| peers.address_of(source).map(intern))
         });
         Some(Report { outcome: with_source(report.outcome, name), ..report })
     }
@@ -372,7 +374,7 @@ impl Drop for Membership {
         state.mailboxes.remove_member(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
         state.act_without_member(
-            |receiver, effects| receiver.member_leaves(id, &error, effects),
+            |receiver, effects| receiver.drop_messages_of_leaving_member(id, &error, effects),
             &self.shared,
         );
         let mut peers = BTreeSet::new();
@@ -385,10 +387,10 @@ impl Drop for Membership {
             state.links.remove(link);
         }
         for peer in peers {
-            state.ask_members_for_source(peer);
+            state.ask_members_to_connect_if_awaited(peer);
         }
-        state.act_without_member(|receiver, effects| receiver.share_freed_room(effects), &self.shared);
-        state.end_silent_peers::<NoMember>(None, &self.shared);
+        state.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), &self.shared);
+        state.fail_receives_only_from_lost_peers::<NoMember>(None, &self.shared);
         state.forget_unused_peers();
     }
 }

@@ -83,7 +83,7 @@ impl SharedPeers {
 
     /// Marks a peer: the receives that name it as their only source fail once its last link has
     /// ended. An unknown peer has no such receives.
-    pub(super) fn mark_ending(&mut self, address: Address, error: OperationError) {
+    pub(super) fn mark_lost(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {
             known.ending = Some(error);
@@ -92,11 +92,11 @@ impl SharedPeers {
     }
 
     /// Takes the marked peers that have no link left, with the errors of their directed receives.
-    pub(super) fn take_silent_ending(
+    pub(super) fn take_lost_without_links(
         &mut self,
-        is_silent: impl Fn(PeerId) -> bool,
+        has_no_link: impl Fn(PeerId) -> bool,
     ) -> Vec<(PeerId, OperationError)> {
-        let ended: Vec<PeerId> = self.ending.iter().copied().filter(|peer| is_silent(*peer)).collect();
+        let ended: Vec<PeerId> = self.ending.iter().copied().filter(|peer| has_no_link(*peer)).collect();
         let why = ended.into_iter().filter_map(|peer| {
             self.ending.remove(&peer);
             self.known.get_mut(&peer)?.ending.take().map(|error| (peer, error))

@@ -178,7 +178,7 @@ fn offered_write_that_cannot_be_pulled_is_asked_for() {
     target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
     target.pull(|_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [Header::Clear { op: 1, cannot_pull: true }]);
-    assert!(!target.begin_requested_data(LINK, 1, 4) && target.begin_requested_data(LINK, 1, 5));
+    assert!(!target.begin_data_if_requested(LINK, 1, 4) && target.begin_data_if_requested(LINK, 1, 5));
     target.put_payload(LINK, b"hello", &mut asked);
     assert_eq!(asked.owed[1..], [answer_header(1, Outcome::Done)]);
     assert_eq!(read_region(&region), b"hello");

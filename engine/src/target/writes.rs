@@ -171,7 +171,7 @@ impl Target {
     }
 
     /// Begins to read a payload. Returns whether the link's peer was asked for it.
-    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+    pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
                 link.writing = Some(IncomingWrite::Requested(fetch));

@@ -49,7 +49,7 @@ impl<S: Sink> InitiatorEffects for InitiatorCarrier<'_, S> {
     }
 
     #[cold]
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.sink.deferred_work_ended(number, has_succeeded)
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.sink.record_deferred_work_end(number, has_succeeded)
     }
 }

@@ -39,7 +39,7 @@ impl Sink for WorkSink {
         self.recorder.count_error(events);
     }
 
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.push((number, has_succeeded));
         WorkEnd { context: number + CONTEXTS, is_reported: self.reports }
     }

@@ -9,7 +9,7 @@ const SERVED: [MemberId; 2] = [MemberId(1), MemberId(2)];
 /// Returns a receiver whose only member keeps the order.
 fn receiver_in_order() -> (Receiver, EffectsRecorder) {
     let (mut receiver, asked) = receiver_with_link();
-    receiver.keep_order(MemberId::ONLY);
+    receiver.keep_completion_order(MemberId::ONLY);
     (receiver, asked)
 }
 
@@ -38,7 +38,7 @@ fn pull_all_with(receiver: &mut Receiver, outcome: Pull, asked: &mut EffectsReco
         into.iter_mut().for_each(|place| place.fill(b'f'));
         outcome
     };
-    receiver.pull(|_| true, give, asked);
+    receiver.pull_payloads(|_| true, give, asked);
 }
 
 fn fetched_payload(len_bytes: usize) -> Vec<u8> {
@@ -85,7 +85,7 @@ fn fetches_that_end_in_another_order_complete_in_theirs() {
     pull_all_with(&mut receiver, Pull::Refused, &mut asked);
     for (op, bytes) in [(8, &b"late"[..]), (7, b"first")] {
         assert!(asked.ended.is_empty());
-        assert!(receiver.begin_requested_data(LINK, op, bytes.len() as u64));
+        assert!(receiver.begin_data_if_requested(LINK, op, bytes.len() as u64));
         receiver.put_payload(LINK, bytes, &mut asked);
     }
     assert_eq!(asked.take_ended(), [(1, Ok(b"first".to_vec())), (2, Ok(b"late".to_vec()))]);
@@ -186,7 +186,7 @@ fn fetch_that_faults_fails_in_its_turn() {
         into[0].fill(b'f');
         if std::mem::take(&mut is_first) { Pull::Done } else { Pull::Fault }
     };
-    receiver.pull(|_| true, give, &mut asked);
+    receiver.pull_payloads(|_| true, give, &mut asked);
     assert_eq!((asked.ended.len(), receiver.fetches_len()), (0, 1));
     for _ in 1..5 {
         assert!(asked.ended.is_empty());
@@ -201,7 +201,7 @@ fn members_of_a_shared_receiver_have_turns_of_their_own() {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
     let mut asked = EffectsRecorder::default();
     for (link, member) in [LINK, OTHER].into_iter().zip(SERVED) {
-        receiver.keep_order(member);
+        receiver.keep_completion_order(member);
         receiver.link_added(link, PEER, member);
     }
     post_all(&mut receiver, 1..=5, &mut asked);
@@ -211,7 +211,7 @@ fn members_of_a_shared_receiver_have_turns_of_their_own() {
     assert_eq!(asked.take_ended(), [(3, Ok(b"goes on".to_vec()))]);
     deliver_offer(&mut receiver, OTHER, 7, 5, &mut asked);
     deliver_eager_message(&mut receiver, OTHER, b"waits too", &mut asked);
-    receiver.pull(|link| link == OTHER, make_pull_from(b"other"), &mut asked);
+    receiver.pull_payloads(|link| link == OTHER, make_pull_from(b"other"), &mut asked);
     let cut = OperationError::Truncated { overflow_bytes: 1 };
     assert_eq!(asked.take_ended(), [(4, Ok(b"other".to_vec())), (5, Err(cut))]);
     receiver.link_ended(LINK, &RESET, &mut asked);

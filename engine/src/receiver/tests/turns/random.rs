@@ -136,7 +136,7 @@ impl Scene {
                 let posted = receiver.post_multi_receive(receive_request(len, BUFFER), min_free, asked);
                 self.posted += usize::from(posted.is_ok());
             }
-            Step::Fault => receiver.pull(|_| true, |_, _, _, _| Pull::Fault, asked),
+            Step::Fault => receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Fault, asked),
             Step::Cancel { context } => {
                 receiver.cancel(CancelKey::Context(context), asked);
             }
@@ -170,7 +170,7 @@ impl Scene {
             Step::Answer { which } => {
                 if !self.asked_for.is_empty() {
                     let number = self.asked_for.remove(which % self.asked_for.len());
-                    assert!(receiver.begin_requested_data(LINK, number as u64, self.lens[number] as u64));
+                    assert!(receiver.begin_data_if_requested(LINK, number as u64, self.lens[number] as u64));
                     self.reading = Some((number, 0));
                     self.continue_message(0);
                 }
@@ -204,7 +204,7 @@ impl Scene {
             copy_from_offset(&message_content(number, lens[number]), at_bytes as usize, into);
             Pull::Done
         };
-        self.receiver.pull(|_| true, give, &mut self.asked);
+        self.receiver.pull_payloads(|_| true, give, &mut self.asked);
     }
 
     /// Reads completions. They must be those of the next messages.
