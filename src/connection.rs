@@ -181,7 +181,7 @@ impl ConnectionRequest {
         // waiting for the pump.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
-            listener.pump.begin_accepting(self.shared.id);
+            listener.pump.mark_request_being_accepted(self.shared.id);
         }
         Ok(PendingAccept { request: self.clone() })
     }

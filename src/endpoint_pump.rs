@@ -46,8 +46,12 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     /// not, the caller posts them.
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
     /// Has the endpoint receive through a shared context, once it is enabled.
-    fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
-    /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
+    fn join_shared_receiver(
+        &self,
+        context: &Arc<ReceiveContext>,
+        is_selective: bool,
+    ) -> Result<MemberId, Error>;
+    /// Undoes [`join_shared_receiver`](Self::join_shared_receiver), for an endpoint that is not enabled.
     fn leave_receiver(&self);
     /// Carries out the effects that other endpoints of its receive context have left to this endpoint.
     /// The caller then [runs](Drive::fire_due_works) the works that have become due.
@@ -73,7 +77,7 @@ pub(crate) trait Connect {
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
     /// An endpoint is about to accept this request, so the request does not wait any longer.
-    fn begin_accepting(&self, request: RequestId);
+    fn mark_request_being_accepted(&self, request: RequestId);
     /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
     fn settle_request(&self, request: RequestId);
     /// Turns a passive endpoint that does not listen into an active endpoint with the same address.

@@ -402,19 +402,23 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, _, wired) = endpoint.enabled_parts()?;
         let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
-        let is_written = engine.inject_write(to, bytes, memory);
+        let is_written = engine.try_inject_write(to, bytes, memory);
         if is_written && !wired.wiring.counters.is_empty() {
             wired.wiring.counters.count_success(CounterEvents::WRITE);
         }
         Ok(is_written)
     }
 
-    fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error> {
+    fn join_shared_receiver(
+        &self,
+        context: &Arc<ReceiveContext>,
+        is_selective: bool,
+    ) -> Result<MemberId, Error> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         state.receive_context = Some(context.clone());
         state.duties.insert(Duties::NOTIFY_OTHERS);
-        Ok(state.engine.share_receiver(context.receiver(), is_selective))
+        Ok(state.engine.join_shared_receiver(context.receiver(), is_selective))
     }
 
     fn leave_receiver(&self) {

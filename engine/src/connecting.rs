@@ -1,7 +1,7 @@
 //! The connection of an endpoint: requests for it, its acceptance, and its end.
 //!
 //! ```text
-//!  connect, accept, leave,         +-----------------------------------+  report, establish, end_receives
+//!  connect, accept, leave,         +-----------------------------------+  report, establish, fail_all_receives
 //!  listen, reject, settle          | the stage of the connection, or   | --------------------------------->
 //!  ------------------------------> | requests of a passive endpoint    |  owe, dismiss, await_timeout
 //!  link_up, link_ended, frame ...  | links that make and end           | --------------------------------->
@@ -212,7 +212,7 @@ impl Connection {
             // After this side has shut down, the peer still sends until it has received the
             // shutdown.
             RoleState::Connected(connected) if connected.is_leaving(id) => {}
-            _ => self.abort_link_on_breach(id, "sends over no connection", effects),
+            _ => self.abort_breached_handshake_link(id, "sends over no connection", effects),
         }
     }
 
@@ -240,7 +240,7 @@ impl Connection {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the step is out of turn.
-    pub(crate) fn handshake_among_messages(
+    pub(crate) fn handshake_on_message_link(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -269,7 +269,7 @@ impl Connection {
 
     /// Ends a link whose peer has broken the protocol, and the attempt to connect that depends on
     /// the link.
-    fn abort_link_on_breach(
+    fn abort_breached_handshake_link(
         &mut self,
         id: LinkId,
         reason: &'static str,

@@ -273,7 +273,7 @@ impl Engine {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.post(request, &mut effects)?;
         if let Some(source) = source {
-            self.source_named(source);
+            self.add_awaited_source_if_lost(source);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Engine {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.post_multi_receive(request, min_free_bytes, &mut effects)?;
         if let Some(source) = source {
-            self.source_named(source);
+            self.add_awaited_source_if_lost(source);
         }
         Ok(())
     }

@@ -405,7 +405,7 @@ impl Receive {
     // Inlined, as is the completion's way to the application: moving a completion costs more than
     // making it.
     #[inline(always)]
-    pub(crate) fn complete_with_message(
+    pub(crate) fn take_completion(
         &mut self,
         source: PeerId,
         message: &Message,

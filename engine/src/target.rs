@@ -1,7 +1,7 @@
 //! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
-//!  write, begin_write, write_offered, put, ...  +--------------------------------+   owe, owe_read, count, complete
+//!  write, begin_write, write_offered, put, ...  +--------------------------------+   owe, owe_read_data, count, complete
 //!  -------------------------------------------> | windows of regions             | -------------------------------->
 //!  read, atomic                                 | what is being written, read    |   return_credit, keep_credit, ...
 //!  -------------------------------------------> | offered writes, durability     | -------------------------------->

@@ -84,7 +84,7 @@ impl EndpointShared {
         let Some(bound) = &mut setup.receive_context else { return Ok(()) };
         let is_selective = self.service.flags().contains(ServiceFlags::SELECTIVE_RECEIVE);
         let shared = bound.context.shared();
-        let join = || pump.share_receiver(shared, is_selective);
+        let join = || pump.join_shared_receiver(shared, is_selective);
         bound.member = Some(shared.members().join(pump, av.as_ref(), join)?);
         Ok(())
     }

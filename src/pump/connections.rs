@@ -69,9 +69,9 @@ impl<T: Transport> Connect for Pump<T> {
         }
     }
 
-    fn begin_accepting(&self, request: RequestId) {
+    fn mark_request_being_accepted(&self, request: RequestId) {
         if let Some(State { engine, .. }) = &mut *self.lock_for_call().guard {
-            engine.begin_accepting(request);
+            engine.mark_request_being_accepted(request);
         }
     }
 

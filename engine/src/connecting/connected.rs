@@ -248,7 +248,7 @@ impl Connection {
             return;
         }
         if requester.instance != instance {
-            return self.abort_link_on_breach(id, "not the endpoint that has asked", effects);
+            return self.abort_breached_handshake_link(id, "not the endpoint that has asked", effects);
         }
         let (number, data) = (requester.number, mem::take(data));
         self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
@@ -295,10 +295,14 @@ impl Connection {
                 if step == HandshakeStep::Shutdown {
                     self.handshakes.close_when_sent(id);
                     self.set_stage(ConnectStage::Lost);
-                    self.report_lost_connection(effects);
+                    self.report_connection_if_lost(effects);
                 }
             }
-            _ => self.abort_link_on_breach(id, "takes a step of a connection that is not its turn", effects),
+            _ => self.abort_breached_handshake_link(
+                id,
+                "takes a step of a connection that is not its turn",
+                effects,
+            ),
         }
     }
 
@@ -334,7 +338,7 @@ impl Connection {
     ) {
         let Some((address, instance)) = self.handshakes.peer(link) else { return };
         self.handshakes.remove(link);
-        let peer = effects.establish(link, address, instance);
+        let peer = effects.add_message_link(link, address, instance);
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
@@ -365,7 +369,7 @@ impl Connection {
             }
             ConnectStage::Leaving { link } if *link == id => {
                 connected.stage = ConnectStage::Lost;
-                self.report_lost_connection(effects);
+                self.report_connection_if_lost(effects);
             }
             _ => {}
         }
@@ -385,12 +389,12 @@ impl Connection {
         self.set_stage(ConnectStage::Over);
         self.handshakes.close_all_when_sent();
         let reason = OperationError::Link(LinkError::System(error.errno()));
-        effects.end_receives(&reason);
+        effects.fail_all_receives(&reason);
         effects.report(ConnectionReport::Failed(error));
     }
 
     /// Reports the end of a lost connection, once none of its operations is left.
-    pub(crate) fn report_lost_connection(&mut self, effects: &mut impl ConnectionEffects) {
+    pub(crate) fn report_connection_if_lost(&mut self, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &mut self.role
             && matches!(connected.stage, ConnectStage::Lost)
         {

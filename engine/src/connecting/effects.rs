@@ -16,7 +16,7 @@ pub(crate) trait ConnectionEffects {
 
     /// Makes a link carry messages from now on. It leads to the endpoint with this instance at this
     /// address. Returns the peer at the address.
-    fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
+    fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
     /// Queues a header for the peer of a link that carries messages.
     fn owe(&mut self, link: LinkId, header: Header);
@@ -25,7 +25,7 @@ pub(crate) trait ConnectionEffects {
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str);
 
     /// Fails all receives, since no message can arrive any more.
-    fn end_receives(&mut self, error: &OperationError);
+    fn fail_all_receives(&mut self, error: &OperationError);
 
     /// Asks the caller to [advance the time](super::Connection::advance_time) from now on, since a
     /// [timeout](super::Connection::awaits_timeout) runs.

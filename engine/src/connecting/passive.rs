@@ -71,7 +71,7 @@ impl Connection {
 
     /// Records that another endpoint is about to accept a request, which then no longer counts as
     /// waiting.
-    pub(crate) fn begin_accepting(&mut self, request: RequestId) {
+    pub(crate) fn mark_request_being_accepted(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
             asked.is_being_accepted = true;
@@ -107,7 +107,7 @@ impl Connection {
         let RoleState::Passive(passive) = &mut self.role else { return };
         let has_asked = passive.requests.values().any(|asked| asked.link == id);
         if step != HandshakeStep::Request || has_asked || !self.handshakes.is_flushed(id) {
-            return self.abort_link_on_breach(
+            return self.abort_breached_handshake_link(
                 id,
                 "asks a passive endpoint for other than a connection",
                 effects,

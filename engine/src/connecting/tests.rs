@@ -31,7 +31,7 @@ impl ConnectionEffects for EffectsRecorder {
         self.events.push(event);
     }
 
-    fn establish(&mut self, link: LinkId, _: Address, instance: u64) -> PeerId {
+    fn add_message_link(&mut self, link: LinkId, _: Address, instance: u64) -> PeerId {
         self.established.push((link, instance));
         PEER
     }
@@ -44,7 +44,7 @@ impl ConnectionEffects for EffectsRecorder {
         self.dismissed.push(link);
     }
 
-    fn end_receives(&mut self, _: &OperationError) {
+    fn fail_all_receives(&mut self, _: &OperationError) {
         self.has_ended_receives = true;
     }
 
@@ -176,12 +176,12 @@ fn acceptor_connects_when_the_link_takes_its_accept() {
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
     assert_eq!(asked.events, [ConnectionReport::Connected { data: Box::default() }]);
     let confirm = make_handshake(HandshakeStep::Confirm, b"");
-    let confirmed = connection.handshake_among_messages(ASKED, confirm, false, &mut asked);
+    let confirmed = connection.handshake_on_message_link(ASKED, confirm, false, &mut asked);
     assert_eq!(
         (confirmed, asked.events.pop()),
         (Ok(HandshakeResult::Nothing), Some(ConnectionReport::Confirmed))
     );
-    assert!(connection.handshake_among_messages(ASKED, confirm, false, &mut asked).is_err(), "again");
+    assert!(connection.handshake_on_message_link(ASKED, confirm, false, &mut asked).is_err(), "again");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn request_is_withdrawn_unless_it_is_being_accepted() {
     for is_being_accepted in [false, true] {
         let (mut connection, mut asked, request) = passive_with_request();
         if is_being_accepted {
-            connection.begin_accepting(request);
+            connection.mark_request_being_accepted(request);
         }
         assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
         let withdrawn = [ConnectionReport::Withdrawn(request)];
@@ -229,11 +229,11 @@ fn rdm_endpoint_owes_one_reject_at_a_time() {
         (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
     let request = make_handshake(HandshakeStep::Request, b"");
     assert_eq!(
-        connection.handshake_among_messages(ASKED, request, false, &mut asked),
+        connection.handshake_on_message_link(ASKED, request, false, &mut asked),
         Ok(HandshakeResult::Nothing)
     );
     assert_eq!(asked.owed, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
-    assert!(connection.handshake_among_messages(ASKED, request, true, &mut asked).is_err());
+    assert!(connection.handshake_on_message_link(ASKED, request, true, &mut asked).is_err());
     assert!(connection.peer().is_none() && !connection.is_connection_oriented());
 }
 

@@ -26,7 +26,7 @@ impl Engine {
     /// Handles a message that the receiver has refused: the peer has broken the protocol, or the
     /// link carries no messages.
     #[cold]
-    fn reject_message_frame(
+    fn handle_refused_message(
         &mut self,
         id: LinkId,
         breach: ProtocolViolation,
@@ -35,13 +35,13 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         if self.links.get(id).is_none() {
-            return self.frame_received_without_messages(id, header, payload, sink);
+            return self.frame_arrived_on_handshake_link(id, header, payload, sink);
         }
-        self.condemn(id, breach.0, sink);
+        self.abort_breached_link(id, breach.0, sink);
     }
 
     /// Handles a peer's offer of a message.
-    fn request_arrived(
+    fn message_offer_arrived(
         &mut self,
         id: LinkId,
         message: &Message,
@@ -50,11 +50,11 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         if self.target.has_offer(id, op) {
-            return self.condemn(id, "offers two messages under one number", sink);
+            return self.abort_breached_link(id, "offers two messages under one number", sink);
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.message_offered(id, message, op, remote, &mut effects);
-        self.abort_on_breach(id, outcome, sink);
+        self.ok_or_abort_link(id, outcome, sink);
     }
 
     /// Spends the credit of a write with remote data. The write costs as much as a message until
@@ -64,14 +64,14 @@ impl Engine {
             return true;
         }
         let outcome = self.receive_side.spend_credit(id, MESSAGE_COST_BYTES);
-        self.abort_on_breach(id, outcome, sink)
+        self.ok_or_abort_link(id, outcome, sink)
     }
 
     /// Handles a peer's access to a region.
     fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
         let is_offer = matches!(rma.kind, RmaKind::Offer { .. });
         if is_offer && self.receive_side.has_offer(id, rma.op) {
-            return self.condemn(id, "offers two payloads under one number", sink);
+            return self.abort_breached_link(id, "offers two payloads under one number", sink);
         }
         if !self.spend_write_data_credit(id, rma, sink) {
             return;
@@ -82,7 +82,7 @@ impl Engine {
             RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
             RmaKind::Write { .. } => target.write_arrived(id, rma, payload, &mut effects),
         };
-        self.abort_on_breach(id, outcome, sink);
+        self.ok_or_abort_link(id, outcome, sink);
     }
 
     /// Handles the beginning of a peer's access to a region.
@@ -98,7 +98,7 @@ impl Engine {
                 if self.spend_write_data_credit(id, rma, sink) {
                     let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
-                    self.abort_on_breach(id, outcome, sink);
+                    self.ok_or_abort_link(id, outcome, sink);
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Engine {
     fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
         let (target, mut effects) = self.target_and_effects(sink);
         let outcome = target.atomic_arrived(id, atomic, payload, &mut effects);
-        self.abort_on_breach(id, outcome, sink);
+        self.ok_or_abort_link(id, outcome, sink);
     }
 
     /// Returns the piece of a read that is arriving on a link.
@@ -121,22 +121,22 @@ impl Engine {
         let Some(link) = self.links.get_mut(id) else { return };
         let send = match link.tx.matched(number) {
             Ok(send) => send,
-            Err(ProtocolViolation(reason)) => return self.condemn(id, reason, sink),
+            Err(ProtocolViolation(reason)) => return self.abort_breached_link(id, reason, sink),
         };
         self.completed(send, sink);
     }
 
     /// Records that the peer has granted more credit.
-    fn credited(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
+    fn credit_granted(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        let outcome = link.tx.credited(granted_bytes);
-        self.abort_on_breach(id, outcome, sink);
+        let outcome = link.tx.credit_granted(granted_bytes);
+        self.ok_or_abort_link(id, outcome, sink);
     }
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Err(ProtocolViolation(reason)) = link.tx.acknowledged(received) {
-            return self.condemn(id, reason, sink);
+            return self.abort_breached_link(id, reason, sink);
         }
         while let Some(send) = self.links.get_mut(id).and_then(|link| link.tx.pop_acknowledged()) {
             self.completed(send, sink);
@@ -175,13 +175,13 @@ impl<S: Sink> Arrivals<'_, S> {
 
     /// Begins a payload that this side has requested. Ends the link if this side has not requested
     /// it.
-    fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
+    fn begin_data_or_abort_link(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
         let is_wanted = engine.receive_side.begin_data_if_requested(id, op, len_bytes)
             || engine.target.begin_data_if_requested(id, op, len_bytes);
         // A shared receiver that this engine has left may have requested it.
         if !is_wanted && !engine.receive_side.has_left() {
-            engine.condemn(id, "sends what was not asked for", self.sink);
+            engine.abort_breached_link(id, "sends what was not asked for", self.sink);
         }
     }
 }
@@ -193,27 +193,27 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         if let Header::Message(message) = header {
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
             if let Err(breach) = receiver.message_arrived(id, message, payload, &mut effects) {
-                engine.reject_message_frame(id, breach, header, payload, self.sink);
+                engine.handle_refused_message(id, breach, header, payload, self.sink);
             }
             return;
         }
         if engine.links.get(id).is_none() {
-            return engine.frame_received_without_messages(id, header, payload, self.sink);
+            return engine.frame_arrived_on_handshake_link(id, header, payload, self.sink);
         }
         match header {
             Header::Message(_) => {}
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
             Header::Request { message, op, .. } => {
-                engine.request_arrived(id, message, *op, payload, self.sink);
+                engine.message_offer_arrived(id, message, *op, payload, self.sink);
             }
-            Header::Clear { op, cannot_pull } => engine.request_cleared(id, *op, *cannot_pull, self.sink),
+            Header::Clear { op, cannot_pull } => engine.offer_cleared(id, *op, *cannot_pull, self.sink),
             Header::Data { op, len_bytes } => {
-                self.begin_data(id, *op, *len_bytes);
+                self.begin_data_or_abort_link(id, *op, *len_bytes);
                 self.put_payload(id, payload);
             }
-            Header::Done { op, fault } => engine.request_done(id, *op, *fault, self.sink),
+            Header::Done { op, fault } => engine.offer_done(id, *op, *fault, self.sink),
             Header::Matched { number } => engine.match_acknowledged(id, *number, self.sink),
-            Header::Credit { granted_bytes } => engine.credited(id, *granted_bytes, self.sink),
+            Header::Credit { granted_bytes } => engine.credit_granted(id, *granted_bytes, self.sink),
             Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
             Header::Fenced => engine.fence_answered(id, self.sink),
             Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
@@ -226,25 +226,25 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 engine.region_offered_for_mapping(id, *shown, payload, self.sink);
             }
             Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
-            Header::Connection(handshake) => engine.handshake_among_messages(id, *handshake, self.sink),
+            Header::Connection(handshake) => engine.handshake_on_message_link(id, *handshake, self.sink),
         }
     }
 
     fn frame_begun(&mut self, id: LinkId, header: &Header) {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {
-            return engine.header_received_without_messages(id, header, self.sink);
+            return engine.frame_begun_on_handshake_link(id, header, self.sink);
         };
         match *header {
             Header::Message(message) => {
                 let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
                 let outcome = receiver.begin_message(id, &message, &mut effects);
-                engine.abort_on_breach(id, outcome, self.sink);
+                engine.ok_or_abort_link(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
                 link.rx.begin_collecting(CollectedHeader::Message(message, op), usize::from(remote_bytes));
             }
-            Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
+            Header::Data { op, len_bytes } => self.begin_data_or_abort_link(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_arriving_rma(id, &rma, self.sink),
             Header::Atomic(atomic) => {
                 link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
@@ -254,7 +254,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
             // The header tells enough: the data of the handshake does not matter here.
-            Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
+            Header::Connection(handshake) => engine.handshake_on_message_link(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }
             | Header::Done { .. }
@@ -296,7 +296,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {
-            return engine.payload_received_without_messages(id, bytes, self.sink);
+            return engine.chunk_arrived_on_handshake_link(id, bytes, self.sink);
         };
         let whole = match link.rx.collect_bytes(bytes) {
             Collected::Nothing => return self.put_payload(id, bytes),
@@ -306,7 +306,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         let payload = whole.payload();
         match whole.header() {
             CollectedHeader::Message(message, op) => {
-                engine.request_arrived(id, &message, op, payload, self.sink);
+                engine.message_offer_arrived(id, &message, op, payload, self.sink);
             }
             CollectedHeader::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
             CollectedHeader::Region(shown) => {

@@ -61,7 +61,7 @@ impl Engine {
         let stage = match sent {
             Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
-                link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would break the protocol. At this stage
                 // none is accepted.
                 RequestStage::Cleared

@@ -13,7 +13,7 @@ impl Engine {
     /// Handles the posting of a receive whose only source is this peer. If the peer is lost, the
     /// next pass connects to it.
     #[inline(always)]
-    pub(super) fn source_named(&mut self, source: PeerId) {
+    pub(super) fn add_awaited_source_if_lost(&mut self, source: PeerId) {
         if self.peers.peer(source).is_lost() {
             self.add_awaited_source(source);
         }

@@ -91,8 +91,8 @@ impl Engine {
     /// Removes a request from those that wait, since another endpoint is about to accept it. The
     /// requester keeps its link to this endpoint until [`settle_request`](Self::settle_request), or
     /// until the other endpoint has accepted.
-    pub fn begin_accepting(&mut self, request: RequestId) {
-        self.connection.begin_accepting(request);
+    pub fn mark_request_being_accepted(&mut self, request: RequestId) {
+        self.connection.mark_request_being_accepted(request);
     }
 
     /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
@@ -135,17 +135,17 @@ impl Engine {
         // Sends that the peer may still read must not end before the link.
         let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };
-        let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_idle());
+        let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_between_frames());
         // After a frame that is cut off, no other frame can follow.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
         // This side has reported the peer's operations that these frames answer. So they must not
         // fail at the peer.
-        let answers = self.send_last_answers(id, transport);
+        let answers = self.send_last_answers_or_return_rest(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
             transport.close(id, Close::Drain);
             self.fail_exposed_sends(unended, &OperationError::Cancelled, sink);
-            self.report_lost_connection(sink);
+            self.report_connection_if_lost(sink);
         } else {
             self.fail_exposed_sends(unended, &OperationError::Cancelled, sink);
             self.connection.send_shutdown(
@@ -194,7 +194,7 @@ impl Engine {
 
     /// Handles a frame on a link that carries no messages: a handshake link, or an unknown one.
     #[cold]
-    pub(super) fn frame_received_without_messages(
+    pub(super) fn frame_arrived_on_handshake_link(
         &mut self,
         id: LinkId,
         header: &Header,
@@ -205,10 +205,10 @@ impl Engine {
         connection.frame_arrived(id, header, payload, &mut effects);
     }
 
-    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for the
+    /// As [`frame_arrived_on_handshake_link`](Self::frame_arrived_on_handshake_link), for the
     /// beginning of a frame.
     #[cold]
-    pub(super) fn header_received_without_messages(
+    pub(super) fn frame_begun_on_handshake_link(
         &mut self,
         id: LinkId,
         header: &Header,
@@ -218,22 +218,17 @@ impl Engine {
         connection.frame_begun(id, header, &mut effects);
     }
 
-    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for the next
+    /// As [`frame_arrived_on_handshake_link`](Self::frame_arrived_on_handshake_link), for the next
     /// bytes of a frame.
     #[cold]
-    pub(super) fn payload_received_without_messages(
-        &mut self,
-        id: LinkId,
-        bytes: &[u8],
-        sink: &mut impl Sink,
-    ) {
+    pub(super) fn chunk_arrived_on_handshake_link(&mut self, id: LinkId, bytes: &[u8], sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.chunk_arrived(id, bytes, &mut effects);
     }
 
     /// Handles a handshake step, or its beginning, on a link that carries messages.
     #[cold]
-    pub(super) fn handshake_among_messages(
+    pub(super) fn handshake_on_message_link(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -242,7 +237,7 @@ impl Engine {
         let Some(link) = self.links.get(id) else { return };
         let owes_answer = link.tx.debts().has_header(|header| matches!(header, Header::Connection(_)));
         let (connection, mut effects) = self.connection_and_effects(sink);
-        match connection.handshake_among_messages(id, handshake, owes_answer, &mut effects) {
+        match connection.handshake_on_message_link(id, handshake, owes_answer, &mut effects) {
             Ok(HandshakeResult::Nothing) => {}
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);
@@ -250,15 +245,15 @@ impl Engine {
                 // The peer reads nothing more after its shutdown.
                 self.fail_exposed_sends(unended, &error, sink);
                 self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
-                self.report_lost_connection(sink);
+                self.report_connection_if_lost(sink);
             }
-            Err(ProtocolViolation(reason)) => self.condemn(id, reason, sink),
+            Err(ProtocolViolation(reason)) => self.abort_breached_link(id, reason, sink),
         }
     }
 
     /// Reports the end of a lost connection, once none of its operations is left.
-    pub(super) fn report_lost_connection(&mut self, sink: &mut impl Sink) {
+    pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
-        connection.report_lost_connection(&mut effects);
+        connection.report_connection_if_lost(&mut effects);
     }
 }

@@ -25,26 +25,30 @@ impl Engine {
 
     /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether the link can take another
     /// frame.
-    pub(super) fn pay_debts_of(
+    pub(super) fn try_pay_debts_of(
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
         let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.pay_debts_of(id, |id, tx| creditors.pay_link(id, tx, transport, sink))
+        self.links.try_pay_debts_of(id, |id, tx| creditors.pay_link(id, tx, transport, sink))
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
     /// Returns the answers that the link had no room for, in order. The caller sends nothing else
     /// on the link afterwards.
     #[cold]
-    pub(super) fn send_last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+    pub(super) fn send_last_answers_or_return_rest(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+    ) -> Vec<Header> {
         let Some(link) = self.links.get_mut(id) else { return Vec::new() };
         let tx = &mut link.tx;
         tx.debts_mut().drop_requests();
         let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
-        if tx.is_idle() {
+        if tx.is_between_frames() {
             creditors.send_answers(id, tx, transport);
         }
         let received = creditors.receive_side.arrived_eager_count(id);
@@ -66,7 +70,7 @@ impl DebtSources<'_> {
         if is_reading {
             self.send_read_data(id, tx, transport, sink);
         }
-        if !tx.is_idle() {
+        if !tx.is_between_frames() {
             return;
         }
         self.send_answers(id, tx, transport);
@@ -77,7 +81,7 @@ impl DebtSources<'_> {
                 self.receive_side.credit_sent(id);
             }
         }
-        if tx.debts().are_only_reads() && !is_reading {
+        if tx.debts().is_only_read_data() && !is_reading {
             self.send_read_data(id, tx, transport, sink);
         }
     }
@@ -108,7 +112,7 @@ impl DebtSources<'_> {
             if let Header::Answer { .. } = header {
                 self.target.answer_sent(id);
             }
-            debts.header_sent();
+            debts.pop_header();
         }
     }
 
@@ -123,16 +127,16 @@ impl DebtSources<'_> {
         sink: &mut impl Sink,
     ) {
         let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
-        tx.debts_mut().begin_reads();
+        tx.debts_mut().unpause_reads();
         while let Some(reading) = self.target.next_outgoing_read(id) {
             if let Some(writing) = tx.partial_frame() {
                 left_bytes = 0;
                 let sent = transport.resume(id, &reading.piece_slices(writing.taken_bytes));
                 match sent {
                     Sent::Full => return,
-                    Sent::Partial(more_bytes) => return tx.advance_writing(more_bytes),
+                    Sent::Partial(more_bytes) => return tx.advance_partial_frame(more_bytes),
                     Sent::Whole => {
-                        tx.end_writing();
+                        tx.end_partial_frame();
                         reading.piece_sent();
                     }
                 }
@@ -161,10 +165,10 @@ impl DebtSources<'_> {
                 Sent::Full => return,
                 Sent::Whole => reading.piece_sent(),
                 Sent::Partial(taken_bytes) => {
-                    return tx.begin_writing(Frame::ReadData, SendId::default(), taken_bytes);
+                    return tx.record_partial_frame(Frame::ReadData, SendId::default(), taken_bytes);
                 }
             }
         }
-        tx.debts_mut().reads_sent();
+        tx.debts_mut().all_reads_sent();
     }
 }

@@ -62,13 +62,13 @@ impl Engine {
     ) {
         let Some(link) = self.links.get_mut(id) else { return };
         let Some(remote) = RemotePayload::new(remote) else {
-            return self.condemn(id, "describes its memory at too great a length", sink);
+            return self.abort_breached_link(id, "describes its memory at too great a length", sink);
         };
         let mapped = link.tx.mapped_regions_mut();
         if !mapped.has_unmapped() {
             self.mapping.push(id);
         }
-        mapped.peer_offers_region(shown, remote);
+        mapped.add_offered_region(shown, remote);
     }
 
     /// Maps the regions that peers offer.
@@ -138,7 +138,7 @@ impl Engine {
             self.has_unseen_stores = false;
         }
         let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
-        let has_gone = !is_fenced && !is_seen && self.access_mapped_region(to, local, memory);
+        let has_gone = !is_fenced && !is_seen && self.try_access_mapped_region(to, local, memory);
         if !has_gone {
             self.unmap_if_retired(to, memory.key);
         }
@@ -155,7 +155,7 @@ impl Engine {
     /// caller counts the write; the engine neither keeps nor reports it. If not, nothing has
     /// changed, and the caller posts the write.
     #[inline]
-    pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
+    pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
         if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn access_mapped_region(&self, to: PeerId, local: &mut RmaLocal, memory: RemoteMemory) -> bool {
+    fn try_access_mapped_region(&self, to: PeerId, local: &mut RmaLocal, memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
         let is_read = matches!(local, RmaLocal::Read(_));
         let Some(mapped) = self.directly_accessible_region(to, key, is_read) else { return false };
@@ -221,7 +221,7 @@ impl Engine {
 
     /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes, unmaps the regions that have ended:
     /// without this, a region that is never accessed again would stay mapped.
-    pub(super) fn sweep_mapped_when_due(&mut self) {
+    pub(super) fn count_pass_and_sweep_mapped(&mut self) {
         self.passes_to_sweep -= 1;
         if self.passes_to_sweep == 0 {
             self.unmap_retired_regions();
@@ -245,7 +245,8 @@ impl Engine {
         let mapped = link.tx.mapped_regions().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.tx.all_messages_have_arrived();
-        let is_unhindered = self.initiator.has_none_queued(to) && link.tx.has_no_accesses() && may_overtake;
+        let is_unhindered =
+            self.initiator.has_none_queued(to) && link.tx.has_no_unanswered_accesses() && may_overtake;
         is_unhindered.then_some(mapped)
     }
 }

@@ -37,14 +37,14 @@ impl Engine {
 
     /// Ends a link if its peer has broken the protocol. Returns true if the peer has not.
     #[inline(always)]
-    pub(super) fn abort_on_breach(
+    pub(super) fn ok_or_abort_link(
         &mut self,
         id: LinkId,
         outcome: Result<(), ProtocolViolation>,
         sink: &mut impl Sink,
     ) -> bool {
         if let Err(ProtocolViolation(reason)) = outcome {
-            self.condemn(id, reason, sink);
+            self.abort_breached_link(id, reason, sink);
         }
         outcome.is_ok()
     }

@@ -30,19 +30,19 @@ use crate::wire::Header;
 /// now. Sends on the peer's other links, which may lead to a former instance, must have completed
 /// too.
 #[cold]
-pub(super) fn advance_fence(
+pub(super) fn try_pass_fence(
     links: &mut Links,
     id: LinkId,
-    of_peer: &[LinkId],
+    links_of_peer: &[LinkId],
     send: &Send,
     transport: &mut impl Transport,
 ) -> bool {
     let awaits = send.message.awaits;
-    if of_peer.iter().any(|other| links.get(*other).is_some_and(|link| !link.tx.has_all_completed())) {
+    if links_of_peer.iter().any(|other| links.get(*other).is_some_and(|link| !link.tx.has_all_completed())) {
         return false;
     }
     let Some(link) = links.get_mut(id) else { return true };
-    if link.tx.is_known_to_reach(awaits) {
+    if link.tx.all_taken_have_reached(awaits) {
         return true;
     }
     if !link.tx.is_fence_unanswered() {
@@ -61,18 +61,18 @@ impl Engine {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered = self.links.get(id).is_some_and(|link| link.tx.debts().has_header(is_fenced));
         if is_unanswered {
-            return self.condemn(id, "sends a fence before the last one was answered", sink);
+            return self.abort_breached_link(id, "sends a fence before the last one was answered", sink);
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.fence_asked(id, matched, &mut effects);
-        self.abort_on_breach(id, outcome, sink);
+        self.ok_or_abort_link(id, outcome, sink);
     }
 
     /// Handles the peer's answer to a fence.
     pub(super) fn fence_answered(&mut self, id: LinkId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Err(ProtocolViolation(reason)) = link.tx.fence_answered() {
-            return self.condemn(id, reason, sink);
+            return self.abort_breached_link(id, reason, sink);
         }
         let peer = link.peer();
         self.initiator.activate(peer);

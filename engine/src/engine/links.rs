@@ -47,7 +47,7 @@ impl ClosingLink {
 /// Whether the engine may repeat the attempt to connect that an ended link made. It may if the
 /// attempt was cut short, for example by an endpoint that closed before it accepted the connection,
 /// and if the link had taken nothing.
-fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
+fn may_be_retried_after(link: &Link, error: &OperationError) -> bool {
     let is_cut_short =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
     is_cut_short && link.is_unused_connecting()
@@ -70,7 +70,7 @@ impl Engine {
             self.add_link(link, peer);
             link
         });
-        self.peers.peer_mut(peer).transmit_over(link);
+        self.peers.peer_mut(peer).set_transmit_link(link);
         link
     }
 
@@ -114,7 +114,7 @@ impl Engine {
             .and_then(|current| self.links.get_mut(current))
             .is_none_or(|link| link.is_unused_connecting())
         {
-            self.peers.peer_mut(peer).transmit_over(id);
+            self.peers.peer_mut(peer).set_transmit_link(id);
         }
     }
 
@@ -127,13 +127,13 @@ impl Engine {
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
             self.fail_exposed_sends(unended, &error, sink);
-            return self.report_lost_connection(sink);
+            return self.report_connection_if_lost(sink);
         }
         let peer = self.links.get_mut(id).filter(|link| link.is_current()).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &operation_error, sink);
         self.fail_exposed_sends(unended, &operation_error, sink);
-        self.report_lost_connection(sink);
+        self.report_connection_if_lost(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.peer(peer).links().clone() {
                 if self.links.get_mut(other).is_some_and(|link| link.is_current()) {
@@ -152,7 +152,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> ExposedSends {
         let Some(link) = self.links.remove(id) else { return ExposedSends::default() };
-        let may_be_retried = is_to_be_retried(&link, error);
+        let may_be_retried = may_be_retried_after(&link, error);
         let peer = link.peer();
         let PendingSends { sends, exposed } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
@@ -160,9 +160,9 @@ impl Engine {
         let is_retried = carried_sends
             && may_be_retried
             && self.has_operations_waiting_for(peer)
-            && self.peers.peer_mut(peer).retry_connecting();
+            && self.peers.peer_mut(peer).try_count_connect_retry();
         if carried_sends && !is_retried {
-            self.drop_transmit_link(peer, error, sink);
+            self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }
         if was_last && is_retried {
             // If sends wait for the peer, they connect to it again. But they may be cancelled
@@ -197,8 +197,13 @@ impl Engine {
     }
 
     /// Stops using the link that carries a peer's sends. Sends that wait for it fail.
-    pub(super) fn drop_transmit_link(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
-        self.peers.peer_mut(peer).stop_transmitting();
+    pub(super) fn drop_transmit_link_and_fail_queued(
+        &mut self,
+        peer: PeerId,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
+        self.peers.peer_mut(peer).clear_transmit_link();
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.fail_queued(peer, error, &mut effects);
     }
@@ -226,7 +231,7 @@ impl Engine {
 
     /// Ends a link whose peer broke the protocol.
     #[cold]
-    pub(super) fn condemn(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
+    pub(super) fn abort_breached_link(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
         debug!(?id, reason, "ending a link");
         self.abort_link(id, &LinkError::Protocol(reason), sink);
     }
@@ -244,6 +249,6 @@ impl Engine {
             transport.close(link, how);
             self.fail_exposed_sends(unended, &error, sink);
         }
-        self.report_lost_connection(sink);
+        self.report_connection_if_lost(sink);
     }
 }

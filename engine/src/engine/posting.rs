@@ -58,7 +58,7 @@ impl Engine {
         let (message, source, one_sided) = match op {
             TransmitOp::Send { source, tag, data } => {
                 let len_bytes = source.len_bytes() as u64;
-                self.check_room(len_bytes)?;
+                self.check_length_and_depth(len_bytes)?;
                 let message = Message { tag: *tag, data: *data, awaits, ..Message::of_len(len_bytes) };
                 let turn = self.initiator.take_turn(to);
                 let source = mem::take(source);
@@ -77,7 +77,7 @@ impl Engine {
             }
             TransmitOp::Rma { local, memory } => {
                 let len_bytes = local.len_bytes() as u64;
-                self.check_room(len_bytes)?;
+                self.check_length_and_depth(len_bytes)?;
                 if attempt == Attempt::NotMade && self.try_direct_access(to, local, *memory, level, fence) {
                     let (flags, buffer) = (local.completion_flags(), local.take_buffer());
                     let completion = EndedOperation::of_transmit(context, flags, buffer);
@@ -90,7 +90,7 @@ impl Engine {
             }
             TransmitOp::Atomic { local, memory, op, datatype } => {
                 let form = local.checked_form(*op, *datatype)?;
-                self.check_room(0)?;
+                self.check_length_and_depth(0)?;
                 let (source, one_sided) = OneSided::of_atomic(local.take(), *memory, form);
                 (Message { awaits, ..Message::of_len(form.len_bytes() as u64) }, source, one_sided)
             }
@@ -111,7 +111,7 @@ impl Engine {
 
     /// Checks the length of an operation, and that one more operation may be outstanding.
     #[inline(always)]
-    fn check_room(&self, len_bytes: u64) -> Result<(), Error> {
+    fn check_length_and_depth(&self, len_bytes: u64) -> Result<(), Error> {
         let max_bytes = self.config.message_max_bytes;
         if len_bytes > max_bytes {
             return Err(Misuse::TooLong { len_bytes, max_bytes }.into());
@@ -135,7 +135,7 @@ impl Engine {
         let link_id = self.find_or_open_transmit_link(to, transport);
         let caps = transport.caps(link_id);
         let protocol = match self.links.get(link_id) {
-            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
+            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
                 link.tx.protocol_of(&send, &caps, self.config.eager_max_bytes)
             }
             _ => SendProtocol::Waiting,
@@ -179,7 +179,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let id = self.initiator.enqueue(to, send);
-        if self.transmit_to(to, transport, sink) {
+        if self.transmit_until_full(to, transport, sink) {
             self.initiator.activate(to);
         }
         if inject {

@@ -317,7 +317,7 @@ impl Engine {
     /// Makes the engine receive through a shared receiver from now on. The engine must have no
     /// links yet, and must not post receives itself. With `is_selective`, only receives that ask
     /// for it report success.
-    pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
+    pub fn join_shared_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::join(shared.clone(), is_selective, keeps_order);
         let id = membership.id();
@@ -336,7 +336,7 @@ impl Engine {
         for id in self.links.ids() {
             let received = self.receive_side.arrived_eager_count(id);
             if let Some(link) = self.links.get_mut(id) {
-                link.tx.debts_mut().settle_receiver_debts(received);
+                link.tx.debts_mut().fix_ack_and_drop_credit(received);
             }
         }
         self.receive_side = ReceiveSide::Left;
@@ -359,7 +359,7 @@ impl Engine {
         let Mail { debts, counts, sources } = membership.take_mail_except_reports();
         for source in sources {
             if let Some(source) = self.peers.find(source) {
-                self.source_named(source);
+                self.add_awaited_source_if_lost(source);
             }
         }
         for (link, debt) in debts {

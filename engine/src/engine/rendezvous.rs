@@ -13,17 +13,17 @@ impl Engine {
     /// Offers the peer its first queued send. The peer then pulls the payload, or asks for it.
     /// Returns `None` if the peer was to pull, but the memory cannot be exposed and the message may
     /// travel eagerly.
-    pub(super) fn transmit_request(
+    pub(super) fn transmit_offer(
         &mut self,
         id: LinkId,
         send_id: SendId,
-        way: SendProtocol,
+        protocol: SendProtocol,
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Option<Result<(), Full>> {
         let send = self.initiator.get(send_id)?;
         let link = self.links.get_mut(id)?;
-        let exposed = match (link.tx.take_exposed(send_id), way) {
+        let exposed = match (link.tx.take_exposed(send_id), protocol) {
             (Some(remote), _) => Some(remote),
             (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
             (None, _) => None,
@@ -42,17 +42,17 @@ impl Engine {
         let header = Header::Request { message: send.message, op: op_number_of(send_id), remote_bytes };
         let sent = transport.send_inline(id, &header, bytes);
         match sent {
-            Ok(()) => link.tx.request_sent(send_id, !bytes.is_empty()),
+            Ok(()) => link.tx.offer_sent(send_id, !bytes.is_empty()),
             Err(Full) => link.tx.keep_exposed(send_id, remote),
         }
         Some(sent)
     }
 
     /// Handles the peer's request for payload.
-    pub(super) fn request_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
+    pub(super) fn offer_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Err(ProtocolViolation(reason)) = link.tx.clear_received(op, cannot_pull) {
-            return self.condemn(id, reason, sink);
+            return self.abort_breached_link(id, reason, sink);
         }
         let peer = link.peer();
         self.initiator.activate(peer);
@@ -60,19 +60,19 @@ impl Engine {
 
     /// Handles the peer's report that it has the payload of a message, or with `fault` that it
     /// could not read it.
-    pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
+    pub(super) fn offer_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
-        let send = match link.tx.request_done(op, fault, is_message) {
+        let send = match link.tx.offer_done(op, fault, is_message) {
             Ok(send) => send,
-            Err(ProtocolViolation(reason)) => return self.condemn(id, reason, sink),
+            Err(ProtocolViolation(reason)) => return self.abort_breached_link(id, reason, sink),
         };
         let outcome = if fault { Outcome::Fault } else { Outcome::Done };
         self.answered(id, send, outcome, sink);
     }
 
     /// Sends payload that the peer has asked for. Returns whether the link can take messages.
-    pub(super) fn send_cleared(
+    pub(super) fn try_send_cleared(
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
@@ -92,16 +92,16 @@ impl Engine {
             }
             link.tx.pop_cleared();
             if let Sent::Partial(taken_bytes) = sent {
-                link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
                 return false;
             }
-            self.data_taken(id, send_id, sink);
+            self.requested_payload_taken(id, send_id, sink);
         }
         true
     }
 
     /// Records that the link has taken all of a payload that the peer has asked for.
-    pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+    pub(super) fn requested_payload_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_answered = self.initiator.needs_answer(send_id);
         if link.tx.payload_taken(send_id, is_answered) {

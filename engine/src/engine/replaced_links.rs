@@ -52,7 +52,7 @@ impl Engine {
             if id == newest {
                 continue;
             }
-            link.set_replaced();
+            link.mark_replaced();
             let former = ReplacedLink {
                 link: id,
                 creation_number: link.creation_number(),
@@ -63,7 +63,7 @@ impl Engine {
             self.has_timeouts = true;
             if self.peers.peer(peer).transmit_link() == Some(id) {
                 let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
-                self.drop_transmit_link(peer, &error, sink);
+                self.drop_transmit_link_and_fail_queued(peer, &error, sink);
             }
         }
     }

@@ -47,7 +47,8 @@ impl Engine {
         let (sent, stage) = if one_sided.read.is_some() {
             let request = rma_header(send_id, send, one_sided, RmaKind::Read);
             (whole_or_full(transport.send_inline(id, &request, &[])), RequestStage::Requested)
-        } else if let Some((remote, remote_bytes)) = exposed_payload(id, send_id, send, link, caps, transport)
+        } else if let Some((remote, remote_bytes)) =
+            expose_write_payload(id, send_id, send, link, caps, transport)
         {
             let kind = RmaKind::Offer { data: send.message.data, remote_bytes };
             let offer = rma_header(send_id, send, one_sided, kind);
@@ -72,7 +73,7 @@ impl Engine {
             return Taken::Nothing;
         }
         if let Sent::Partial(taken_bytes) = sent {
-            link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
+            link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
         }
         let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
         self.initiator.access_begun(send_id, stage, begun);
@@ -88,7 +89,7 @@ impl Engine {
         let piece = asked.and_then(|(send, _)| self.initiator.next_read_piece(send, len_bytes));
         match piece {
             Some(piece) => link.rx.begin_read_piece(piece),
-            None => self.condemn(id, "sends what was not to be read", sink),
+            None => self.abort_breached_link(id, "sends what was not to be read", sink),
         }
     }
 
@@ -99,7 +100,7 @@ impl Engine {
             |(send, stage): &(SendId, RequestStage)| self.initiator.is_answer_allowed(*send, *stage, outcome);
         let found = link.tx.send_and_stage_of(op).filter(is_due);
         let Some((send_id, _)) = found else {
-            return self.condemn(id, "answers what was not asked for", sink);
+            return self.abort_breached_link(id, "answers what was not asked for", sink);
         };
         self.access_ended(id, send_id);
         self.answered(id, send_id, outcome, sink);
@@ -146,7 +147,7 @@ fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind)
 /// Exposes the payload of a write to the peer, if it is to be fetched. Returns its description, with the length
 /// of that.
 #[inline]
-fn exposed_payload(
+fn expose_write_payload(
     id: LinkId,
     send_id: SendId,
     send: &Send,

@@ -1,7 +1,7 @@
 //! Transmission: gives the queued operations to the transport as frames.
 
 use super::Engine;
-use super::fences::advance_fence;
+use super::fences::try_pass_fence;
 use crate::completion::Sink;
 use crate::link::{Frame, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId};
@@ -40,7 +40,7 @@ impl Engine {
         let Some(link) = self.links.get_mut(id) else { return false };
         let header = Message { tag, data, ..Message::of_len(message.len() as u64) };
         let cost_bytes = header.eager_cost_bytes();
-        if !link.tx.may_begin_message()
+        if !link.tx.may_begin_message_given_credit()
             || message.len() > transport.caps(id).inline_max_bytes
             || cost_bytes > link.tx.credit_bytes()
         {
@@ -75,7 +75,7 @@ impl Engine {
         }
         for _ in 0..self.initiator.active_len() {
             let Some(peer) = self.initiator.pop_active() else { break };
-            let is_active = self.transmit_to(peer, transport, sink);
+            let is_active = self.transmit_until_full(peer, transport, sink);
             self.initiator.requeue_or_deactivate(peer, is_active);
         }
     }
@@ -111,7 +111,7 @@ impl Engine {
             self.connect_to_awaited_sources(transport);
         }
         if self.passes_to_sweep > 0 {
-            self.sweep_mapped_when_due();
+            self.count_pass_and_sweep_mapped();
         }
         if self.connection.has_output() {
             self.transmit_handshakes(transport, sink);
@@ -135,14 +135,14 @@ impl Engine {
     }
 
     /// Gives the link to a peer as many of its frames as it takes. Returns whether any are left.
-    pub(super) fn transmit_to(
+    pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
         if let Some(link) = self.peers.peer(peer).transmit_link()
-            && !(self.resume_frame(link, transport, sink) && self.send_cleared(link, transport, sink))
+            && !(self.try_finish_frame(link, transport, sink) && self.try_send_cleared(link, transport, sink))
         {
             return true;
         }
@@ -170,7 +170,8 @@ impl Engine {
         let caps = transport.caps(link);
         // An operation that has ended already takes nothing of the link.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
-        if send.fence && !advance_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
+        if send.fence
+            && !try_pass_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
         {
             return Taken::Nothing;
         }
@@ -188,7 +189,7 @@ impl Engine {
             SendProtocol::Waiting => return Taken::Nothing,
             SendProtocol::Eager => {}
             SendProtocol::Pulled | SendProtocol::Requested => {
-                match self.transmit_request(link, id, protocol, &caps, transport) {
+                match self.transmit_offer(link, id, protocol, &caps, transport) {
                     Some(Ok(())) => return Taken::Whole,
                     Some(Err(Full)) => return Taken::Nothing,
                     // The memory could not be exposed, and the message may travel eagerly.
@@ -226,33 +227,33 @@ impl Engine {
     }
 
     /// Continues the link's partly written frame. Returns whether the link can take another frame.
-    fn resume_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
+    fn try_finish_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.get_mut(id) else { return true };
         let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
             return true;
         };
         if frame == Frame::ReadData {
-            return self.pay_debts_of(id, transport, sink);
+            return self.try_pay_debts_of(id, transport, sink);
         }
         let Some(send) = self.initiator.get(send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(taken_bytes));
         match sent {
             Sent::Full => return false,
             Sent::Partial(more_bytes) => {
-                link.tx.advance_writing(more_bytes);
+                link.tx.advance_partial_frame(more_bytes);
                 return false;
             }
             Sent::Whole => {}
         }
-        link.tx.end_writing();
+        link.tx.end_partial_frame();
         match frame {
             Frame::Message => self.queued_message_taken(id, send_id, sink),
-            Frame::Data => self.data_taken(id, send_id, sink),
+            Frame::Data => self.requested_payload_taken(id, send_id, sink),
             Frame::ReadData => {}
         }
         // Frame after frame may be partly written. The answers that the peer waits for must not
         // wait for all of them.
-        self.pay_debts_of(id, transport, sink)
+        self.try_pay_debts_of(id, transport, sink)
     }
 
     /// Records that a link has begun to take an eager message.
@@ -266,7 +267,7 @@ impl Engine {
     /// Records that a link has taken a part of an eager message.
     pub(super) fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
-            link.tx.begin_writing(Frame::Message, send, taken_bytes);
+            link.tx.record_partial_frame(Frame::Message, send, taken_bytes);
         }
     }
 
@@ -275,7 +276,7 @@ impl Engine {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
-            self.await_peer(link, send, awaits);
+            self.await_reply(link, send, awaits);
         } else {
             let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.completed_at_once(send, &mut effects);
@@ -286,7 +287,7 @@ impl Engine {
     fn queued_message_taken(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
-            self.await_peer(link, id, awaits);
+            self.await_reply(link, id, awaits);
         } else {
             self.completed(id, sink);
         }
@@ -300,9 +301,9 @@ impl Engine {
 
     /// Ends the send when the peer acknowledges or matches its message, which is the last that the
     /// link took.
-    fn await_peer(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
+    fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
-            link.tx.await_peer(send, awaits);
+            link.tx.await_reply(send, awaits);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Debts {
 
     /// Whether only read data is owed.
     #[inline]
-    pub(crate) fn are_only_reads(&self) -> bool {
+    pub(crate) fn is_only_read_data(&self) -> bool {
         self.reads && !(self.ack | self.credit) && self.headers.is_empty()
     }
 
@@ -44,7 +44,7 @@ impl Debts {
         self.credit = true;
     }
 
-    pub(super) fn add_reads(&mut self) {
+    pub(super) fn add_read_data(&mut self) {
         self.reads = true;
     }
 
@@ -54,7 +54,7 @@ impl Debts {
 
     /// Turns an owed acknowledgement into a header, and drops owed credit. The receiver that knew
     /// both numbers is about to go.
-    pub(crate) fn settle_receiver_debts(&mut self, received: u64) {
+    pub(crate) fn fix_ack_and_drop_credit(&mut self, received: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
             self.headers.push_back(Header::Ack { received });
@@ -93,12 +93,12 @@ impl Debts {
 
     /// Removes the next header, if there is one, since the link took it or it need not be sent.
     #[inline(always)]
-    pub(crate) fn header_sent(&mut self) {
+    pub(crate) fn pop_header(&mut self) {
         self.headers.pop_front();
     }
 
     /// Ends the pause of read data, since the link is about to take some.
-    pub(crate) fn begin_reads(&mut self) {
+    pub(crate) fn unpause_reads(&mut self) {
         self.has_paused = false;
     }
 
@@ -108,7 +108,7 @@ impl Debts {
     }
 
     /// Records that the link took all read data.
-    pub(crate) fn reads_sent(&mut self) {
+    pub(crate) fn all_reads_sent(&mut self) {
         self.reads = false;
     }
 

@@ -36,7 +36,7 @@ impl Link {
     }
 
     /// Records that another endpoint has replaced the one that the link leads to.
-    pub(crate) fn set_replaced(&mut self) {
+    pub(crate) fn mark_replaced(&mut self) {
         self.is_replaced = true;
     }
 
@@ -137,8 +137,8 @@ impl Links {
     }
 
     /// Owes the peer the data of its reads.
-    pub(crate) fn owe_read(&mut self, id: LinkId) {
-        self.add_debt(id, Debts::add_reads);
+    pub(crate) fn owe_read_data(&mut self, id: LinkId) {
+        self.add_debt(id, Debts::add_read_data);
     }
 
     /// Adds a debt, and lists the link if it had no other.
@@ -176,7 +176,7 @@ impl Links {
     /// As [`pay_debts`](Self::pay_debts), for one link. Returns whether the link can take another
     /// frame.
     #[inline]
-    pub(crate) fn pay_debts_of(&mut self, id: LinkId, pay: impl FnOnce(LinkId, &mut LinkTx)) -> bool {
+    pub(crate) fn try_pay_debts_of(&mut self, id: LinkId, pay: impl FnOnce(LinkId, &mut LinkTx)) -> bool {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return true };
         if link.tx.debts().are_paid() {
             return true;
@@ -188,6 +188,6 @@ impl Links {
             return true;
         }
         // Read data gives way to other frames.
-        debts.are_only_reads() && link.tx.is_idle()
+        debts.is_only_read_data() && link.tx.is_between_frames()
     }
 }

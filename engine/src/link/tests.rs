@@ -27,7 +27,7 @@ fn link_with_sent(sends: &[(SendId, AwaitedReply)]) -> LinkTx {
     for (send, awaits) in sends {
         tx.message_begun(MESSAGE_COST_BYTES);
         if *awaits != AwaitedReply::Nothing {
-            tx.await_peer(*send, *awaits);
+            tx.await_reply(*send, *awaits);
         }
     }
     tx
@@ -59,12 +59,12 @@ fn acknowledgement_ends_sends_that_await_it() {
 fn message_that_is_being_written_cannot_be_acknowledged() {
     let [send] = make_send_ids();
     let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
-    tx.begin_writing(Frame::Message, send, 4);
-    tx.advance_writing(3);
+    tx.record_partial_frame(Frame::Message, send, 4);
+    tx.advance_partial_frame(3);
     assert_eq!(tx.partial_frame().map(|writing| writing.taken_bytes), Some(7));
-    assert!(tx.acknowledged(1).is_err() && !tx.may_begin_message());
-    tx.end_writing();
-    assert!(tx.acknowledged(1).is_ok() && tx.may_begin_message());
+    assert!(tx.acknowledged(1).is_err() && !tx.may_begin_message_given_credit());
+    tx.end_partial_frame();
+    assert!(tx.acknowledged(1).is_ok() && tx.may_begin_message_given_credit());
 }
 
 #[test]
@@ -81,29 +81,33 @@ fn credit_is_spent_and_raised_but_not_taken_back() {
     let mut tx = LinkTx::default();
     tx.message_begun(MESSAGE_COST_BYTES);
     assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES - MESSAGE_COST_BYTES);
-    tx.credited(CREDIT_INITIAL_BYTES + 1).unwrap();
+    tx.credit_granted(CREDIT_INITIAL_BYTES + 1).unwrap();
     assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES + 1 - MESSAGE_COST_BYTES);
-    assert_eq!(tx.credited(CREDIT_INITIAL_BYTES), Err(ProtocolViolation("takes credit back")));
+    assert_eq!(tx.credit_granted(CREDIT_INITIAL_BYTES), Err(ProtocolViolation("takes credit back")));
 }
 
 #[test]
 fn fence_answer_covers_messages_sent_before_it() {
     let [send] = make_send_ids();
     let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
-    assert!(tx.is_known_to_reach(AwaitedReply::Nothing) && !tx.is_known_to_reach(AwaitedReply::Arrival));
+    assert!(
+        tx.all_taken_have_reached(AwaitedReply::Nothing) && !tx.all_taken_have_reached(AwaitedReply::Arrival)
+    );
     assert_eq!(tx.fence_answered(), Err(ProtocolViolation("answers a fence that was not sent")));
     tx.fence_sent(false);
     assert!(tx.is_fence_unanswered() && tx.fence_answered().is_ok() && !tx.is_fence_unanswered());
-    assert!(tx.is_known_to_reach(AwaitedReply::Arrival) && !tx.is_known_to_reach(AwaitedReply::Match));
+    assert!(
+        tx.all_taken_have_reached(AwaitedReply::Arrival) && !tx.all_taken_have_reached(AwaitedReply::Match)
+    );
     tx.message_begun(MESSAGE_COST_BYTES);
-    assert!(!tx.is_known_to_reach(AwaitedReply::Arrival));
+    assert!(!tx.all_taken_have_reached(AwaitedReply::Arrival));
 }
 
 #[test]
 fn request_is_cleared_sent_and_done_once() {
     let [send] = make_send_ids();
     let mut tx = LinkTx::default();
-    tx.request_sent(send, true);
+    tx.offer_sent(send, true);
     assert!(tx.has_exposed() && tx.has_unfetched() && tx.may_expose());
     assert!(tx.clear_received(op_number_of(send) + 1, false).is_err());
     tx.clear_received(op_number_of(send), true).unwrap();
@@ -112,10 +116,10 @@ fn request_is_cleared_sent_and_done_once() {
     assert_eq!(tx.next_cleared(), Some(send));
     tx.pop_cleared();
     assert_eq!(tx.next_cleared(), None);
-    assert!(tx.request_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
+    assert!(tx.offer_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
     assert!(!tx.payload_taken(send, true));
-    assert!(tx.request_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
-    assert_eq!(tx.request_done(op_number_of(send), false, |_| true), Ok(send));
+    assert!(tx.offer_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
+    assert_eq!(tx.offer_done(op_number_of(send), false, |_| true), Ok(send));
     assert!(tx.has_all_completed());
 }
 
@@ -127,7 +131,7 @@ fn accesses_are_limited_until_they_are_answered() {
         assert!(tx.may_begin_access(&WRITE));
         tx.access_begun(send, &WRITE, RequestStage::Sent, Order::empty())
     });
-    assert!(!tx.may_begin_access(&WRITE) && !tx.has_no_accesses());
+    assert!(!tx.may_begin_access(&WRITE) && !tx.has_no_unanswered_accesses());
     tx.access_ended(ids[0], &WRITE, begun[0], Order::empty());
     assert!(tx.may_begin_access(&WRITE));
     let costly = LinkAccess::make_write(CREDIT_INITIAL_BYTES + 1);
@@ -151,21 +155,21 @@ fn offered_write_holds_up_messages_that_must_not_overtake_it() {
     let ids = make_send_ids::<3>();
     let mut tx = LinkTx::default();
     tx.access_begun(ids[0], &WRITE, RequestStage::Sent, Order::SAW);
-    assert!(tx.may_begin_message(), "the peer writes it as it arrives");
+    assert!(tx.may_begin_message_given_credit(), "the peer writes it as it arrives");
     let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Exposed, Order::SAW);
-    assert!(!tx.may_begin_message());
+    assert!(!tx.may_begin_message_given_credit());
     tx.access_ended(ids[1], &WRITE, offered, Order::SAW);
-    assert!(tx.may_begin_message());
+    assert!(tx.may_begin_message_given_credit());
     tx.access_begun(ids[2], &WRITE, RequestStage::Exposed, Order::SAS);
-    assert!(tx.may_begin_message(), "the order does not concern writes");
+    assert!(tx.may_begin_message_given_credit(), "the order does not concern writes");
 }
 
 #[test]
 fn ended_link_returns_unended_and_exposed_sends() {
     let [awaits, writing, requested] = make_send_ids();
     let mut tx = link_with_sent(&[(awaits, AwaitedReply::Arrival), (writing, AwaitedReply::Nothing)]);
-    tx.begin_writing(Frame::Message, writing, 1);
-    tx.request_sent(requested, true);
+    tx.record_partial_frame(Frame::Message, writing, 1);
+    tx.offer_sent(requested, true);
     let unended = tx.into_pending_sends();
     assert_eq!((unended.sends, unended.exposed), (vec![awaits, writing], vec![requested]));
 }
@@ -203,20 +207,20 @@ fn debts_are_paid_in_their_order() {
     let answer = Header::Answer { op: 1, outcome: Outcome::Done };
     let mut links = Links::default();
     links.insert(LINK, PEER);
-    links.owe_read(LINK);
+    links.owe_read_data(LINK);
     links.owe_credit(LINK);
     links.owe(LINK, answer);
     links.owe_ack(LINK);
     let mut debts = std::mem::take(links.get_mut(LINK).unwrap().tx.debts_mut());
-    assert!(debts.has_ack() && !debts.has_credit_next() && !debts.are_only_reads());
+    assert!(debts.has_ack() && !debts.has_credit_next() && !debts.is_only_read_data());
     debts.ack_sent();
     assert_eq!(debts.peek_header(), Some(&answer));
     assert!(!debts.has_credit_next(), "answers go before it");
-    debts.header_sent();
+    debts.pop_header();
     assert!(debts.peek_header().is_none() && debts.has_credit_next());
     debts.credit_sent();
-    assert!(debts.are_only_reads() && !debts.are_paid());
-    debts.reads_sent();
+    assert!(debts.is_only_read_data() && !debts.are_paid());
+    debts.all_reads_sent();
     assert!(debts.are_paid());
 }
 
@@ -237,8 +241,8 @@ fn owing_links_are_asked_to_pay_until_they_have() {
     });
     assert_eq!(asked, [LINK, OTHER]);
     assert!(links.have_debts());
-    assert!(links.pay_debts_of(LINK, |_, _| panic!("it owes nothing")));
-    assert!(!links.pay_debts_of(OTHER, |_, _| {}));
+    assert!(links.try_pay_debts_of(LINK, |_, _| panic!("it owes nothing")));
+    assert!(!links.try_pay_debts_of(OTHER, |_, _| {}));
     links.remove(OTHER);
     assert!(!links.have_debts());
 }

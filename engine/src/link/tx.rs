@@ -99,7 +99,7 @@ impl LinkTx {
 
     /// Whether the link is between two frames.
     #[inline(always)]
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn is_between_frames(&self) -> bool {
         self.writing.is_none()
     }
 
@@ -110,19 +110,19 @@ impl LinkTx {
     }
 
     /// Records that the link took the beginning of a frame.
-    pub(crate) fn begin_writing(&mut self, frame: Frame, send: SendId, taken_bytes: usize) {
+    pub(crate) fn record_partial_frame(&mut self, frame: Frame, send: SendId, taken_bytes: usize) {
         self.writing = Some(PartialFrame { frame, send, taken_bytes });
     }
 
     /// Records that the link took more of a frame that it had taken in part.
-    pub(crate) fn advance_writing(&mut self, more_bytes: usize) {
+    pub(crate) fn advance_partial_frame(&mut self, more_bytes: usize) {
         if let Some(writing) = &mut self.writing {
             writing.taken_bytes += more_bytes;
         }
     }
 
     /// Records that the link took the rest of a frame that it had taken in part.
-    pub(crate) fn end_writing(&mut self) {
+    pub(crate) fn end_partial_frame(&mut self) {
         self.writing = None;
     }
 
@@ -142,14 +142,14 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the total is less than before.
-    pub(crate) fn credited(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
+    pub(crate) fn credit_granted(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
         if self.credit.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
     }
 
     /// Whether the link can begin a message now, if there is credit for it: the link is between two
     /// frames, and the message order lets a message go.
     #[inline(always)]
-    pub(crate) fn may_begin_message(&self) -> bool {
+    pub(crate) fn may_begin_message_given_credit(&self) -> bool {
         self.writing.is_none() && !self.postponed.holds_sends()
     }
 

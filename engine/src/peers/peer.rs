@@ -126,17 +126,17 @@ impl Peer {
     }
 
     /// Sends travel on this link from now on.
-    pub(crate) fn transmit_over(&mut self, link: LinkId) {
+    pub(crate) fn set_transmit_link(&mut self, link: LinkId) {
         self.transmit_link = Some(link);
     }
 
     /// No link carries sends until the next one needs it.
-    pub(crate) fn stop_transmitting(&mut self) {
+    pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }
 
     /// Whether an attempt to connect that was cut short may be repeated. Counts it if so.
-    pub(crate) fn retry_connecting(&mut self) -> bool {
+    pub(crate) fn try_count_connect_retry(&mut self) -> bool {
         let is_allowed = self.connect_retries < CONNECT_RETRIES_MAX;
         self.connect_retries += u32::from(is_allowed);
         is_allowed
@@ -172,7 +172,7 @@ mod tests {
     fn instance_is_forgotten_with_the_last_link() {
         let mut peer = make_peer_with_links(2);
         peer.link_up(11, 0, 2);
-        peer.transmit_over(LinkId(1));
+        peer.set_transmit_link(LinkId(1));
         let end = peer.link_ended(LinkId(0));
         assert_eq!(end, PeerLinkEnd { was_last: false, was_met: true, carried_sends: false });
         assert_eq!((peer.instance(), peer.transmit_link()), (Some(11), Some(LinkId(1))));
@@ -186,7 +186,10 @@ mod tests {
     fn retries_begin_anew_when_a_link_comes_up() {
         let mut peer = make_peer_with_links(1);
         for _ in 0..2 {
-            assert_eq!((0..9).filter(|_| peer.retry_connecting()).count(), CONNECT_RETRIES_MAX as usize);
+            assert_eq!(
+                (0..9).filter(|_| peer.try_count_connect_retry()).count(),
+                CONNECT_RETRIES_MAX as usize
+            );
             peer.mark_lost();
             peer.link_up(11, 0, 1);
             assert!(!peer.is_lost());

@@ -31,8 +31,7 @@ impl Receiver {
             // Counted before the completion is built: a count in between would move the completion
             // once more.
             effects.count(CounterEvents::RECV, member);
-            let completion =
-                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.complete_or_hold(completion, Some(member), effects);
         } else if receive.signalled == Signalled::Deferred {
             return self.finish_deferred_receive(id, source, message, member, effects);
@@ -41,8 +40,7 @@ impl Receiver {
         } else {
             effects.count(CounterEvents::RECV, member);
             if effects.reports_unsignalled(member) {
-                let completion =
-                    receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+                let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
                 self.report_success(completion, Some(member), effects);
             }
         }
@@ -62,14 +60,12 @@ impl Receiver {
             return self.report_truncated(receive, source, message, member, effects);
         }
         if receive.signalled == Signalled::Deferred {
-            let completion =
-                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             return self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
         effects.count(CounterEvents::RECV, member);
         if receive.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
-            let completion =
-                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.report_success(completion, Some(member), effects);
         }
     }
@@ -104,8 +100,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if let Some(mut receive) = self.receives.remove(id) {
-            let completion =
-                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
     }
@@ -169,7 +164,7 @@ impl Receiver {
     ) {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
-        let completion = receive.complete_with_message(source, message, placed_bytes);
+        let completion = receive.take_completion(source, message, placed_bytes);
         let failure = FailedOperation { completion, error, target: None };
         self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
     }

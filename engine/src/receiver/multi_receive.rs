@@ -317,8 +317,7 @@ impl Receiver {
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
         let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
         if buffer.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
-            let mut completion =
-                part.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer =

@@ -154,5 +154,5 @@ impl Receiver {
 /// Creates the completion of a peek that has found a message.
 fn peek_completion(context: u64, source: PeerId, message: &Message) -> EndedOperation {
     let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::vacant() };
-    receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes))
+    receive.take_completion(source, message, clamp_to_usize(message.len_bytes))
 }

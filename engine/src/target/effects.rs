@@ -24,7 +24,7 @@ pub(crate) trait TargetEffects {
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Sends the peer of a link the data of its [next read](super::Target::next_outgoing_read).
-    fn owe_read(&mut self, link: LinkId);
+    fn owe_read_data(&mut self, link: LinkId);
 
     /// Returns credit to the peer of a link.
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);

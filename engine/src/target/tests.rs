@@ -86,7 +86,7 @@ impl TargetEffects for EffectsRecorder {
         self.owed.push(header);
     }
 
-    fn owe_read(&mut self, link: LinkId) {
+    fn owe_read_data(&mut self, link: LinkId) {
         assert_eq!(link, LINK);
         self.reads += 1;
     }

@@ -54,14 +54,14 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         self.sink.report_connection_event(event);
     }
 
-    fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
+    fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
         let peer = self.peers.intern(address);
         self.links.insert(link, peer);
         self.receive_side.link_added(link, peer, address);
         self.target.link_added(link, peer);
         let state = self.peers.peer_mut(peer);
         state.link_begun(link);
-        state.transmit_over(link);
+        state.set_transmit_link(link);
         let created_count = self.links.created_count();
         if let Some(link) = self.links.get_mut(link) {
             link.mark_up();
@@ -79,7 +79,7 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         self.condemned.push(ClosingLink::without_sends(link, Close::Abort));
     }
 
-    fn end_receives(&mut self, error: &OperationError) {
+    fn fail_all_receives(&mut self, error: &OperationError) {
         let mut effects = LinksAndSink { links: self.links, peers: self.peers, sink: self.sink };
         self.receive_side.fail_all_and_close(None, error, &mut effects);
     }

@@ -44,8 +44,8 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
         self.carrier.links.owe(link, header);
     }
 
-    fn owe_read(&mut self, link: LinkId) {
-        self.carrier.links.owe_read(link);
+    fn owe_read_data(&mut self, link: LinkId) {
+        self.carrier.links.owe_read_data(link);
     }
 
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {

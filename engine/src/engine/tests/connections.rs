@@ -249,7 +249,7 @@ fn backlog_counts_only_waiting_requests() {
         !mem::take(&mut sink.events).is_empty()
     };
     assert!(!ask(&mut engine, &mut transport, 20), "there is one already");
-    engine.begin_accepting(first.id);
+    engine.mark_request_being_accepted(first.id);
     assert!(ask(&mut engine, &mut transport, 21));
     assert!(!ask(&mut engine, &mut transport, 22));
     engine.arrivals(&mut Recorder::default()).link_event(LinkId(21), LinkEvent::Down(RESET));
@@ -267,13 +267,13 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error.clone()));
         assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Withdrawn(request.id)]);
         // To answer the request has no effect, and is no error.
-        engine.begin_accepting(request.id);
+        engine.mark_request_being_accepted(request.id);
         engine.settle_request(request.id, &mut transport, &mut sink);
         engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
         assert!(sink.events.is_empty() && transport.sent.is_empty() && transport.closed.is_empty());
 
         let (mut engine, request, _, mut sink) = passive_engine_with_request();
-        engine.begin_accepting(request.id);
+        engine.mark_request_being_accepted(request.id);
         engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error));
         assert!(sink.events.is_empty(), "the acceptor finds out by itself");
     }
@@ -289,7 +289,7 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
 #[test]
 fn request_link_stays_open_until_settled() {
     let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
-    engine.begin_accepting(request.id);
+    engine.mark_request_being_accepted(request.id);
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
     engine.settle_request(request.id, &mut transport, &mut sink);

@@ -34,7 +34,7 @@ impl Member {
     /// Returns a member that has no link yet.
     fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
         let mut engine = Engine::new(Config::default());
-        let id = engine.share_receiver(shared, false);
+        let id = engine.join_shared_receiver(shared, false);
         Member { id, engine, transport: Scripted::default(), sink: Recorder::default() }
     }
 
@@ -46,7 +46,7 @@ impl Member {
     /// Returns a member with a connection to the endpoint at port 3.
     fn connected(shared: &Arc<SharedReceiver>, is_selective: bool) -> Member {
         let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..Config::default() });
-        let id = engine.share_receiver(shared, is_selective);
+        let id = engine.join_shared_receiver(shared, is_selective);
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
         engine.connect(address(2), 1, b"", &mut transport, &mut sink).unwrap();
         for (link, port) in [(LinkId(0), 2), (LINK, 3)] {

@@ -101,7 +101,7 @@ impl LinkTx {
 
     /// Whether the peer has answered all accesses.
     #[inline(always)]
-    pub(crate) fn has_no_accesses(&self) -> bool {
+    pub(crate) fn has_no_unanswered_accesses(&self) -> bool {
         self.outstanding_ops == 0
     }
 }

@@ -52,7 +52,7 @@ impl AwaitedSends {
 impl LinkTx {
     /// Keeps the send whose message the link took last, until the peer acknowledges or matches the
     /// message.
-    pub(crate) fn await_peer(&mut self, send: SendId, awaits: AwaitedReply) {
+    pub(crate) fn await_reply(&mut self, send: SendId, awaits: AwaitedReply) {
         let awaited_sends = &mut self.awaited_sends;
         let number = awaited_sends.sent_messages;
         if awaits.wants_match() {

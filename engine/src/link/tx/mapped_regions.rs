@@ -49,7 +49,7 @@ impl MappedRegions {
     }
 
     /// Keeps a region that the peer offers to map.
-    pub(crate) fn peer_offers_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
+    pub(crate) fn add_offered_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
         // The peer's offers have this limit, too. But regions that the peer has ended count here

@@ -172,7 +172,7 @@ impl LinkTx {
 
     /// Records that the link took the offer of a message. If `is_remote`, the offer describes
     /// exposed memory.
-    pub(crate) fn request_sent(&mut self, send: SendId, is_remote: bool) {
+    pub(crate) fn offer_sent(&mut self, send: SendId, is_remote: bool) {
         self.credit.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
@@ -228,7 +228,7 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if the message was not offered, or if the operation is an access,
     /// which has answers of its own. `is_message` tells them apart.
-    pub(crate) fn request_done(
+    pub(crate) fn offer_done(
         &mut self,
         op: u64,
         fault: bool,

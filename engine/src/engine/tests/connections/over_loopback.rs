@@ -92,7 +92,7 @@ fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
     progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
     let ConnectionReport::Requested(request) = listener.take_event() else { panic!("it was asked") };
     assert_eq!((&*request.data, request.from.address), (&asks[..], requester.transport.address()));
-    listener.engine.begin_accepting(request.id);
+    listener.engine.mark_request_being_accepted(request.id);
     acceptor.accept(&request, &answers);
     progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
     assert_eq!(requester.take_event(), ConnectionReport::Connected { data: answers.into() });
@@ -167,7 +167,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
         for _ in 0..PASSES_MAX {
             [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::progress);
             if let Some(ConnectionReport::Requested(asked)) = listener.sink.events.pop() {
-                listener.engine.begin_accepting(asked.id);
+                listener.engine.mark_request_being_accepted(asked.id);
                 acceptor.accept(&asked, b"welcome");
                 request = Some(asked);
             }

@@ -132,7 +132,7 @@ impl Run {
             }
             Step::Settle(which) => {
                 if let Some(request) = self.heard.get(which) {
-                    engine.begin_accepting(request.id);
+                    engine.mark_request_being_accepted(request.id);
                     engine.settle_request(request.id, transport, sink);
                 }
             }
