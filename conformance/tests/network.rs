@@ -163,8 +163,8 @@ fn broken_link_delivers_frames_in_flight_before_link_down() {
     let addresses = [endpoints[0].transport.address(), endpoints[1].transport.address()];
     endpoints[0].post(link, pseudo_random_payload(40, 1));
     endpoints[0].transmit();
-    assert_eq!(network.break_link(addresses[1], addresses[0]), 1);
-    assert_eq!(network.break_link(addresses[0], addresses[1]), 0, "the link was already broken");
+    assert_eq!(network.break_links_between(addresses[1], addresses[0]), 1);
+    assert_eq!(network.break_links_between(addresses[0], addresses[1]), 0, "the link was already broken");
     drive_until(&mut endpoints, "both know", |[a, b]| {
         a.recorder.down_error(link) == Some(&RESET) && b.recorder.down_error(peer) == Some(&RESET)
     });
@@ -296,7 +296,7 @@ fn broken_link_ends_its_drain() {
     let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
     a.close(link, Close::Drain);
     assert_eq!(a.transport.draining_count(), 1);
-    assert_eq!(network.break_link(a.transport.address(), b.transport.address()), 1);
+    assert_eq!(network.break_links_between(a.transport.address(), b.transport.address()), 1);
     assert_eq!(a.transport.draining_count(), 0);
     assert_eq!(b.receive(9), 1);
     assert_eq!(b.recorder.down_error(peer), Some(&RESET));

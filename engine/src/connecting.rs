@@ -166,7 +166,7 @@ impl Connection {
     /// Records that a link that carries messages has ended. Returns whether it was the connection.
     pub(crate) fn message_link_ended(&mut self, id: LinkId) -> bool {
         match &mut self.role {
-            RoleState::Connected(connected) => connected.end_if_link(id),
+            RoleState::Connected(connected) => connected.end_if_connection_link(id),
             RoleState::Unconnected | RoleState::Passive(_) => false,
         }
     }

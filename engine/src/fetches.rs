@@ -186,7 +186,7 @@ impl<P> Fetches<P> {
 
     /// Moves the next fetch whose link `matches` to the front. Returns whether there is such a
     /// fetch.
-    pub(crate) fn bring_forward(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
+    pub(crate) fn bring_next_to_front(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
         let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
         self.pulling.rotate_left(at);
@@ -210,10 +210,10 @@ impl<P> Fetches<P> {
             return self.end_fetch(id, 0);
         }
         if remote.as_bytes().is_empty() {
-            return self.request_payload(id, false, memory);
+            return self.fall_back_to_request(id, false, memory);
         }
         if self.unpullable.contains(&link) {
-            return self.request_payload(id, true, memory);
+            return self.fall_back_to_request(id, true, memory);
         }
         let step_bytes = clamp_to_usize(wanted_bytes - arrived_bytes).min(self.step_max_bytes);
         let copy = |space: &mut [IoSliceMut<'_>]| pull(link, remote, arrived_bytes, space);
@@ -228,7 +228,7 @@ impl<P> Fetches<P> {
             }
             Pull::Refused => {
                 self.unpullable.insert(link);
-                self.request_payload(id, true, memory)
+                self.fall_back_to_request(id, true, memory)
             }
             Pull::Fault => self.remove(id).map_or(FetchStep::Pulled(0), FetchStep::Faulted),
             Pull::Gone => {
@@ -246,7 +246,7 @@ impl<P> Fetches<P> {
     }
 
     /// Asks the sender for the whole payload. Bytes that were pulled before are not trusted.
-    fn request_payload(
+    fn fall_back_to_request(
         &mut self,
         id: FetchId,
         cannot_pull: bool,

@@ -27,7 +27,7 @@ impl HeldReports {
     /// Reports a success, or keeps it behind the reports that already wait. `complete` hands a
     /// completion back if the queue has no room.
     #[inline(always)]
-    pub(crate) fn report(
+    pub(crate) fn complete_or_hold(
         &mut self,
         completion: EndedOperation,
         complete: impl FnOnce(EndedOperation) -> Result<(), EndedOperation>,
@@ -42,12 +42,12 @@ impl HeldReports {
     }
 
     /// Keeps a report behind those that already wait.
-    pub(crate) fn keep(&mut self, outcome: ReportOutcome) {
+    pub(crate) fn hold(&mut self, outcome: ReportOutcome) {
         self.outcomes.push_back(outcome);
     }
 
-    /// As [`report`](Self::report), for a failure.
-    pub(crate) fn report_failure(
+    /// As [`complete_or_hold`](Self::complete_or_hold), for a failure.
+    pub(crate) fn fail_or_hold(
         &mut self,
         failure: FailedOperation,
         fail: impl FnOnce(FailedOperation) -> Result<(), FailedOperation>,

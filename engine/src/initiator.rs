@@ -196,8 +196,8 @@ impl Initiator {
     }
 
     /// Reports the success of an operation that the caller has counted.
-    pub(crate) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
-        self.reports.report(completion, effects);
+    pub(crate) fn report_success(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
+        self.reports.report_success(completion, effects);
     }
 
     /// Reports the failure of an operation that the caller has counted.

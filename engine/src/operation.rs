@@ -298,7 +298,7 @@ pub(crate) enum ReceiveRole {
 
 impl Send {
     /// Returns how many bytes the send fetches, if it is an atomic operation.
-    pub(crate) fn fetch_len_bytes(&self) -> usize {
+    pub(crate) fn atomic_fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
     }

@@ -29,7 +29,7 @@ impl<P> Reassembly<P> {
     }
 
     /// Counts bytes that are in place. Returns whether the payload is then complete.
-    pub(crate) fn advance(&mut self, count_bytes: usize) -> bool {
+    pub(crate) fn advance_and_check_whole(&mut self, count_bytes: usize) -> bool {
         self.arrived_bytes += count_bytes as u64;
         self.arrived_bytes >= self.len_bytes
     }

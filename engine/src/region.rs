@@ -104,7 +104,7 @@ enum Memory {
 const WORD_BYTES: usize = size_of::<u64>();
 
 // SAFETY: the segments of raw memory are only addresses. `copy_in`, `copy_out`, `slices_mut`,
-// `slices` and `update_natively` are the only functions that access the memory there, and the
+// `slices` and `try_update_natively` are the only functions that access the memory there, and the
 // caller of `Region::raw` has promised that any thread may access the memory in this way, at any
 // time until the region has ended.
 unsafe impl Sync for Region {}

@@ -156,7 +156,7 @@ impl Target {
 
     /// Returns the part of a region that a peer wants to access, if this endpoint allows the
     /// access.
-    fn checked_window(
+    fn check_window_and_offer_mapping(
         &mut self,
         id: LinkId,
         rma: &Rma,
@@ -183,7 +183,7 @@ impl Target {
 
     /// Counts an access that has succeeded, if the endpoint has `FI_RMA_EVENT`: at the endpoint as the event
     /// `of_endpoint`, and at the region as `of_region`. The two differ for atomic operations.
-    fn count_access(
+    fn count_access_if_enabled(
         &self,
         window: &Window,
         of_endpoint: CounterEvents,

@@ -160,7 +160,7 @@ impl Runner<'_> {
                 if let (Some(a), Some(b)) = (&self.parties[a % count], &self.parties[b % count])
                     && let Some(network) = &self.net.network
                 {
-                    network.break_link(a.endpoint.name().unwrap(), b.endpoint.name().unwrap());
+                    network.break_links_between(a.endpoint.name().unwrap(), b.endpoint.name().unwrap());
                 }
             }
         }

@@ -5,7 +5,9 @@ use std::{fmt, mem, ptr};
 
 use bytes::{Buf, BytesMut};
 
-use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, check_count_and_total, sum_lengths};
+use super::segment::{
+    NULL_WITH_LENGTH, SegmentMut, check_segment_count, check_segment_count_and_sum, sum_lengths,
+};
 use super::{Buffer, ReusableBuffer};
 use crate::error::{BadMemory, Misuse};
 use crate::rejected::Rejected;
@@ -47,7 +49,7 @@ impl Destination {
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT). The error hands
     /// the buffers back.
     pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
-        match check_count_and_total(buffers.iter().map(BytesMut::len)) {
+        match check_segment_count_and_sum(buffers.iter().map(BytesMut::len)) {
             Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
             Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
@@ -66,7 +68,7 @@ impl Destination {
     /// ended. It has ended when its completion was produced, or when the engine was dropped.
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
-        check_count(segments.len())?;
+        check_segment_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }
@@ -91,7 +93,7 @@ impl Destination {
             let segment = one.null_as_empty();
             return Ok(Destination { len_bytes: segment.len_bytes, memory: DestinationMemory::Raw(segment) });
         }
-        check_count(segments.len())?;
+        check_segment_count(segments.len())?;
         let segments: Box<[SegmentMut]> = segments.iter().map(|segment| segment.null_as_empty()).collect();
         let len_bytes = sum_lengths(segments.iter().map(|segment| segment.len_bytes))?;
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })

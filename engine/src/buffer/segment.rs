@@ -79,13 +79,15 @@ pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Memory(BadMemory::NullWithLe
 /// # Errors
 ///
 /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
-pub(super) fn check_count(count: usize) -> Result<(), Misuse> {
+pub(super) fn check_segment_count(count: usize) -> Result<(), Misuse> {
     if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
 }
 
 /// Checks the number of segments of one operation, and returns their total length.
-pub(super) fn check_count_and_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
-    check_count(lengths.len())?;
+pub(super) fn check_segment_count_and_sum(
+    lengths: impl ExactSizeIterator<Item = usize>,
+) -> Result<usize, Misuse> {
+    check_segment_count(lengths.len())?;
     sum_lengths(lengths)
 }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Buffer;
-use super::segment::{NULL_WITH_LENGTH, Segment, check_count, check_count_and_total, sum_lengths};
+use super::segment::{
+    NULL_WITH_LENGTH, Segment, check_segment_count, check_segment_count_and_sum, sum_lengths,
+};
 use crate::error::Misuse;
 use crate::limits::IOV_LIMIT;
 use crate::rejected::Rejected;
@@ -42,7 +44,7 @@ impl Source {
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]. The error hands the buffers back.
     pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
-        match check_count_and_total(buffers.iter().map(Bytes::len)) {
+        match check_segment_count_and_sum(buffers.iter().map(Bytes::len)) {
             Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
             Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
@@ -70,7 +72,7 @@ impl Source {
                 false => Ok(Source { len_bytes: one.len_bytes, memory: SourceMemory::Raw(*one) }),
             };
         }
-        check_count(segments.len())?;
+        check_segment_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }

@@ -96,7 +96,7 @@ impl Connected {
     }
 
     /// Ends the connection if this link is the connection. Returns whether it was.
-    pub(super) fn end_if_link(&mut self, id: LinkId) -> bool {
+    pub(super) fn end_if_connection_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
             self.stage = ConnectStage::Lost;
@@ -120,11 +120,11 @@ impl Connection {
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
-        let stage = self.unused_stage()?;
+        let stage = self.fresh_stage()?;
         let link = open();
         *stage = ConnectStage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
         self.handshakes.add(link);
-        self.handshakes.send_step(link, HandshakeStep::Request, number, data);
+        self.handshakes.queue_step(link, HandshakeStep::Request, number, data);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Connection {
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
-        let stage = self.unused_stage()?;
+        let stage = self.fresh_stage()?;
         let link = open();
         *stage = ConnectStage::Accepting { link, requester, data: data.into() };
         self.handshakes.add(link);
@@ -167,7 +167,7 @@ impl Connection {
     /// Sends the shutdown of the connection `of` to `peer`, an address and an instance. The
     /// operations of the connection have ended. The shutdown follows the `rest` of a frame that the
     /// link had taken in part, and the answers to the peer's operations.
-    pub(crate) fn send_shutdown(
+    pub(crate) fn queue_shutdown(
         &mut self,
         of: Established,
         peer: (Address, u64),
@@ -179,10 +179,10 @@ impl Connection {
         // these frames.
         self.handshakes.set_peer(link, peer.0, peer.1);
         if let Some(rest) = rest {
-            self.handshakes.send_rest_of_frame(link, rest);
+            self.handshakes.queue_rest_of_frame(link, rest);
         }
-        self.handshakes.send_answers(link, answers);
-        self.handshakes.send_step(link, HandshakeStep::Shutdown, number, &[]);
+        self.handshakes.queue_answers(link, answers);
+        self.handshakes.queue_step(link, HandshakeStep::Shutdown, number, &[]);
         self.set_stage(ConnectStage::Leaving { link });
     }
 
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    fn unused_stage(&mut self) -> Result<&mut ConnectStage, Error> {
+    fn fresh_stage(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
                 Ok(&mut connected.stage)
@@ -251,7 +251,7 @@ impl Connection {
             return self.abort_breached_handshake_link(id, "not the endpoint that has asked", effects);
         }
         let (number, data) = (requester.number, mem::take(data));
-        self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
+        self.handshakes.queue_step(id, HandshakeStep::Accept, number, &data);
     }
 
     /// Establishes the connection, since the link has taken the `Accept`.
@@ -379,7 +379,7 @@ impl Connection {
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
-        if let Some(error) = lost.take_if(|_| patience.check_expired(now, REQUESTER_WAIT_MAX_MS)) {
+        if let Some(error) = lost.take_if(|_| patience.start_or_check_expired(now, REQUESTER_WAIT_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
     }

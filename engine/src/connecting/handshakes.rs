@@ -96,7 +96,7 @@ impl Handshakes {
     }
 
     /// Queues a handshake step for the peer. The caller has checked the length of `data`.
-    pub(super) fn send_step(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
+    pub(super) fn queue_step(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let handshake = Handshake { step, number, data_bytes };
@@ -106,7 +106,7 @@ impl Handshakes {
     }
 
     /// Queues the rest of a frame on a link that has carried messages, before any other frame.
-    pub(super) fn send_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
+    pub(super) fn queue_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.mark_pending(id);
@@ -114,7 +114,7 @@ impl Handshakes {
 
     /// Queues the answers to the peer's operations on a link that has carried messages, before any
     /// handshake step.
-    pub(super) fn send_answers(&mut self, id: LinkId, answers: Vec<Header>) {
+    pub(super) fn queue_answers(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
         link.outgoing.extend(answers.into_iter().map(outgoing));

@@ -37,7 +37,7 @@ impl Passive {
         (!asked.is_being_accepted).then_some(request)
     }
 
-    fn has_room(&self) -> bool {
+    fn has_backlog_room(&self) -> bool {
         let waiting = self.requests.values().filter(|asked| !asked.is_being_accepted).count();
         self.backlog_requests.is_some_and(|backlog_requests| waiting < backlog_requests)
     }
@@ -63,7 +63,7 @@ impl Connection {
     pub(crate) fn reject(&mut self, request: RequestId, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         if let Some(PendingRequest { link, number, .. }) = self.passive_mut()?.requests.remove(&request) {
-            self.handshakes.send_step(link, HandshakeStep::Reject, number, data);
+            self.handshakes.queue_step(link, HandshakeStep::Reject, number, data);
             self.handshakes.close_when_sent(link);
         }
         Ok(())
@@ -113,8 +113,8 @@ impl Connection {
                 effects,
             );
         }
-        if !passive.has_room() {
-            self.handshakes.send_step(id, HandshakeStep::Reject, number, &[]);
+        if !passive.has_backlog_room() {
+            self.handshakes.queue_step(id, HandshakeStep::Reject, number, &[]);
             return self.handshakes.close_when_sent(id);
         }
         let request = RequestId(passive.count);

@@ -245,7 +245,7 @@ fn shutdown_is_reported_when_the_link_ends() {
     receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
     let established = connection.connection_to_shut_down().unwrap().unwrap();
     assert!(connection.message_link_ended(OTHER));
-    connection.send_shutdown(
+    connection.queue_shutdown(
         established,
         (address(), INSTANCE),
         Some((*b"rest").into()),

@@ -148,7 +148,7 @@ impl Engine {
             self.report_connection_if_lost(sink);
         } else {
             self.fail_exposed_sends(unended, &OperationError::Cancelled, sink);
-            self.connection.send_shutdown(
+            self.connection.queue_shutdown(
                 established,
                 (self.peers.address_of(peer), instance),
                 rest,

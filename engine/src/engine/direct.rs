@@ -118,7 +118,7 @@ impl Engine {
     #[cold]
     pub fn report_direct_access(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
         let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.report(completion, &mut effects);
+        initiator.report_success(completion, &mut effects);
     }
 
     /// Makes an access to mapped memory directly, if possible. Returns whether it did; the access

@@ -125,8 +125,10 @@ impl Engine {
         }
         if self.target.is_pulling() {
             let (target, mut effects) = self.target_and_effects(sink);
-            target
-                .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
+            target.pull_payloads(
+                |link, from, at_bytes, into| transport.pull(link, from, at_bytes, into),
+                &mut effects,
+            );
         }
         if self.receive_side.has_starved_links() {
             let (receiver, mut effects) = self.receive_side_and_effects(sink);

@@ -54,7 +54,7 @@ impl Initiator {
 
     /// Records that a piece is whole and in place. Returns whether the operation is atomic: then it
     /// has succeeded.
-    pub(crate) fn read_piece_arrived(&mut self, piece: &Reassembly<SendId>) -> bool {
+    pub(crate) fn read_piece_ended_atomic(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.place) {
             *read_bytes = piece.arrived_bytes;
         }

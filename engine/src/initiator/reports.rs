@@ -63,12 +63,12 @@ impl Reports {
                 Signalled::No => Ending::Unreported(send.counter_event()),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(send.into_completion())),
             };
-            return self.ended_in_order(turn, ending, effects);
+            return self.end_turn(turn, ending, effects);
         }
         match send.signalled {
             Signalled::Yes => {
                 self.count_send(&send, effects);
-                self.report(send.into_completion(), effects);
+                self.report_success(send.into_completion(), effects);
             }
             Signalled::No => self.count_send(&send, effects),
             Signalled::Deferred => self.deferred_work_completed(send.into_completion(), effects),
@@ -90,12 +90,12 @@ impl Reports {
                 Signalled::No => Ending::Unreported(event),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(completion)),
             };
-            return self.ended_in_order(turn, ending, effects);
+            return self.end_turn(turn, ending, effects);
         }
         match signalled {
             Signalled::Yes => {
                 self.count(event, effects);
-                self.report(completion, effects);
+                self.report_success(completion, effects);
             }
             Signalled::No => self.count(event, effects),
             Signalled::Deferred => self.deferred_work_completed(completion, effects),
@@ -127,12 +127,12 @@ impl Reports {
         if is_reported {
             completion.context = context;
             self.count(CounterEvents::of_completion(completion.flags), effects);
-            self.report(completion, effects);
+            self.report_success(completion, effects);
         }
     }
 
     /// Counts and reports an operation that has failed.
-    fn failed(
+    fn count_and_report_failure(
         &mut self,
         mut failure: FailedOperation,
         signalled: Signalled,
@@ -151,13 +151,13 @@ impl Reports {
 
     /// Reports a success. The caller [counts](Self::count) the operation first.
     #[inline(always)]
-    pub(super) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
-        self.held.report(completion, |completion| effects.complete(completion));
+    pub(super) fn report_success(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
+        self.held.complete_or_hold(completion, |completion| effects.complete(completion));
     }
 
-    /// As [`report`](Self::report), for a failure.
+    /// As [`report_success`](Self::report_success), for a failure.
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
-        self.held.report_failure(failure, |failure| effects.fail(failure));
+        self.held.fail_or_hold(failure, |failure| effects.fail(failure));
     }
 
     pub(super) fn send_failed(
@@ -170,26 +170,28 @@ impl Reports {
         let Send { turn, signalled, .. } = send;
         let failure = FailedOperation { completion: send.into_completion(), error, target };
         match turn {
-            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure), signalled), effects),
-            None => self.failed(failure, signalled, effects),
+            Some(turn) => self.end_turn(turn, Ending::Failed(Box::new(failure), signalled), effects),
+            None => self.count_and_report_failure(failure, signalled, effects),
         }
     }
 
     /// Records the end of a send or an access. Reports it once all earlier operations on its peer
     /// have ended.
     #[cold]
-    fn ended_in_order(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
+    fn end_turn(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };
         let peer = turns.ended(turn, ending);
-        while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.next(peer)) {
+        while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.take_first_if_ended(peer)) {
             match ending {
                 Ending::Unreported(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
                     self.count(CounterEvents::of_completion(completion.flags), effects);
-                    self.report(completion, effects);
+                    self.report_success(completion, effects);
                 }
                 Ending::DeferredWork(completion) => self.deferred_work_completed(*completion, effects),
-                Ending::Failed(failure, signalled) => self.failed(*failure, signalled, effects),
+                Ending::Failed(failure, signalled) => {
+                    self.count_and_report_failure(*failure, signalled, effects)
+                }
             }
         }
     }

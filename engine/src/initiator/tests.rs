@@ -229,7 +229,7 @@ fn read_is_answered_when_all_its_pieces_are_there() {
         let mut piece: Reassembly<SendId> = initiator.next_read_piece(read, bytes.len() as u64).unwrap();
         assert_eq!(piece.len_bytes, piece_end);
         initiator.put_read_piece(&piece, bytes);
-        assert!(piece.advance(bytes.len()) && !initiator.read_piece_arrived(&piece));
+        assert!(piece.advance_and_check_whole(bytes.len()) && !initiator.read_piece_ended_atomic(&piece));
     }
     assert!(initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
     initiator.answered(read, PEER, Outcome::Done, &mut asked);

@@ -74,7 +74,7 @@ impl Turns {
         turn
     }
 
-    /// Records the end of an operation. Returns its peer. [`next`](Self::next) may now have ends of
+    /// Records the end of an operation. Returns its peer. [`take_first_if_ended`](Self::take_first_if_ended) may now have ends of
     /// this peer's operations to report.
     pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
@@ -84,7 +84,7 @@ impl Turns {
     }
 
     /// Takes the end of the operation on this peer whose turn is first, if it has ended.
-    pub(super) fn next(&mut self, peer: PeerId) -> Option<Ending> {
+    pub(super) fn take_first_if_ended(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
         let ending = self.entries[entry_index(number)].ending.take()?;
@@ -110,7 +110,7 @@ mod tests {
 
     /// Takes the ends that are due, and returns how many there were.
     fn count_due(turns: &mut Turns, peer: PeerId) -> usize {
-        std::iter::from_fn(|| turns.next(peer)).count()
+        std::iter::from_fn(|| turns.take_first_if_ended(peer)).count()
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub(super) enum EndState {
 }
 
 impl EndKey {
-    pub(super) fn peer(self) -> EndKey {
+    pub(super) fn other_end(self) -> EndKey {
         let side = match self.side {
             Side::Connector => Side::Acceptor,
             Side::Acceptor => Side::Connector,

@@ -115,7 +115,7 @@ impl RandomSource {
     }
 
     /// Returns a random number from 0 to `max`, both included.
-    pub(super) fn number_up_to(&mut self, max: usize) -> usize {
+    pub(super) fn draw_number_up_to(&mut self, max: usize) -> usize {
         self.0.usize(0..=max)
     }
 

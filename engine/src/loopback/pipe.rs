@@ -76,7 +76,7 @@ impl Pipe {
 
     /// Lets the bytes arrive that are due at the reader's call number `call`. Bytes never overtake
     /// others. Returns how many bytes can be read.
-    pub(super) fn advance(&mut self, call: u64) -> usize {
+    pub(super) fn deliver_due_bytes(&mut self, call: u64) -> usize {
         while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
             && arrival_call <= call
         {
@@ -144,7 +144,7 @@ mod tests {
 
     fn read_all(pipe: &mut Pipe, call: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let count_bytes = pipe.advance(call);
+        let count_bytes = pipe.deliver_due_bytes(call);
         pipe.read(count_bytes, &mut bytes);
         bytes
     }
@@ -153,7 +153,7 @@ mod tests {
     fn bytes_arrive_in_order_after_their_flush() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"abc");
-        assert_eq!((pipe.advance(9), pipe.is_unflushed(), pipe.has_input()), (0, true, false));
+        assert_eq!((pipe.deliver_due_bytes(9), pipe.is_unflushed(), pipe.has_input()), (0, true, false));
         pipe.flush(3);
         pipe.write(b"de");
         pipe.flush(1);
@@ -181,7 +181,7 @@ mod tests {
             let mut pipe = Pipe::new(16);
             pipe.write(b"ab");
             pipe.flush(0);
-            pipe.advance(0);
+            pipe.deliver_due_bytes(0);
             pipe.write(b"cde");
             pipe.flush(1);
             pipe.write(b"fg");
@@ -203,6 +203,6 @@ mod tests {
         pipe.abandon();
         pipe.write(b"cd");
         pipe.flush(0);
-        assert_eq!((pipe.advance(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
+        assert_eq!((pipe.deliver_due_bytes(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
     }
 }

@@ -56,7 +56,7 @@ struct Endpoint {
     draining: Vec<EndKey>,
 }
 
-/// An end that [`State::next_ready`] found.
+/// An end that [`State::take_next_ready`] found.
 pub(super) struct Ready {
     pub(super) end: EndKey,
     pub(super) link: LinkId,
@@ -187,7 +187,7 @@ impl State {
             let end = EndKey { connection, side: Side::Acceptor };
             let Some(state) = self.connections.get_mut(connection) else { continue };
             state.acceptor.link = Some(link);
-            self.schedule(end);
+            self.schedule_if_ready(end);
             return Some(end);
         }
     }
@@ -205,7 +205,7 @@ impl State {
 
     /// Sends the hello before any frame. It is small enough that there is always room for it.
     fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
-        let peer = end.peer();
+        let peer = end.other_end();
         if !self.connections[end.connection].severed {
             self.end_mut(peer).inbound.write(hello);
             self.flush_end(end);
@@ -231,7 +231,7 @@ impl State {
         payload: &[IoSlice<'_>],
         in_parts: bool,
     ) -> Sent {
-        let Some(room_bytes) = self.room_to_send(end) else { return Sent::Full };
+        let Some(room_bytes) = self.draw_room_to_send(end) else { return Sent::Full };
         if self.end_mut(end).resume_left_bytes > 0 {
             return Sent::Full;
         }
@@ -242,7 +242,7 @@ impl State {
         }
         let mut taken_bytes = total_bytes.min(room_bytes);
         if in_parts && total_bytes > 0 && self.dice.draw_chance(self.faults.partial_per_mille) {
-            taken_bytes = self.dice.number_up_to(taken_bytes.min(total_bytes - 1));
+            taken_bytes = self.dice.draw_number_up_to(taken_bytes.min(total_bytes - 1));
         }
         self.write(end, &[IoSlice::new(header)], header.len());
         self.write(end, payload, taken_bytes);
@@ -251,7 +251,7 @@ impl State {
 
     /// Continues a frame that was written in part.
     pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
-        let Some(room_bytes) = self.room_to_send(end) else { return Sent::Full };
+        let Some(room_bytes) = self.draw_room_to_send(end) else { return Sent::Full };
         let total_bytes = self.end_mut(end).resume_left_bytes;
         debug_assert_eq!(total_bytes, self::total_bytes(rest), "resumed with another payload");
         let mut taken_bytes = total_bytes.min(room_bytes);
@@ -259,7 +259,7 @@ impl State {
             return Sent::Full;
         }
         if total_bytes > 1 && self.dice.draw_chance(self.faults.partial_per_mille) {
-            taken_bytes = 1 + self.dice.number_up_to(taken_bytes.min(total_bytes - 1) - 1);
+            taken_bytes = 1 + self.dice.draw_number_up_to(taken_bytes.min(total_bytes - 1) - 1);
         }
         self.write(end, rest, taken_bytes);
         self.record_sent(end, taken_bytes, total_bytes)
@@ -267,7 +267,7 @@ impl State {
 
     /// Returns how many bytes an end may write, or `None` if it cannot write at all. At random,
     /// breaks the link or finds it full.
-    fn room_to_send(&mut self, end: EndKey) -> Option<usize> {
+    fn draw_room_to_send(&mut self, end: EndKey) -> Option<usize> {
         let connection = self.connections.get(end.connection)?;
         if connection.severed || (end.side == Side::Connector && !connection.made) {
             return None;
@@ -279,11 +279,11 @@ impl State {
         if self.dice.draw_chance(self.faults.full_per_mille) {
             return None;
         }
-        Some(self.end_mut(end.peer()).inbound.room_bytes())
+        Some(self.end_mut(end.other_end()).inbound.room_bytes())
     }
 
     fn write(&mut self, end: EndKey, slices: &[IoSlice<'_>], count_bytes: usize) {
-        let pipe = &mut self.end_mut(end.peer()).inbound;
+        let pipe = &mut self.end_mut(end.other_end()).inbound;
         let was_flushed = !pipe.is_unflushed();
         let mut left_bytes = count_bytes;
         for slice in slices {
@@ -327,7 +327,7 @@ impl State {
     ) -> Pull {
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
-        let is_there = connection.end(end.peer().side).state == EndState::Open;
+        let is_there = connection.end(end.other_end().side).state == EndState::Open;
         if connection.severed || !is_there {
             return Pull::Gone;
         }
@@ -337,7 +337,7 @@ impl State {
             return Pull::Refused;
         }
         let Ok(number) = from.as_bytes().try_into().map(u64::from_le_bytes) else { return Pull::Fault };
-        let exposed = &connection.end(end.peer().side).exposed;
+        let exposed = &connection.end(end.other_end().side).exposed;
         if dice.draw_chance(faults.fault_pull_per_mille)
             || exposed.read_at(number, offset_bytes, into).is_none()
         {
@@ -358,7 +358,7 @@ impl State {
                 }
             }
             Header::Done { op, .. } | Header::Clear { op, .. } => {
-                connection.end_mut(end.peer().side).exposed.release_op(*op);
+                connection.end_mut(end.other_end().side).exposed.release_op(*op);
             }
             _ => {}
         }
@@ -389,7 +389,7 @@ impl State {
 
     /// Puts the bytes that an end has written under way to the other end.
     fn flush_end(&mut self, end: EndKey) {
-        let peer = end.peer();
+        let peer = end.other_end();
         if !self.end_mut(peer).inbound.is_unflushed() {
             return;
         }
@@ -399,13 +399,13 @@ impl State {
         // A delay counts from the reader's next call.
         let arrival_call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
         self.end_mut(peer).inbound.flush(arrival_call);
-        self.schedule(peer);
+        self.schedule_if_ready(peer);
     }
 
     /// Takes the next end that has bytes, or the end of its link, to report.
-    /// [`schedule`](Self::schedule) queues it again. Ends whose bytes are still under way keep
+    /// [`schedule_if_ready`](Self::schedule_if_ready) queues it again. Ends whose bytes are still under way keep
     /// their order. At random, breaks links.
-    pub(super) fn next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
+    pub(super) fn take_next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
         for _ in 0..count {
@@ -418,12 +418,12 @@ impl State {
                 self.sever(end.connection, Errno::ECONNRESET);
                 continue;
             }
-            let available_bytes = state.inbound.advance(calls);
+            let available_bytes = state.inbound.deliver_due_bytes(calls);
             match state.link {
                 Some(link) if available_bytes > 0 || state.inbound.end_reason().is_some() => {
                     return Some(Ready { end, link, available_bytes });
                 }
-                _ => self.schedule(end),
+                _ => self.schedule_if_ready(end),
             }
         }
         None
@@ -435,7 +435,7 @@ impl State {
     }
 
     /// Queues an end to be served, if it has something to report and is not queued yet.
-    pub(super) fn schedule(&mut self, end: EndKey) {
+    pub(super) fn schedule_if_ready(&mut self, end: EndKey) {
         let local = self.end_mut(end);
         if local.state != EndState::Open
             || local.link.is_none()
@@ -459,7 +459,7 @@ impl State {
         } else if !connection.made {
             // The connector has written nothing, and the acceptor does not know this connection.
             self.end_mut(end).leave(EndState::Gone);
-            self.end_mut(end.peer()).leave(EndState::Gone);
+            self.end_mut(end.other_end()).leave(EndState::Gone);
         } else if how == Close::Drain {
             self.flush_end(end);
             self.end_mut(end).leave(EndState::Draining);
@@ -467,8 +467,8 @@ impl State {
             if let Some(endpoint) = self.endpoints.get_mut(owner) {
                 endpoint.draining.push(end);
             }
-            self.end_mut(end.peer()).inbound.finish(LinkError::Closed);
-            self.schedule(end.peer());
+            self.end_mut(end.other_end()).inbound.finish(LinkError::Closed);
+            self.schedule_if_ready(end.other_end());
         } else {
             self.end_mut(end).leave(EndState::Gone);
             self.sever(end.connection, Errno::ECONNRESET);
@@ -503,12 +503,12 @@ impl State {
             end.exposed = Exposed::default();
             end.inbound.finish(LinkError::System(why));
             if loses {
-                let keep_bytes = self.dice.number_up_to(end.inbound.flushed_bytes());
+                let keep_bytes = self.dice.draw_number_up_to(end.inbound.flushed_bytes());
                 end.inbound.truncate(keep_bytes);
             }
         }
-        self.schedule(EndKey { connection, side: Side::Connector });
-        self.schedule(EndKey { connection, side: Side::Acceptor });
+        self.schedule_if_ready(EndKey { connection, side: Side::Connector });
+        self.schedule_if_ready(EndKey { connection, side: Side::Acceptor });
         self.remove_if_unused(connection);
     }
 

@@ -120,11 +120,11 @@ impl LoopbackTransport {
     }
 
     /// Finds the next report. Moves bytes to the scratch buffer.
-    fn next_pending_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
+    fn take_next_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();
         loop {
-            let ready = state.next_ready(self.key)?;
+            let ready = state.take_next_ready(self.key)?;
             let Ready { end, link, available_bytes } = ready;
             let Some(known) = self.links.get(link.0 as usize).and_then(Option::as_ref) else {
                 state.leave_after_down(end);
@@ -134,7 +134,7 @@ impl LoopbackTransport {
                 let count_bytes = known.stream.bytes_to_read(&mut state, &ready, budget_frames);
                 self.scratch.clear();
                 state.inbound(end).read(count_bytes, &mut self.scratch);
-                state.schedule(end);
+                state.schedule_if_ready(end);
                 let place = state.dice.flip_coin();
                 return Some(PendingReport::Bytes { link, place });
             }
@@ -277,7 +277,7 @@ impl Transport for LoopbackTransport {
         self.accept_all_pending();
         let mut reported = 0;
         while reported < budget_frames {
-            let Some(news) = self.next_pending_report(budget_frames - reported) else { break };
+            let Some(news) = self.take_next_report(budget_frames - reported) else { break };
             reported += match news {
                 PendingReport::Bytes { link, place } => self.report_scratch_bytes(link, place, receiver),
                 PendingReport::Down { link, why } => self.report_down(link, why, receiver),

@@ -142,7 +142,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     fn take_at(&mut self, at: usize) -> Option<N> {
         if at == 0 && self.vacant == 0 && self.index.is_none() {
             let slot = self.slots.pop_front()?;
-            self.shrink();
+            self.shrink_if_large();
             return slot.entry.map(|(_, name)| name);
         }
         self.take_from_middle(at)
@@ -166,7 +166,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
 
     /// Frees memory if the queue was once much longer.
     #[inline(always)]
-    fn shrink(&mut self) {
+    fn shrink_if_large(&mut self) {
         if self.slots.capacity() > SHRINK_MIN_ENTRIES {
             self.shrink_if_worthwhile();
         }
@@ -193,6 +193,6 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         if self.len() < INDEX_MIN_ENTRIES {
             self.index = None;
         }
-        self.shrink();
+        self.shrink_if_large();
     }
 }

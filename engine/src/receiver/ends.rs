@@ -294,10 +294,10 @@ impl Receiver {
     ) {
         if self.held.is_empty() {
             if let Err(refused) = effects.complete(completion, to) {
-                self.held.keep(Ok(refused));
+                self.held.hold(Ok(refused));
             }
         } else {
-            self.held.keep(Ok(completion));
+            self.held.hold(Ok(completion));
         }
     }
 
@@ -308,7 +308,7 @@ impl Receiver {
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.held.report_failure(failure, |failure| effects.fail(failure, to));
+        self.held.fail_or_hold(failure, |failure| effects.fail(failure, to));
     }
 
     /// Counts and reports a receive that has failed.

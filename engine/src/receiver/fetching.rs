@@ -143,7 +143,7 @@ impl Receiver {
     ) {
         let mut pulled_bytes = 0;
         for _ in 0..self.fetches.pulling_len() {
-            if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_forward(&is_callers_link) {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_next_to_front(&is_callers_link) {
                 return;
             }
             let mut memory =

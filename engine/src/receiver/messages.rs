@@ -210,7 +210,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance(count_bytes) {
+        if !filling.advance_and_check_whole(count_bytes) {
             return;
         }
         let Some(link) = self.links.get_mut(id) else { return };

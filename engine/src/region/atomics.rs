@@ -94,7 +94,7 @@ impl Region {
                 let mut pieces = segments_in_range(segments, offset_bytes, before.len());
                 if let Some(first) = pieces.next() {
                     let is_whole = first.len_bytes == before.len();
-                    if is_whole && update_natively(first, before, &combine) {
+                    if is_whole && try_update_natively(first, before, &combine) {
                         return;
                     }
                     let all = [first].into_iter().chain(pieces);
@@ -175,7 +175,7 @@ fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: i
 
 /// Updates an element of raw memory with the processor's instructions, if there are any for its
 /// size and alignment. Returns whether there are.
-fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
+fn try_update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{
             if !element.address.cast::<$atomic>().is_aligned() {

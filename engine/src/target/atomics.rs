@@ -48,9 +48,9 @@ impl Target {
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
                 if atomic.form.op().can_write() {
                     of_region |= CounterEvents::REMOTE_WRITE;
-                    self.persist_write(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
+                    self.persist_or_note_write(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
-                self.count_access(&window, of_endpoint, of_region, effects);
+                self.count_access_if_enabled(&window, of_endpoint, of_region, effects);
                 if fetched_bytes > 0 {
                     self.queue_atomic_results(id, atomic.op, before, effects);
                 } else {

@@ -41,7 +41,7 @@ struct Written {
 impl Target {
     /// Makes all earlier writes of a link's peer durable, if `durable` of the next write asks for
     /// that. Returns whether that succeeded.
-    pub(super) fn persist_earlier_writes(&mut self, id: LinkId, durable: Durable) -> bool {
+    pub(super) fn persist_earlier_writes_if_asked(&mut self, id: LinkId, durable: Durable) -> bool {
         if durable != Durable::Everything {
             return true;
         }
@@ -56,7 +56,7 @@ impl Target {
 
     /// Makes a write durable, if its peer has asked for that. All its payload is in place. Returns
     /// whether that succeeded.
-    pub(super) fn persist_write(
+    pub(super) fn persist_or_note_write(
         &mut self,
         id: LinkId,
         window: &Window,
@@ -91,7 +91,7 @@ impl Unpersisted {
             }
             None => {
                 let count_before = self.written.len();
-                self.written.retain(|written| written.open_region().is_some());
+                self.written.retain(|written| written.region_if_open().is_some());
                 self.is_incomplete |= self.written.len() < count_before;
                 let region = Arc::downgrade(window.region());
                 self.written.push(Written { region, begin_bytes: range.start, end_bytes: range.end });
@@ -105,7 +105,7 @@ impl Unpersisted {
     fn persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
-            let Some(region) = written.open_region() else {
+            let Some(region) = written.region_if_open() else {
                 is_durable = false;
                 return false;
             };
@@ -119,7 +119,7 @@ impl Unpersisted {
 
 impl Written {
     /// Returns the region, if it has not ended.
-    fn open_region(&self) -> Option<Arc<Region>> {
+    fn region_if_open(&self) -> Option<Arc<Region>> {
         self.region.upgrade().filter(|region| region.is_open())
     }
 }

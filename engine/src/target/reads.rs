@@ -42,7 +42,7 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) -> Result<(), ProtocolViolation> {
         self.admit_access(id)?;
-        let window = Some(self.checked_window(id, rma, MrAccess::REMOTE_READ, effects));
+        let window = Some(self.check_window_and_offer_mapping(id, rma, MrAccess::REMOTE_READ, effects));
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =
@@ -113,13 +113,13 @@ impl OutgoingRead {
     pub(crate) fn prepare_next_piece(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
-            self.check_region_open();
+            self.refuse_if_region_closed();
         }
         is_left && !matches!(self.window, Some(Err(_)))
     }
 
     /// Refuses the read if the region has closed.
-    fn check_region_open(&mut self) {
+    fn refuse_if_region_closed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && !window.is_open()
         {
@@ -153,7 +153,7 @@ impl OutgoingRead {
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp_to_usize(self.next_piece_bytes());
         if self.copy.is_empty() {
-            self.check_region_open();
+            self.refuse_if_region_closed();
         }
         match &self.window {
             Some(Ok(window)) if self.copy.is_empty() => {

@@ -165,7 +165,7 @@ fn offered_write_is_pulled() {
             into[0].copy_from_slice(&b"0123456789"[at..at + len]);
             Pull::Done
         };
-        target.pull(pull, &mut asked);
+        target.pull_payloads(pull, &mut asked);
         steps += 1;
     }
     assert_eq!((steps, read_region(&region)), (3, b"0123456789".to_vec()));
@@ -176,7 +176,7 @@ fn offered_write_is_pulled() {
 fn offered_write_that_cannot_be_pulled_is_asked_for() {
     let (mut target, region, mut asked) = target_with_region(5);
     target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
-    target.pull(|_, _, _, _| Pull::Refused, &mut asked);
+    target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [Header::Clear { op: 1, cannot_pull: true }]);
     assert!(!target.begin_data_if_requested(LINK, 1, 4) && target.begin_data_if_requested(LINK, 1, 5));
     target.put_payload(LINK, b"hello", &mut asked);
@@ -192,7 +192,7 @@ fn end_of_a_link_ends_its_writes() {
     assert_eq!((target.inbounds_len(), target.fetches_len()), (2, 1));
     target.link_ended(LINK);
     assert_eq!((target.inbounds_len(), target.fetches_len()), (0, 0));
-    target.pull(|_, _, _, _| panic!("its peer is gone"), &mut asked);
+    target.pull_payloads(|_, _, _, _| panic!("its peer is gone"), &mut asked);
     assert!(asked.owed.is_empty());
 }
 

@@ -90,9 +90,14 @@ impl Target {
         rma: &Rma,
         effects: &mut impl TargetEffects,
     ) -> Result<Window, Outcome> {
-        let window =
-            self.checked_window(id, rma, MrAccess::REMOTE_WRITE, effects).map_err(Outcome::Refused)?;
-        if self.persist_earlier_writes(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
+        let window = self
+            .check_window_and_offer_mapping(id, rma, MrAccess::REMOTE_WRITE, effects)
+            .map_err(Outcome::Refused)?;
+        if self.persist_earlier_writes_if_asked(id, rma.durable) {
+            Ok(window)
+        } else {
+            Err(Outcome::NotDurable)
+        }
     }
 
     /// Whether a link's peer has offered a write with this number.
@@ -140,7 +145,7 @@ impl Target {
 
     /// Pulls one step of every write that peers have offered, up to the limit of one pass. `pull`
     /// copies bytes from the memory of a link's peer.
-    pub(crate) fn pull(
+    pub(crate) fn pull_payloads(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl TargetEffects,
@@ -212,7 +217,7 @@ impl Target {
     /// the write.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance(count_bytes) {
+        if !filling.advance_and_check_whole(count_bytes) {
             return;
         }
         match self.links.get_mut(id).and_then(|link| link.writing.take()) {
@@ -254,7 +259,7 @@ impl Target {
     ) {
         let PeerWrite { op, data, durable, window, .. } = inbound;
         if let Ok(window) = &window
-            && !self.persist_write(id, window, durable, len_bytes)
+            && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
             owe_answer(id, op, Outcome::NotDurable, effects);
             return return_event_credit(id, data, effects);
@@ -262,7 +267,7 @@ impl Target {
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
-                self.count_access(&window, event, event, effects);
+                self.count_access_if_enabled(&window, event, event, effects);
                 owe_answer(id, op, Outcome::Done, effects);
                 if let Some(data) = data {
                     self.remote_write_ended(id, data, clamp_to_usize(len_bytes), effects);
@@ -278,7 +283,8 @@ impl Target {
 
 impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
-        let check_region = self.get_mut(filling.place).is_some_and(|inbound| inbound.check_region_open());
+        let check_region =
+            self.get_mut(filling.place).is_some_and(|inbound| inbound.keep_unless_region_closed());
         if check_region { filling.len_bytes } else { 0 }
     }
 
@@ -299,7 +305,7 @@ impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
 
 impl PeerWrite {
     /// Refuses the write if the region has closed. Returns whether the write goes on.
-    fn check_region_open(&mut self) -> bool {
+    fn keep_unless_region_closed(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
             self.window = Err(Outcome::Refused(Refusal::Key));
         }

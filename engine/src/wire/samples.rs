@@ -32,7 +32,7 @@ pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
 pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
-    header_of_words(form, &words, end)
+    header_with_last_word(form, &words, end)
 }
 
 /// Returns the header with this form and these words, of which the last is replaced, if a correct peer may
@@ -41,7 +41,7 @@ pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header>
 /// # Panics
 ///
 /// If there are fewer words than the form has.
-pub fn header_of_words(
+pub fn header_with_last_word(
     form: Form,
     words: &[u64],
     (last_word, payload_len_bytes): (u64, u64),

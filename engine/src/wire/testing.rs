@@ -9,7 +9,7 @@ use crate::wire::{AtomicForm, Form, Header, samples};
 
 /// Returns the header with this form, these words and this end, if a correct peer may send it.
 fn checked_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
-    let header = samples::header_of_words(form, words, end)?;
+    let header = samples::header_with_last_word(form, words, end)?;
     let encoded = header.encode_words(drop::<u64>).form;
     assert_eq!((encoded.kind(), encoded.flags()), (form.kind(), form.flags()), "a flag is not raised");
     Some(header)

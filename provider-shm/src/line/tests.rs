@@ -321,7 +321,7 @@ fn sample_lines() -> Vec<Vec<u64>> {
         for (number, sequence) in [(0, 0), (NUMBER, SEQUENCE), (u64::MAX, u16::MAX)] {
             let words = [number, !number, number, !number, number];
             for end in last_words_and_lengths().into_iter().chain(samples::last_words_and_lengths(number)) {
-                let Some(header) = samples::header_of_words(form, &words, end) else { continue };
+                let Some(header) = samples::header_with_last_word(form, &words, end) else { continue };
                 let payload = payload_for_emit(&header, &[0x80; ROOM_MAX_BYTES], PIECE_MIN_BYTES);
                 lines.push(emit_words(sequence, &header, payload));
             }
@@ -392,7 +392,7 @@ fn any_header() -> impl Strategy<Value = Header> {
             .prop_map(|(number, end)| samples::last_words_and_lengths(number)[end]),
     ];
     (forms, any::<[u64; 5]>(), ends)
-        .prop_filter_map("no header", |(form, words, end)| samples::header_of_words(form, &words, end))
+        .prop_filter_map("no header", |(form, words, end)| samples::header_with_last_word(form, &words, end))
 }
 
 fn any_atomic_form() -> impl Strategy<Value = AtomicForm> {

@@ -220,7 +220,7 @@ impl<'a> ContextFixture<'a> {
             return false;
         };
         let name = endpoint.name().expect("an endpoint in service has a name");
-        network.break_link(self.peers[peer].name(), name);
+        network.break_links_between(self.peers[peer].name(), name);
         true
     }
 

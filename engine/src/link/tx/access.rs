@@ -35,7 +35,7 @@ impl LinkAccess {
             class,
             len_bytes: send.message.len_bytes,
             cost_bytes: if is_counted { MESSAGE_COST_BYTES } else { 0 },
-            fetched_bytes: if class == OpClass::Fetch { send.fetch_len_bytes() } else { 0 },
+            fetched_bytes: if class == OpClass::Fetch { send.atomic_fetch_len_bytes() } else { 0 },
         }
     }
 }

@@ -126,7 +126,7 @@ fn pull_after_link_end_reports_gone() {
         |linked| assert!(linked.network.kill(linked.exposer.address())),
         |linked| {
             let addresses = (linked.exposer.address(), linked.puller.address());
-            assert_eq!(linked.network.break_link(addresses.0, addresses.1), 1);
+            assert_eq!(linked.network.break_links_between(addresses.0, addresses.1), 1);
         },
     ];
     for end in ends {

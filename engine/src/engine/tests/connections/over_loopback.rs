@@ -195,7 +195,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
             }
             if connected == [true; 2] && ended == [false; 2] {
                 connections += 1;
-                network.break_link(requester.transport.address(), acceptor.transport.address());
+                network.break_links_between(requester.transport.address(), acceptor.transport.address());
                 network.set_faults(Faults::default());
             }
         }
