@@ -388,7 +388,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, transport, wired) = endpoint.enabled_parts()?;
         let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
-        let is_sent = engine.inject(to, tag, data, message, transport);
+        let is_sent = engine.try_inject(to, tag, data, message, transport);
         if is_sent {
             if !wired.wiring.counters.is_empty() {
                 wired.wiring.counters.count_success(CounterEvents::SEND);

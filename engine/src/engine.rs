@@ -414,7 +414,10 @@ impl Engine {
 
     /// Delivers the completions that wait for room in the sink, as far as the sink has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        if self.initiator.has_held() | self.receive_side.has_held_reports() | self.target.has_held_reports() {
+        if self.initiator.has_held_reports()
+            | self.receive_side.has_held_reports()
+            | self.target.has_held_reports()
+        {
             self.deliver_held_reports(sink);
         }
     }
@@ -422,7 +425,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn deliver_held_reports(&mut self, sink: &mut impl Sink) {
-        if self.initiator.has_held() {
+        if self.initiator.has_held_reports() {
             let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.deliver_held(&mut effects);
         }

@@ -253,8 +253,8 @@ impl Initiator {
 
     /// Whether completions wait for room in the queue.
     #[inline(always)]
-    pub(crate) fn has_held(&self) -> bool {
-        self.reports.has_held()
+    pub(crate) fn has_held_reports(&self) -> bool {
+        self.reports.has_held_reports()
     }
 
     /// Reports the completions that wait, as far as the queue has room now.

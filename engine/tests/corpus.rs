@@ -41,7 +41,7 @@ fn with_current_version(hello: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frame() {
+fn frame_corpus_inputs_are_accepted_or_refused_as_named() {
     replay_corpus("frame", |name, input| {
         let is_acceptable = wire_checks::check_frame(input);
         // An input that breaks a rule must not be refused for a check that it lacks.
@@ -54,7 +54,7 @@ fn frame() {
 }
 
 #[test]
-fn hello() {
+fn hello_corpus_inputs_are_accepted_or_refused_as_named() {
     // The inputs stay what they show when the version of the protocol rises.
     replay_corpus("hello", |name, input| {
         let shows_version = name.contains("version");
@@ -63,6 +63,6 @@ fn hello() {
 }
 
 #[test]
-fn stream() {
+fn stream_corpus_inputs_are_accepted_or_refused_as_named() {
     replay_corpus("stream", |_, input| wire_checks::check_stream(input));
 }

@@ -29,7 +29,7 @@ impl Wired {
         let TransmitOp::Rma { local, memory } = op else {
             return engine.post(to, &mut post.request, transport, &mut self.queues());
         };
-        match engine.access_at_once(to, local, *memory, options.level, options.fence) {
+        match engine.try_access_at_once(to, local, *memory, options.level, options.fence) {
             Attempt::Done => {
                 self.report_ended_access(local, *context, options.signalled, engine);
                 Ok(())

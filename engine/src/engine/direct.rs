@@ -39,7 +39,7 @@ use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, RemotePayload, Transport};
 use crate::wire::MappableRegion;
 
-/// The result of an [attempt](Engine::access_at_once) to make an access without frames.
+/// The result of an [attempt](Engine::try_access_at_once) to make an access without frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// The access was made and has ended.
@@ -93,7 +93,7 @@ impl Engine {
     /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
     /// changed, and the caller posts the access.
     #[inline]
-    pub fn access_at_once(
+    pub fn try_access_at_once(
         &mut self,
         to: PeerId,
         local: &mut RmaLocal,
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until
+    /// Keeps the completion of an access that was [carried out at once](Self::try_access_at_once) until
     /// the sink has room for it.
     #[cold]
     pub fn report_direct_access(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
@@ -231,7 +231,7 @@ impl Engine {
     #[cold]
     fn unmap_retired_regions(&mut self) {
         for link in self.links.iter_mut() {
-            if link.tx.mapped_regions_mut().unmap_retired() {
+            if link.tx.mapped_regions_mut().unmap_retired_and_check_left() {
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
             }
         }

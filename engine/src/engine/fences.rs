@@ -56,15 +56,15 @@ pub(super) fn try_pass_fence(
 
 impl Engine {
     /// Handles a fence of the peer. It asks whether the peer's earlier messages have arrived, which
-    /// is always so, and with `matched` also whether receives have matched them.
-    pub(super) fn fence_asked(&mut self, id: LinkId, matched: bool, sink: &mut impl Sink) {
+    /// is always so, and with `asks_match` also whether receives have matched them.
+    pub(super) fn fence_asked(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered = self.links.get(id).is_some_and(|link| link.tx.debts().has_header(is_fenced));
         if is_unanswered {
             return self.abort_breached_link(id, "sends a fence before the last one was answered", sink);
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        let outcome = receiver.fence_asked(id, matched, &mut effects);
+        let outcome = receiver.fence_asked(id, asks_match, &mut effects);
         self.ok_or_abort_link(id, outcome, sink);
     }
 

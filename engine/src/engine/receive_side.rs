@@ -87,7 +87,7 @@ impl ReceiveSide {
             fn free_kept_credit(kept: KeptCredit, effects: &mut impl ReceiverEffects), else ();
             fn fence_asked(
                 id: LinkId,
-                matched: bool,
+                asks_match: bool,
                 effects: &mut impl ReceiverEffects,
             ) -> Result<(), ProtocolViolation>, else Ok(());
             #[inline(always)]

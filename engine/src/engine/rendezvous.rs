@@ -103,8 +103,8 @@ impl Engine {
     /// Records that the link has taken all of a payload that the peer has asked for.
     pub(super) fn requested_payload_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        let is_answered = self.initiator.needs_answer(send_id);
-        if link.tx.payload_taken(send_id, is_answered) {
+        let awaits_answer = self.initiator.needs_answer(send_id);
+        if link.tx.payload_taken_ends_send(send_id, awaits_answer) {
             self.completed(send_id, sink);
         }
     }

@@ -25,7 +25,7 @@ impl Engine {
     /// counts the message; the engine neither keeps nor reports it. If not, nothing has changed,
     /// and the caller posts the message.
     #[inline]
-    pub fn inject(
+    pub fn try_inject(
         &mut self,
         to: PeerId,
         tag: Option<u64>,

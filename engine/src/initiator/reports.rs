@@ -197,7 +197,7 @@ impl Reports {
     }
 
     #[inline]
-    pub(super) fn has_held(&self) -> bool {
+    pub(super) fn has_held_reports(&self) -> bool {
         !self.held.is_empty()
     }
 

@@ -171,7 +171,7 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
     initiator.completed(sends[0], &mut asked);
     asked.is_full = false;
     initiator.fail_sends([sends[1]], None, &OperationError::Cancelled, &mut asked);
-    assert!(asked.ended.is_empty() && initiator.has_held() && !initiator.can_report_at_once());
+    assert!(asked.ended.is_empty() && initiator.has_held_reports() && !initiator.can_report_at_once());
     assert_eq!(initiator.outstanding(), 2);
     initiator.deliver_held(&mut asked);
     assert_eq!(asked.ended, [(1, None), (2, Some(OperationError::Cancelled))]);
@@ -220,7 +220,7 @@ fn queue_of_a_peer_fails_with_its_link() {
 }
 
 #[test]
-fn read_is_answered_when_all_its_pieces_are_there() {
+fn answer_to_read_is_allowed_once_all_pieces_have_arrived() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let read = initiator.insert(access_send(1, 5, true));
     assert!(initiator.next_read_piece(read, 6).is_none(), "it is no longer than it was asked for");
@@ -238,7 +238,7 @@ fn read_is_answered_when_all_its_pieces_are_there() {
 }
 
 #[test]
-fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
+fn answer_to_write_is_allowed_once_sent_or_exposed() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let write = initiator.insert(access_send(1, 5, false));
     assert!(initiator.next_read_piece(write, 1).is_none() && initiator.needs_answer(write));

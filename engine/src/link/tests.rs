@@ -117,7 +117,7 @@ fn request_is_cleared_sent_and_done_once() {
     tx.pop_cleared();
     assert_eq!(tx.next_cleared(), None);
     assert!(tx.offer_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
-    assert!(!tx.payload_taken(send, true));
+    assert!(!tx.payload_taken_ends_send(send, true));
     assert!(tx.offer_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
     assert_eq!(tx.offer_done(op_number_of(send), false, |_| true), Ok(send));
     assert!(tx.has_all_completed());
@@ -225,7 +225,7 @@ fn debts_are_paid_in_their_order() {
 }
 
 #[test]
-fn owing_links_are_asked_to_pay_until_they_have() {
+fn pay_debts_visits_links_with_debts_until_paid() {
     let mut links = Links::default();
     for link in [LINK, OTHER] {
         links.insert(link, PEER);

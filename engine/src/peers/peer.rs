@@ -99,13 +99,13 @@ impl Peer {
 
     /// A link came up, and the endpoint at its other end has this number. The link was created as the
     /// `creation_number`th of the engine, of which there are `created_count` now.
-    pub(crate) fn link_up(&mut self, number: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
+    pub(crate) fn link_up(&mut self, instance: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
         (self.connect_retries, self.is_lost) = (0, false);
         match self.instance {
-            Some(known) if known.number == number => PeerLinkUp::Current,
+            Some(known) if known.number == instance => PeerLinkUp::Current,
             Some(known) if creation_number < known.since => PeerLinkUp::Predecessor,
             known => {
-                self.instance = Some(Instance { number, since: created_count });
+                self.instance = Some(Instance { number: instance, since: created_count });
                 if known.is_some() { PeerLinkUp::Successor } else { PeerLinkUp::Current }
             }
         }

@@ -263,7 +263,7 @@ impl Receiver {
     }
 
     /// Handles a fence. It asks whether all earlier messages of the peer have arrived, which is
-    /// always so, and with `matched` also whether receives have matched them.
+    /// always so, and with `asks_match` also whether receives have matched them.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl Receiver {
     pub(crate) fn fence_asked(
         &mut self,
         id: LinkId,
-        matched: bool,
+        asks_match: bool,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), ProtocolViolation> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
@@ -279,7 +279,7 @@ impl Receiver {
             return Err(ProtocolViolation("sends a fence before the last one was answered"));
         }
         link.received_fences += 1;
-        if matched && link.unmatched_messages > 0 {
+        if asks_match && link.unmatched_messages > 0 {
             link.fenced_messages = link.unmatched_messages;
         } else {
             effects.owe(id, Header::Fenced);

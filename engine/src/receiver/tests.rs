@@ -379,7 +379,7 @@ fn offered_message_is_pulled_when_a_receive_matches_it() {
 }
 
 #[test]
-fn offer_that_cannot_be_pulled_is_asked_for() {
+fn payload_of_offer_that_cannot_be_pulled_is_requested() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post(receive_request(16, 1), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Arrival), 7, REMOTE, &mut asked).unwrap();
@@ -453,7 +453,7 @@ fn multi_receive_buffer_keeps_messages_aside_while_reports_wait() {
 }
 
 #[test]
-fn claimed_message_is_left_to_its_claim() {
+fn claimed_message_is_received_only_by_its_claim() {
     let (mut receiver, mut asked) = receiver_with_link();
     let peek = |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, then };
     receiver.peek(peek(1, PeekAction::Keep), &mut asked).unwrap();

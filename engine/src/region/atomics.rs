@@ -108,17 +108,17 @@ impl Region {
     fn update_element_in_words(
         &self,
         words: &[AtomicU64],
-        place: impl Fn() -> usize,
+        lock_address: impl Fn() -> usize,
         offset_bytes: usize,
         before: &mut [u8],
         combine: impl Fn(&mut [u8]) -> bool,
     ) {
-        let (word, within) = (offset_bytes / WORD_BYTES, offset_bytes % WORD_BYTES);
-        if within + before.len() <= WORD_BYTES {
-            return update_in_word(&words[word], within, before, combine);
+        let (word, offset_in_word) = (offset_bytes / WORD_BYTES, offset_bytes % WORD_BYTES);
+        if offset_in_word + before.len() <= WORD_BYTES {
+            return update_in_word(&words[word], offset_in_word, before, combine);
         }
         self.update_locked(
-            &lock_places([(place() + offset_bytes, before.len())]),
+            &lock_places([(lock_address() + offset_bytes, before.len())]),
             offset_bytes,
             before,
             combine,
@@ -156,8 +156,13 @@ fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
 }
 
 /// Updates an element that lies within one word of a region.
-fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
-    let range = within..within + before.len();
+fn update_in_word(
+    word: &AtomicU64,
+    offset_in_word: usize,
+    before: &mut [u8],
+    combine: impl Fn(&mut [u8]) -> bool,
+) {
+    let range = offset_in_word..offset_in_word + before.len();
     let mut present = word.load(Ordering::Relaxed);
     loop {
         let mut bytes = present.to_le_bytes();

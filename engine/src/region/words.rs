@@ -32,12 +32,12 @@ pub(crate) fn store_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]
 
 #[inline(never)]
 fn store_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
-    let within = offset_bytes % WORD_BYTES;
-    let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
+    let offset_in_word = offset_bytes % WORD_BYTES;
+    let head_bytes = if offset_in_word == 0 { 0 } else { bytes.len().min(WORD_BYTES - offset_in_word) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
     if !head.is_empty() {
-        store_partial_word(&words[place], within, head);
+        store_partial_word(&words[place], offset_in_word, head);
         place += 1;
     }
     let (whole, tail) = rest.as_chunks();
@@ -78,10 +78,10 @@ fn load_whole_words(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
 
 /// Copies bytes into a part of a word. Another thread may write the other bytes of the word
 /// meanwhile.
-fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
+fn store_partial_word(word: &AtomicU64, offset_in_word: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
-    value[within..within + bytes.len()].copy_from_slice(bytes);
-    mask[within..within + bytes.len()].fill(0);
+    value[offset_in_word..offset_in_word + bytes.len()].copy_from_slice(bytes);
+    mask[offset_in_word..offset_in_word + bytes.len()].fill(0);
     let (value, mask) = (u64::from_le_bytes(value), u64::from_le_bytes(mask));
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
 }
@@ -100,12 +100,12 @@ pub(crate) fn load_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [
 
 #[inline(never)]
 fn load_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
-    let within = offset_bytes % WORD_BYTES;
-    let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
+    let offset_in_word = offset_bytes % WORD_BYTES;
+    let head_bytes = if offset_in_word == 0 { 0 } else { bytes.len().min(WORD_BYTES - offset_in_word) };
     let (head, rest) = bytes.split_at_mut(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
     if !head.is_empty() {
-        load_partial_word(&words[place], within, head);
+        load_partial_word(&words[place], offset_in_word, head);
         place += 1;
     }
     let (whole, tail) = rest.as_chunks_mut();
@@ -116,9 +116,9 @@ fn load_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     }
 }
 
-fn load_partial_word(word: &AtomicU64, within: usize, bytes: &mut [u8]) {
+fn load_partial_word(word: &AtomicU64, offset_in_word: usize, bytes: &mut [u8]) {
     let word = word.load(Ordering::Relaxed).to_le_bytes();
-    bytes.copy_from_slice(&word[within..within + bytes.len()]);
+    bytes.copy_from_slice(&word[offset_in_word..offset_in_word + bytes.len()]);
 }
 
 #[cfg(test)]
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn last_word_is_stored_last() {
         const ROUNDS: u64 = 300;
-        for (count, within) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
+        for (count, offset_in_word) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
             let words: Vec<AtomicU64> = (0..count + 1).map(|_| AtomicU64::new(0)).collect();
             // The last whole word of the stored bytes.
-            let last = if within == 0 { count - 1 } else { count - 2 };
+            let last = if offset_in_word == 0 { count - 1 } else { count - 2 };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for round in 1..=ROUNDS {
@@ -167,7 +167,11 @@ mod tests {
                         // bytes begin.
                         let bytes = [u8::try_from(round % 251).unwrap(); 2048 * WORD_BYTES];
                         words[count].store(round, Ordering::Relaxed);
-                        store_bytes(&words[..count], within, &bytes[..(count * WORD_BYTES - within)]);
+                        store_bytes(
+                            &words[..count],
+                            offset_in_word,
+                            &bytes[..(count * WORD_BYTES - offset_in_word)],
+                        );
                         while words[count].load(Ordering::Acquire) == round {
                             std::hint::spin_loop();
                         }
@@ -179,8 +183,8 @@ mod tests {
                         std::thread::yield_now();
                     }
                     fence(Ordering::Acquire);
-                    let mut bytes = vec![0; (last + 1) * WORD_BYTES - within];
-                    load_bytes(&words[..count], within, &mut bytes);
+                    let mut bytes = vec![0; (last + 1) * WORD_BYTES - offset_in_word];
+                    load_bytes(&words[..count], offset_in_word, &mut bytes);
                     assert!(
                         bytes.chunks(WORD_BYTES).all(|bytes| *bytes == word.to_le_bytes()[..bytes.len()])
                     );

@@ -177,11 +177,11 @@ impl Membership {
     pub(crate) fn fence_asked(
         &mut self,
         id: LinkId,
-        matched: bool,
+        asks_match: bool,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), ProtocolViolation> {
         let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| receiver.fence_asked(link, matched, effects))
+        self.act_for_member(effects, |receiver, effects| receiver.fence_asked(link, asks_match, effects))
     }
 
     pub(crate) fn message_arrived(

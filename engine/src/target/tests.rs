@@ -141,7 +141,7 @@ fn write_is_answered_when_it_is_in_its_region() {
 }
 
 #[test]
-fn refused_write_is_answered_and_goes_nowhere() {
+fn refused_write_is_answered_and_changes_no_memory() {
     let (mut target, region, mut asked) = target_with_region(6);
     target.write_arrived(LINK, &make_rma(1, 5, 2, WRITE), b"ab", &mut asked).unwrap();
     target.write_arrived(LINK, &Rma { key: KEY + 1, ..make_rma(2, 0, 2, WRITE) }, b"ab", &mut asked).unwrap();
@@ -173,7 +173,7 @@ fn offered_write_is_pulled() {
 }
 
 #[test]
-fn offered_write_that_cannot_be_pulled_is_asked_for() {
+fn payload_of_offered_write_that_cannot_be_pulled_is_requested() {
     let (mut target, region, mut asked) = target_with_region(5);
     target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
     target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked);
@@ -252,7 +252,7 @@ fn fetching_atomic_is_answered_with_fetched_value() {
 }
 
 #[test]
-fn accesses_beyond_the_limit_are_a_breach() {
+fn accesses_beyond_the_limit_are_a_protocol_violation() {
     let (mut target, _region, mut asked) = target_with_region(1);
     for op in 0..RMA_LINK_MAX_OPS as u64 {
         target.write_arrived(LINK, &make_rma(op, 0, 1, WRITE), b"a", &mut asked).unwrap();

@@ -283,9 +283,8 @@ impl Target {
 
 impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
-        let check_region =
-            self.get_mut(filling.place).is_some_and(|inbound| inbound.keep_unless_region_closed());
-        if check_region { filling.len_bytes } else { 0 }
+        let is_kept = self.get_mut(filling.place).is_some_and(|inbound| inbound.keep_unless_region_closed());
+        if is_kept { filling.len_bytes } else { 0 }
     }
 
     fn pull(

@@ -27,12 +27,12 @@ pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
     ]
 }
 
-/// The header with this form, last word and length of the payload, if a correct peer may send it. Its other
-/// words are `number` and `!number` in turn.
-pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
+/// Returns the header with this form, last word and length of the payload, if a correct peer may send
+/// it. Its other words are `number` and `!number` in turn.
+pub fn sample_header(form: Form, number: u64, last_word_and_length: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
-    header_with_last_word(form, &words, end)
+    header_with_last_word(form, &words, last_word_and_length)
 }
 
 /// Returns the header with this form and these words, of which the last is replaced, if a correct peer may
@@ -54,16 +54,16 @@ pub fn header_with_last_word(
     Header::decode_words(Fields { form, payload_len_bytes }, word).ok()
 }
 
-/// The header with this form, made from this number and the first end that the form accepts. The search
-/// begins at the end with the number `first`.
+/// Returns the header with this form, made from this number and the first of the
+/// [pairs](last_words_and_lengths) that the form accepts. The search begins at the pair `first_pair`.
 ///
 /// # Panics
 ///
-/// If the form accepts no end. Then add one to [`last_words_and_lengths`].
-pub fn fitting_header(form: Form, number: u64, first: usize) -> Header {
+/// If the form accepts no pair. Then add one to [`last_words_and_lengths`].
+pub fn fitting_header(form: Form, number: u64, first_pair: usize) -> Header {
     let ends = last_words_and_lengths(number);
-    let mut found = (0..PAIRS).filter_map(|n| sample_header(form, number, ends[(first + n) % PAIRS]));
-    found.next().unwrap_or_else(|| panic!("no end suits {form:?}"))
+    let mut found = (0..PAIRS).filter_map(|n| sample_header(form, number, ends[(first_pair + n) % PAIRS]));
+    found.next().unwrap_or_else(|| panic!("no pair suits {form:?}"))
 }
 
 /// Returns an operation that depends on the number.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_suit_every_form_whatever_the_number() {
+    fn every_form_accepts_a_last_word_and_length_for_any_number() {
         for number in [0, 1, 64, 5000, 0x0123_4567_89ab_cdef, u64::MAX].into_iter().chain(300..2000) {
             for form in Form::all() {
                 let made = fitting_header(form, number, 0).encode_words(drop::<u64>).form;

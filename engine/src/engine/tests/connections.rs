@@ -472,7 +472,7 @@ fn unexpected_link_is_aborted_by_endpoint_that_is_not_listening() {
 }
 
 #[test]
-fn second_accept_and_other_links_are_closed_once_connected() {
+fn connected_requester_closes_its_other_links_and_a_second_accept() {
     let (mut engine, mut transport, mut sink) = asking_engine();
     for link in [20, 21, 22] {
         bring_link_up(&mut engine, &mut sink, LinkId(link), link as u16, 1);

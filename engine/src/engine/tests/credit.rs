@@ -18,7 +18,7 @@ fn sends_wait_for_credit_and_keep_their_order() {
         engine.post_request(send_request(peer, b"", context), &mut transport, &mut sink).unwrap();
     }
     assert_eq!(sink.ended_contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
-    assert!(!engine.inject(peer, None, None, b"", &mut transport));
+    assert!(!engine.try_inject(peer, None, None, b"", &mut transport));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len() as u64, FIRST_MESSAGES);
     assert!(engine.has_unsent());

@@ -49,7 +49,7 @@ fn shareable_region(key: u64) -> Region {
 }
 
 #[test]
-fn shown_region_is_mapped_and_then_accessed_directly() {
+fn offered_region_is_mapped_and_then_accessed_directly() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(KEY, 100), REMOTE);
     assert!(engine.wants_pass());
@@ -78,7 +78,7 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 3 };
     let mut local = hello_write();
-    assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
+    assert_eq!(engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
     let hello = Bytes::from_static(b"hello");
     assert_eq!(
@@ -86,7 +86,7 @@ fn direct_access_is_done_and_reported_by_the_caller() {
         (RMA | CompletionFlags::WRITE, Buffer::Sent(hello))
     );
     let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
+    assert_eq!(engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
@@ -97,7 +97,7 @@ fn direct_access_is_done_and_reported_by_the_caller() {
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
     engine.report_direct_access(completion, &mut sink);
     assert_eq!((engine.outstanding_sends(), sink.ended_contexts()), (1, vec![]));
-    let attempt = engine.access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
+    let attempt = engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
     sink.room = 2;
     engine.post_request(rma_request(peer, hello_write(), 9), &mut transport, &mut sink).unwrap();
@@ -113,7 +113,7 @@ fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     let place = RemoteMemory { key: KEY, address: 0 };
     let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
         let mut local = local;
-        let goes = engine.access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
+        let goes = engine.try_access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
         assert_eq!(local.len_bytes(), 5, "it is left as it is");
         goes
     };
@@ -177,7 +177,7 @@ fn mapped_regions_are_limited() {
 }
 
 #[test]
-fn shown_regions_waiting_to_be_mapped_are_limited() {
+fn offered_regions_waiting_to_be_mapped_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
@@ -193,7 +193,7 @@ fn shown_regions_waiting_to_be_mapped_are_limited() {
 }
 
 #[test]
-fn region_is_shown_once_to_a_peer_that_accessed_it() {
+fn region_is_offered_once_to_a_peer_that_accessed_it() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let region = engine.target.regions().add(shareable_region(KEY)).unwrap();
     let read = |op| {
@@ -287,12 +287,12 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     assert!(write_posts_directly(&mut engine, peer, transport, sink));
     for _ in 0..3 {
         engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
-        assert!(engine.inject(peer, None, None, b"m", transport));
+        assert!(engine.try_inject(peer, None, None, b"m", transport));
         assert!(!write_posts_directly(&mut engine, peer, transport, sink), "messages are under way");
         assert!(write_posts_directly(&mut engine, peer, transport, sink), "it was answered");
     }
     // The results of an atomic operation prove arrival, too.
-    assert!(engine.inject(peer, None, None, b"m", transport));
+    assert!(engine.try_inject(peer, None, None, b"m", transport));
     engine.post_request(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
@@ -346,7 +346,7 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
 }
 
 #[test]
-fn persistent_region_is_not_shown_to_peers() {
+fn persistent_region_is_not_offered_for_mapping() {
     struct Device;
     impl Persist for Device {
         fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
@@ -362,7 +362,7 @@ fn persistent_region_is_not_shown_to_peers() {
 }
 
 #[test]
-fn region_shown_in_parts_is_mapped() {
+fn region_offered_in_several_pieces_is_mapped() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));

@@ -38,7 +38,7 @@ fn fence_after_unacknowledged_messages_asks_the_peer() {
     engine.post_request(silent, &mut transport, &mut sink).unwrap();
     engine.post_request(fenced_send_request(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
-    assert!(!engine.inject(peer, None, None, b"x", &mut transport));
+    assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
     assert_eq!(sent_headers_from(&transport, 1), [Header::Fence { matched: false }]);
     engine.post_request(send_request_at_level(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [4], "others do not wait");
@@ -68,7 +68,7 @@ fn fence_waits_for_all_incomplete_operations() {
 }
 
 #[test]
-fn fence_at_match_level_asks_again() {
+fn fence_at_match_level_asks_again_after_fence_at_transmit_level() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_request(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
@@ -121,7 +121,7 @@ fn message_after_fence_of_cancelled_send_is_accepted() {
     engine.post_request(fenced_send_request(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
     engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
-    assert!(engine.inject(peer, None, None, b"x", &mut transport), "nothing is queued");
+    assert!(engine.try_inject(peer, None, None, b"x", &mut transport), "nothing is queued");
     assert_eq!(transport.sent.len(), 4, "a fence of a cancelled send holds nothing");
     for (_, header, payload) in &transport.sent {
         other.arrivals(&mut other_sink).frame(LINK, header, payload);

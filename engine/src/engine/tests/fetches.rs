@@ -64,7 +64,7 @@ fn offered_message_is_matched_pulled_and_answered_done() {
 }
 
 #[test]
-fn request_for_payload_may_arrive_in_pieces() {
+fn offer_may_arrive_in_pieces() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);

@@ -39,7 +39,7 @@ fn header_of_each_level_names_the_awaited_answer() {
 }
 
 #[test]
-fn late_match_does_not_delay_later_ones() {
+fn sends_at_match_level_complete_in_order_of_matching() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 1..=3 {
         let request = send_request(peer, b"x", context).level(Level::Match);

@@ -372,7 +372,7 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
 }
 
 #[test]
-fn directed_receive_gets_its_attempt_though_the_send_that_waited_is_cancelled() {
+fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
     let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.cancel(2, &mut sink).unwrap();
@@ -435,7 +435,7 @@ fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
 }
 
 #[test]
-fn attempts_for_receives_are_repeated_and_leave_sends_theirs() {
+fn connect_retries_for_a_receive_do_not_use_up_those_for_a_send() {
     let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
     let mut links = (0..).map(LinkId);
     let mut cut_attempts_short = |engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder| {
@@ -458,7 +458,7 @@ fn attempts_for_receives_are_repeated_and_leave_sends_theirs() {
 }
 
 #[test]
-fn receive_from_lost_peer_that_ends_before_the_pass_connects_to_none() {
+fn receive_from_lost_peer_cancelled_before_the_pass_opens_no_link() {
     let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
     engine.cancel(1, &mut sink).unwrap();

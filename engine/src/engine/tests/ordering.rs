@@ -130,7 +130,7 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
 }
 
 #[test]
-fn held_operation_holds_later_ones_to_its_peer_only() {
+fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::SAW);
     let other = engine.intern_peer(address(3));
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
@@ -138,9 +138,9 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
     // No order holds the read back, but it queues behind the send.
     Kind::ShortRead.post(&mut engine, peer, &mut transport, &mut sink);
-    assert!(!engine.inject(peer, None, None, b"x", &mut transport));
+    assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
     assert_eq!(transport.sent.len(), 1);
-    assert!(engine.inject(other, None, None, b"x", &mut transport));
+    assert!(engine.try_inject(other, None, None, b"x", &mut transport));
     assert!(engine.has_unsent() && !engine.wants_pass(), "the answer will tell");
     let op = access_op_at(&transport, 0);
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
@@ -151,7 +151,7 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 3)[0], untagged_header(1));
     assert!(matches!(sent_headers_from(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
-    assert!(engine.inject(peer, None, None, b"x", &mut transport));
+    assert!(engine.try_inject(peer, None, None, b"x", &mut transport));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn peek_without_a_message_fails_at_once() {
 }
 
 #[test]
-fn claimed_message_goes_only_to_its_claim() {
+fn claimed_message_is_received_only_with_its_claim_context() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"first");
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 6, AwaitedReply::Match), b"second");

@@ -290,7 +290,7 @@ fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
 }
 
 #[test]
-fn memory_lent_to_one_transport_leaves_others_alone() {
+fn members_receive_while_one_transport_reads_into_lent_memory() {
     let (shared, mut first, mut second) = two_members();
     for context in [1, 2] {
         shared.post_receive(None, receive_request(8, context)).unwrap();
@@ -418,7 +418,7 @@ fn lost_source_is_sought_once_by_the_members_that_lost_it() {
 }
 
 #[test]
-fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
+fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
     for message in [b"one", b"two"] {
         second.receive_frame(&message_header(3, AwaitedReply::Match), message);
@@ -436,7 +436,7 @@ fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
 }
 
 #[test]
-fn older_messages_of_a_full_member_match_first() {
+fn messages_kept_aside_for_a_full_member_match_in_order_of_arrival() {
     let (shared, _, mut second) = two_members();
     let other = LinkId(8);
     second

@@ -41,9 +41,9 @@ impl LinkTx {
     }
 
     /// Records that the link took a fence. It asks whether all frames before it have arrived or, if
-    /// `matched`, were matched.
-    pub(crate) fn fence_sent(&mut self, matched: bool) {
-        self.fence = Fence::Asked { matched, taken_frames: self.taken_frames };
+    /// `asks_match`, were matched.
+    pub(crate) fn fence_sent(&mut self, asks_match: bool) {
+        self.fence = Fence::Asked { matched: asks_match, taken_frames: self.taken_frames };
     }
 
     /// Records the peer's answer to the fence.

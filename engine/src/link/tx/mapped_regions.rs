@@ -89,7 +89,7 @@ impl MappedRegions {
     }
 
     /// Unmaps all regions that the peer has ended. Returns whether others are left.
-    pub(crate) fn unmap_retired(&mut self) -> bool {
+    pub(crate) fn unmap_retired_and_check_left(&mut self) -> bool {
         self.mapped.retain(|mapped| !mapped.memory.is_retired());
         !self.mapped.is_empty()
     }

@@ -209,10 +209,10 @@ impl LinkTx {
     }
 
     /// Records that the link has taken all of a requested payload. Returns whether the send has
-    /// ended. If `is_answered`, it ends only when the peer answers.
-    pub(crate) fn payload_taken(&mut self, send: SendId, is_answered: bool) -> bool {
+    /// ended. If `awaits_answer`, it ends only when the peer answers.
+    pub(crate) fn payload_taken_ends_send(&mut self, send: SendId, awaits_answer: bool) -> bool {
         let Some(place) = self.requests.position_of(send) else { return false };
-        if is_answered {
+        if awaits_answer {
             self.requests.begun[place].stage = RequestStage::Sent;
             return false;
         }

@@ -77,7 +77,7 @@ fn receives_complete_as_their_payload_arrives_unless_order_is_kept() {
 }
 
 #[test]
-fn fetches_that_end_in_another_order_complete_in_theirs() {
+fn fetches_that_end_out_of_order_complete_in_match_order() {
     let (mut receiver, mut asked) = receiver_in_order();
     post_all(&mut receiver, 1..=2, &mut asked);
     deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
@@ -92,7 +92,7 @@ fn fetches_that_end_in_another_order_complete_in_theirs() {
 }
 
 #[test]
-fn receives_posted_late_complete_in_order() {
+fn receives_of_unexpected_messages_complete_in_match_order() {
     let (mut receiver, mut asked) = receiver_in_order();
     deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
     deliver_eager_message(&mut receiver, LINK, b"whole", &mut asked);

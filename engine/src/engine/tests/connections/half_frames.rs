@@ -97,7 +97,7 @@ fn shutdown_during_long_write_closes_the_link_at_once() {
 }
 
 #[test]
-fn unrequested_offer_does_not_delay_shutdown() {
+fn shutdown_does_not_wait_for_peer_to_request_offered_payload() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
     engine.post_request(send_request(peer, &LONG, 2), &mut transport, &mut sink).unwrap();

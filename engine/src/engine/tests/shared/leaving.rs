@@ -73,7 +73,7 @@ fn leaving_member_drops_its_messages_and_claims() {
 }
 
 #[test]
-fn engine_that_has_left_keeps_its_peer() {
+fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     let (shared, _, mut second) = two_members();
     second.transport.pulls.push_back(Pull::Refused);
     shared.post_receive(None, receive_request(64, 1)).unwrap();
@@ -139,7 +139,7 @@ fn messages_kept_aside_are_lost_with_their_member() {
 }
 
 #[test]
-fn leaving_member_gives_its_room_to_others() {
+fn budget_of_leaving_member_goes_to_other_members() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     first.receive_offer(3, LARGE_BYTES);
@@ -162,7 +162,7 @@ fn leaving_member_gives_its_room_to_others() {
 }
 
 #[test]
-fn leaving_member_gives_its_room_to_offers_behind_many() {
+fn budget_of_leaving_member_reaches_offer_behind_many_too_large_ones() {
     let (shared, mut first, mut second) = two_members();
     let large_bytes = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     first.receive_offer(3, large_bytes);
@@ -180,7 +180,7 @@ fn leaving_member_gives_its_room_to_offers_behind_many() {
 }
 
 #[test]
-fn post_gives_the_room_of_the_message_that_it_takes_to_others() {
+fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     for member in [&mut first, &mut second] {
