@@ -90,7 +90,7 @@ impl Connection {
         !matches!(self.role, RoleState::Unconnected)
     }
 
-    /// Whether [`transmit`](Self::transmit) has work.
+    /// Whether [`transmit_and_take_served_links`](Self::transmit_and_take_served_links) has work.
     #[inline(always)]
     pub(crate) fn has_output(&self) -> bool {
         self.handshakes.have_output()
@@ -105,12 +105,12 @@ impl Connection {
     /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
     /// header, it gives the link the rest of a frame. Returns the links that are no longer needed,
     /// which the caller closes.
-    pub(crate) fn transmit(
+    pub(crate) fn transmit_and_take_served_links(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
         effects: &mut impl ConnectionEffects,
     ) -> Vec<LinkId> {
-        let (accepted, served) = self.handshakes.transmit(&mut send);
+        let (accepted, served) = self.handshakes.transmit_and_take_served_links(&mut send);
         if let Some(id) = accepted {
             self.accept_sent(id, effects);
         }
@@ -135,12 +135,12 @@ impl Connection {
         if !is_welcome && !self.handshakes.contains(id) {
             return effects.abort_handshake_link(id, "no link is expected");
         }
-        self.handshakes.set_peer(id, peer, instance);
+        self.handshakes.mark_up(id, peer, instance);
         self.check_requester_and_accept(id, instance, effects);
     }
 
     /// Records that a link has ended. Returns whether it was a handshake link.
-    pub(crate) fn link_ended(
+    pub(crate) fn end_if_handshake_link(
         &mut self,
         id: LinkId,
         error: &LinkError,
@@ -164,7 +164,7 @@ impl Connection {
     }
 
     /// Records that a link that carries messages has ended. Returns whether it was the connection.
-    pub(crate) fn message_link_ended(&mut self, id: LinkId) -> bool {
+    pub(crate) fn end_connection_if_on_link(&mut self, id: LinkId) -> bool {
         match &mut self.role {
             RoleState::Connected(connected) => connected.end_if_connection_link(id),
             RoleState::Unconnected | RoleState::Passive(_) => false,
@@ -275,7 +275,7 @@ impl Connection {
         reason: &'static str,
         effects: &mut impl ConnectionEffects,
     ) {
-        if self.link_ended(id, &LinkError::Protocol(reason), effects) {
+        if self.end_if_handshake_link(id, &LinkError::Protocol(reason), effects) {
             effects.abort_handshake_link(id, reason);
         }
     }

@@ -238,7 +238,7 @@ impl Engine {
     /// Returns how many sends and accesses have not ended, or have not been reported.
     #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {
-        self.initiator.outstanding()
+        self.initiator.outstanding_ops()
     }
 
     /// Returns how many receives have not ended, or have not been reported.

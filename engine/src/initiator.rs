@@ -59,7 +59,7 @@ impl Initiator {
 
     /// Returns how many operations have not ended, or have not been reported.
     #[inline(always)]
-    pub(crate) fn outstanding(&self) -> usize {
+    pub(crate) fn outstanding_ops(&self) -> usize {
         self.sends.len() + self.reports.unreported_ops()
     }
 

@@ -281,7 +281,7 @@ impl Region {
 
     /// Makes a range durable. Returns whether it is. It is not if the region has ended meanwhile,
     /// or if this attempt or an earlier one has failed.
-    pub(crate) fn persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
+    pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
             return false;
@@ -517,7 +517,7 @@ mod tests {
         let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
         assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
         let window = regions.checked_window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
-        assert!(window.copy_in(0, &[9; 8]));
+        assert!(window.copy_in_if_open(0, &[9; 8]));
         assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
         let none = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: the segment has no bytes.

@@ -88,12 +88,12 @@ fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// If `is_so`, replaces the element by the operand bit for bit, padding included. Returns `is_so`.
-fn store_operand_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
-    if is_so {
+/// If `condition`, replaces the element by the operand bit for bit, padding included. Returns `condition`.
+fn store_operand_if(element: &mut [u8], operand: &[u8], condition: bool) -> bool {
+    if condition {
         element.copy_from_slice(operand);
     }
-    is_so
+    condition
 }
 
 fn store_combined<T: Number>(element: &mut [u8], operand: &[u8], by: impl Fn(T, T) -> T) -> bool {
@@ -118,7 +118,7 @@ pub(super) trait Number: Copy + PartialEq {
     /// Whether C treats the number as true.
     fn is_true(self) -> bool;
     /// Returns the number to which C converts this truth value.
-    fn from_bool(is_so: bool) -> Self;
+    fn from_bool(truth: bool) -> Self;
 }
 
 trait Bits:
@@ -157,8 +157,8 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn from_bool(is_so: bool) -> $type {
-                u8::from(is_so) as $type
+            fn from_bool(truth: bool) -> $type {
+                u8::from(truth) as $type
             }
         })*
     };
@@ -257,8 +257,8 @@ impl<F: Real> Number for Complex<F> {
         self.real.is_true() || self.imaginary.is_true()
     }
 
-    fn from_bool(is_so: bool) -> Complex<F> {
-        Complex { real: F::from_bool(is_so), imaginary: F::ZERO }
+    fn from_bool(truth: bool) -> Complex<F> {
+        Complex { real: F::from_bool(truth), imaginary: F::ZERO }
     }
 }
 

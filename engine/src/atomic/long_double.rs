@@ -64,7 +64,7 @@ impl LongDouble {
         LongDouble(bytes)
     }
 
-    fn parts(self) -> (u16, u64) {
+    fn sign_exponent_and_significand(self) -> (u16, u64) {
         let [a, b, c, d, e, f, g, h, low, high] = self.0;
         (u16::from_le_bytes([low, high]), u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }
@@ -131,12 +131,12 @@ impl Number for LongDouble {
     }
 
     fn is_true(self) -> bool {
-        let (sign_and_exponent, significand) = self.parts();
+        let (sign_and_exponent, significand) = self.sign_exponent_and_significand();
         sign_and_exponent & !SIGN != 0 || significand != 0
     }
 
-    fn from_bool(is_so: bool) -> LongDouble {
-        if is_so { LongDouble::ONE } else { LongDouble::ZERO }
+    fn from_bool(truth: bool) -> LongDouble {
+        if truth { LongDouble::ONE } else { LongDouble::ZERO }
     }
 }
 
@@ -147,22 +147,23 @@ impl Real for LongDouble {
     const SIZE_BYTES: usize = 16;
 
     fn negated(self) -> LongDouble {
-        let (sign_and_exponent, significand) = self.parts();
+        let (sign_and_exponent, significand) = self.sign_exponent_and_significand();
         LongDouble::new(sign_and_exponent ^ SIGN, significand)
     }
 
     fn is_nan(self) -> bool {
-        let (sign_and_exponent, significand) = self.parts();
+        let (sign_and_exponent, significand) = self.sign_exponent_and_significand();
         sign_and_exponent & !SIGN == EXPONENT_MAX && significand != INTEGER_BIT
     }
 
     fn is_infinite(self) -> bool {
-        let (sign_and_exponent, significand) = self.parts();
+        let (sign_and_exponent, significand) = self.sign_exponent_and_significand();
         sign_and_exponent & !SIGN == EXPONENT_MAX && significand == INTEGER_BIT
     }
 
     fn with_sign_of(self, other: LongDouble) -> LongDouble {
-        let ((own, significand), (others, _)) = (self.parts(), other.parts());
+        let ((own, significand), (others, _)) =
+            (self.sign_exponent_and_significand(), other.sign_exponent_and_significand());
         LongDouble::new(own & !SIGN | others & SIGN, significand)
     }
 }

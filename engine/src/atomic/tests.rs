@@ -120,7 +120,7 @@ fn expected_integer(
 /// Returns the new element according to the manual page, for real numbers. A double holds each of
 /// them exactly, and `round` rounds to the datatype.
 fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
-    let truth = |is_so: bool| Some(f64::from(u8::from(is_so)));
+    let truth = |truth: bool| Some(f64::from(u8::from(truth)));
     match op {
         AtomicOp::Min => (o < e).then_some(o),
         AtomicOp::Max => (o > e).then_some(o),
@@ -230,7 +230,7 @@ proptest! {
         // The numbers are so small that nothing is rounded.
         let [(a, b), (c, d), _] = values;
         let [e, o, x] = values;
-        let truth = |is_so: bool| Some((i32::from(is_so), 0));
+        let truth = |truth: bool| Some((i32::from(truth), 0));
         let is_true = |number| number != (0, 0);
         for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::FloatComplex)) {
             let expected = match op {

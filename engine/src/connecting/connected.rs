@@ -177,7 +177,7 @@ impl Connection {
         let Established { link, number, .. } = of;
         // The link counts as up, so an endpoint that is closed first waits until the link has taken
         // these frames.
-        self.handshakes.set_peer(link, peer.0, peer.1);
+        self.handshakes.mark_up(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshakes.queue_rest_of_frame(link, rest);
         }

@@ -91,7 +91,7 @@ impl Handshakes {
     }
 
     /// Records that a link is up.
-    pub(super) fn set_peer(&mut self, id: LinkId, peer: Address, instance: u64) {
+    pub(super) fn mark_up(&mut self, id: LinkId, peer: Address, instance: u64) {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
     }
 
@@ -152,10 +152,10 @@ impl Handshakes {
     }
 
     /// Sends the waiting frames with `send`, as
-    /// [`Connection::transmit`](super::Connection::transmit) describes. Returns the link that has
+    /// [`Connection::transmit_and_take_served_links`](super::Connection::transmit_and_take_served_links) describes. Returns the link that has
     /// taken an `Accept`, if there is one, and the links that are no longer needed. It forgets
     /// these.
-    pub(super) fn transmit(
+    pub(super) fn transmit_and_take_served_links(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
     ) -> (Option<LinkId>, Vec<LinkId>) {
@@ -163,7 +163,7 @@ impl Handshakes {
         let mut served = Vec::new();
         for id in mem::take(&mut self.pending) {
             let Some(link) = self.by_id.get_mut(&id) else { continue };
-            let is_done = link.transmit(id, send, |taken| {
+            let is_done = link.try_transmit_all(id, send, |taken| {
                 if let Header::Connection(Handshake { step: HandshakeStep::Accept, .. }) = taken {
                     accepted = Some(id);
                 }
@@ -188,7 +188,7 @@ impl Handshakes {
 impl HandshakeLink {
     /// Sends the waiting frames. Calls `taken` for each frame of which the link has taken the last
     /// byte. Returns whether the link has taken all frames.
-    fn transmit(
+    fn try_transmit_all(
         &mut self,
         id: LinkId,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,

@@ -87,7 +87,7 @@ fn take_sent_handshakes(
         }
         Sent::Whole
     };
-    let served = connection.transmit(send, asked);
+    let served = connection.transmit_and_take_served_links(send, asked);
     (said, served)
 }
 
@@ -150,7 +150,7 @@ fn accept_with_wrong_number_ends_only_its_link() {
 fn requester_awaits_accept_for_a_while_after_its_link_ended() {
     let (mut connection, mut asked) = asking_requester();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
-    assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
+    assert!(connection.end_if_handshake_link(ASKED, &LinkError::Closed, &mut asked));
     assert!(asked.awaits_timeout && connection.awaits_timeout() && asked.events.is_empty());
     connection.advance_time(Moment::from_ms(0), &mut asked);
     assert_eq!(connection.deadline(), Some(Moment::from_ms(REQUESTER_WAIT_MAX_MS)));
@@ -217,7 +217,7 @@ fn request_is_withdrawn_unless_it_is_being_accepted() {
         if is_being_accepted {
             connection.mark_request_being_accepted(request);
         }
-        assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
+        assert!(connection.end_if_handshake_link(ASKED, &LinkError::Closed, &mut asked));
         let withdrawn = [ConnectionReport::Withdrawn(request)];
         assert_eq!(asked.events, if is_being_accepted { &[][..] } else { &withdrawn });
     }
@@ -244,7 +244,7 @@ fn shutdown_is_reported_when_the_link_ends() {
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
     let established = connection.connection_to_shut_down().unwrap().unwrap();
-    assert!(connection.message_link_ended(OTHER));
+    assert!(connection.end_connection_if_on_link(OTHER));
     connection.queue_shutdown(
         established,
         (address(), INSTANCE),
@@ -256,13 +256,13 @@ fn shutdown_is_reported_when_the_link_ends() {
         sent.push((header.copied(), data.to_vec()));
         Sent::Whole
     };
-    connection.transmit(send, &mut asked);
+    connection.transmit_and_take_served_links(send, &mut asked);
     let shutdown = Header::Connection(make_handshake(HandshakeStep::Shutdown, b""));
     assert_eq!(sent, [(None, b"rest".to_vec()), (Some(Header::Fenced), vec![]), (Some(shutdown), vec![])]);
     asked.events.clear();
     connection.frame_arrived(OTHER, &Header::Fenced, b"", &mut asked);
     assert!(asked.events.is_empty() && asked.dismissed.is_empty(), "the peer may not have heard it");
-    connection.link_ended(OTHER, &LinkError::Closed, &mut asked);
+    connection.end_if_handshake_link(OTHER, &LinkError::Closed, &mut asked);
     assert_eq!(asked.events, [ConnectionReport::Shutdown]);
     assert!(matches!(connection.connection_to_shut_down(), Ok(None)));
 }

@@ -59,7 +59,7 @@ impl Engine {
 
     /// Spends the credit of a write with remote data. The write costs as much as a message until
     /// the queue has taken its completion. Returns whether the peer had the credit.
-    fn spend_write_data_credit(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
+    fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
         }
@@ -73,7 +73,7 @@ impl Engine {
         if is_offer && self.receive_side.has_offer(id, rma.op) {
             return self.abort_breached_link(id, "offers two payloads under one number", sink);
         }
-        if !self.spend_write_data_credit(id, rma, sink) {
+        if !self.spend_write_data_credit_or_abort_link(id, rma, sink) {
             return;
         }
         let (target, mut effects) = self.target_and_effects(sink);
@@ -95,7 +95,7 @@ impl Engine {
                 }
             }
             RmaKind::Write { .. } => {
-                if self.spend_write_data_credit(id, rma, sink) {
+                if self.spend_write_data_credit_or_abort_link(id, rma, sink) {
                     let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
                     self.ok_or_abort_link(id, outcome, sink);
@@ -326,7 +326,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             LinkEvent::Up { peer, instance } => engine.link_up(id, peer, instance, self.sink),
             LinkEvent::Down(error) => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);
-                if !connection.link_ended(id, &error, &mut effects) {
+                if !connection.end_if_handshake_link(id, &error, &mut effects) {
                     engine.link_lost(id, &error, self.sink);
                 }
             }

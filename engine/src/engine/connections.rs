@@ -187,7 +187,7 @@ impl Engine {
             Some(header) => transport.send(id, header, &[IoSlice::new(data)]),
             None => transport.resume(id, &[IoSlice::new(data)]),
         };
-        for served in connection.transmit(send, &mut effects) {
+        for served in connection.transmit_and_take_served_links(send, &mut effects) {
             transport.close(served, Close::Drain);
         }
     }

@@ -141,7 +141,7 @@ impl DebtSources<'_> {
                     }
                 }
             }
-            if !reading.prepare_next_piece() {
+            if !reading.prepare_piece_if_left() {
                 if let Some(answer) = reading.answer_header()
                     && transport.send_inline(id, &answer, &[]).is_err()
                 {
@@ -154,7 +154,7 @@ impl DebtSources<'_> {
                 }
                 continue;
             }
-            let piece_bytes = reading.next_piece_bytes();
+            let piece_bytes = reading.next_piece_len_bytes();
             if piece_bytes > left_bytes {
                 return tx.debts_mut().pause_reads();
             }

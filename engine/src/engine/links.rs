@@ -170,7 +170,7 @@ impl Engine {
             self.add_awaited_source(peer);
         }
         self.target.link_ended(id);
-        let is_connection = self.connection.message_link_ended(id);
+        let is_connection = self.connection.end_connection_if_on_link(id);
         let is_lost = was_last && (was_met || !is_retried);
         if is_lost {
             self.peers.peer_mut(peer).mark_lost();

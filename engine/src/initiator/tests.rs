@@ -102,7 +102,7 @@ fn queued_operations_leave_in_the_order_of_posting() {
     assert_eq!(initiator.first_queued(PEER), Some(first));
     initiator.unqueue_first(PEER);
     assert_eq!(initiator.first_queued(PEER), Some(second));
-    assert_eq!(initiator.outstanding(), 2, "it has not ended");
+    assert_eq!(initiator.outstanding_ops(), 2, "it has not ended");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn operation_ends_once_and_is_counted() {
     initiator.completed(send, &mut asked);
     initiator.fail_sends([send], None, &OperationError::Fault, &mut asked);
     assert_eq!((&asked.ended[..], &asked.counted[..]), (&[(1, None)][..], &[CounterEvents::SEND][..]));
-    assert_eq!((initiator.outstanding(), asked.errors_counted), (0, 0));
+    assert_eq!((initiator.outstanding_ops(), asked.errors_counted), (0, 0));
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
     asked.is_full = false;
     initiator.fail_sends([sends[1]], None, &OperationError::Cancelled, &mut asked);
     assert!(asked.ended.is_empty() && initiator.has_held_reports() && !initiator.can_report_at_once());
-    assert_eq!(initiator.outstanding(), 2);
+    assert_eq!(initiator.outstanding_ops(), 2);
     initiator.deliver_held(&mut asked);
     assert_eq!(asked.ended, [(1, None), (2, Some(OperationError::Cancelled))]);
-    assert!(initiator.outstanding() == 0 && initiator.can_report_at_once());
+    assert!(initiator.outstanding_ops() == 0 && initiator.can_report_at_once());
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn completions_in_order_wait_for_their_turn() {
         initiator.insert(Send { turn, ..message_send(context) })
     });
     initiator.completed(sends[1], &mut asked);
-    assert!(asked.ended.is_empty() && initiator.outstanding() == 2);
+    assert!(asked.ended.is_empty() && initiator.outstanding_ops() == 2);
     initiator.completed(sends[0], &mut asked);
     assert_eq!(asked.ended, [(1, None), (2, None)]);
 }

@@ -143,7 +143,11 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if the total is less than before.
     pub(crate) fn credit_granted(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
-        if self.credit.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
+        if self.credit.try_raise(granted_bytes) {
+            Ok(())
+        } else {
+            Err(ProtocolViolation("takes credit back"))
+        }
     }
 
     /// Whether the link can begin a message now, if there is credit for it: the link is between two

@@ -123,7 +123,7 @@ impl Grant {
     /// Spends credit on a message that the peer has sent. Returns whether the peer had enough
     /// credit.
     #[inline(always)]
-    pub(super) fn spend(&mut self, cost_bytes: u64) -> bool {
+    pub(super) fn try_spend(&mut self, cost_bytes: u64) -> bool {
         let is_covered = cost_bytes <= self.granted_bytes - self.spent_bytes;
         self.spent_bytes += if is_covered { cost_bytes } else { 0 };
         is_covered
@@ -194,7 +194,7 @@ mod tests {
         let mut budget = Budget::new(LIMIT_BYTES);
         let mut grant = Grant::initial(&mut budget);
         assert!(!grant.is_renewal_due());
-        assert!(grant.spend(CREDIT_INITIAL_BYTES / 2));
+        assert!(grant.try_spend(CREDIT_INITIAL_BYTES / 2));
         grant.add_kept(CREDIT_INITIAL_BYTES / 2);
         assert!(grant.is_renewal_due() && grant.try_renew(&mut budget));
         assert_eq!(grant.granted_bytes, LIMIT_BYTES as u64 / WINDOW_PARTS);
@@ -205,9 +205,9 @@ mod tests {
     fn more_than_was_granted_is_refused() {
         let mut budget = Budget::new(LIMIT_BYTES);
         let mut grant = Grant::initial(&mut budget);
-        assert!(grant.spend(CREDIT_INITIAL_BYTES));
-        assert!(!grant.spend(1));
-        assert!(!grant.spend(u64::MAX));
+        assert!(grant.try_spend(CREDIT_INITIAL_BYTES));
+        assert!(!grant.try_spend(1));
+        assert!(!grant.try_spend(u64::MAX));
     }
 
     #[derive(Debug, Clone)]
@@ -253,7 +253,7 @@ mod tests {
                     Step::Arrive { link, len_bytes, is_kept } => {
                         let Some((grant, kept)) = links.get_mut(link % count) else { continue };
                         let cost_bytes = MESSAGE_COST_BYTES + len_bytes;
-                        if !grant.spend(cost_bytes) {
+                        if !grant.try_spend(cost_bytes) {
                             continue;
                         }
                         if is_kept {

@@ -102,7 +102,7 @@ impl Receiver {
                 place: Arriving { place: PayloadDestination::Unexpected(unexpected), .. },
                 ..
             }) = self.fetches.reassembly_mut(id).copied()
-                && !self.reserve_payload_memory(unexpected)
+                && !self.try_reserve_payload_memory(unexpected)
             {
                 self.deferred.push_back(id);
                 continue;

@@ -22,7 +22,7 @@ impl Receiver {
     ///
     /// A [`ProtocolViolation`] if the peer has no credit for it.
     pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
-        let is_covered = self.links.get_mut(id).is_none_or(|link| link.grant.spend(cost_bytes));
+        let is_covered = self.links.get_mut(id).is_none_or(|link| link.grant.try_spend(cost_bytes));
         if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 

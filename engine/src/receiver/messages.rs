@@ -50,7 +50,7 @@ impl Receiver {
         // Every small message takes this path, so the link is looked up only once.
         let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK) };
         let cost_bytes = message.eager_cost_bytes();
-        if !link.grant.spend(cost_bytes) {
+        if !link.grant.try_spend(cost_bytes) {
             return Err(NOT_COVERED);
         }
         link.received_messages += 1;
@@ -84,7 +84,7 @@ impl Receiver {
     ) -> Result<(), ProtocolViolation> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let cost_bytes = message.eager_cost_bytes();
-        if !link.grant.spend(cost_bytes) {
+        if !link.grant.try_spend(cost_bytes) {
             return Err(NOT_COVERED);
         }
         let (source, number, member) = (link.peer, link.received_messages + 1, link.member);

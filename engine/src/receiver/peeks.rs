@@ -38,7 +38,7 @@ impl Receiver {
         if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        if !self.peek_and_report(&request, effects) {
+        if !self.report_if_peek_finds(&request, effects) {
             // A message kept aside has arrived, and may be the one that the peek looks for.
             if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());
@@ -114,7 +114,7 @@ impl Receiver {
     }
 
     /// Reports the message that a peek finds. Returns whether the peek has found one.
-    fn peek_and_report(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
+    fn report_if_peek_finds(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
         let found = match then {

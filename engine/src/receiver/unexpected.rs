@@ -114,7 +114,7 @@ impl Receiver {
 
     /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
     /// there was enough.
-    pub(super) fn reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
+    pub(super) fn try_reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
         if !self.budget.try_reserve(len_bytes) {

@@ -126,6 +126,6 @@ mod tests {
             regions.checked_window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(),
             "the first took the second with it"
         );
-        assert!(!window.copy_in(0, &[1]) && !window.copy_out(0, &mut [0]));
+        assert!(!window.copy_in_if_open(0, &[1]) && !window.copy_out_if_open(0, &mut [0]));
     }
 }

@@ -49,12 +49,12 @@ impl Window {
     }
 
     /// Makes the first `len_bytes` durable. Returns whether that succeeded.
-    pub(crate) fn persist(&self, len_bytes: usize) -> bool {
-        self.region.persist(self.offset_bytes, len_bytes)
+    pub(crate) fn try_persist(&self, len_bytes: usize) -> bool {
+        self.region.try_persist(self.offset_bytes, len_bytes)
     }
 
     /// Copies `bytes` to an offset, if the region is still open. Returns whether it is.
-    pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn copy_in_if_open(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
             self.region.copy_in(self.offset_bytes + at_bytes, bytes);
@@ -64,7 +64,7 @@ impl Window {
 
     /// Copies from an offset into all of `into`, if the region is still open. Returns whether it
     /// is.
-    pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
+    pub(crate) fn copy_out_if_open(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
             self.region.copy_out(self.offset_bytes + at_bytes, into);

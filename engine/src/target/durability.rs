@@ -47,7 +47,7 @@ impl Target {
         }
         let Some(peer) = self.links.get_mut(id).map(|link| link.peer) else { return true };
         let Entry::Occupied(mut unpersisted) = self.unpersisted.entry(peer) else { return true };
-        let is_durable = unpersisted.get_mut().persist_all();
+        let is_durable = unpersisted.get_mut().try_persist_all();
         if unpersisted.get().written.is_empty() {
             unpersisted.remove();
         }
@@ -67,7 +67,7 @@ impl Target {
             return true;
         }
         if durable != Durable::Nothing {
-            return window.persist(clamp_to_usize(len_bytes));
+            return window.try_persist(clamp_to_usize(len_bytes));
         }
         if let Some(peer) = self.links.get_mut(id).map(|link| link.peer) {
             self.unpersisted.entry(peer).or_default().note_written(window, clamp_to_usize(len_bytes));
@@ -102,14 +102,14 @@ impl Unpersisted {
     /// Makes the writes durable. Returns whether all of them are. Another call may succeed with the
     /// others, but not with writes to regions that have ended. These fail one call, and are then
     /// forgotten.
-    fn persist_all(&mut self) -> bool {
+    fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
             let Some(region) = written.region_if_open() else {
                 is_durable = false;
                 return false;
             };
-            let is_now = region.persist(written.begin_bytes, written.end_bytes - written.begin_bytes);
+            let is_now = region.try_persist(written.begin_bytes, written.end_bytes - written.begin_bytes);
             is_durable &= is_now;
             !is_now
         });

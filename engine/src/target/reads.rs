@@ -105,12 +105,12 @@ impl Target {
 }
 
 impl OutgoingRead {
-    pub(crate) fn next_piece_bytes(&self) -> u64 {
+    pub(crate) fn next_piece_len_bytes(&self) -> u64 {
         (self.len_bytes - self.sent_bytes).min(READ_PIECE_MAX_BYTES as u64)
     }
 
     /// Checks that the region is still open. Returns whether another piece must be sent.
-    pub(crate) fn prepare_next_piece(&mut self) -> bool {
+    pub(crate) fn prepare_piece_if_left(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
             self.refuse_if_region_closed();
@@ -132,7 +132,7 @@ impl OutgoingRead {
         self.is_copied = true;
         if let Some(Ok(window)) = &self.window {
             self.copy.resize(clamp_to_usize(self.len_bytes), 0);
-            window.copy_out(0, &mut self.copy);
+            window.copy_out_if_open(0, &mut self.copy);
         }
     }
 
@@ -143,15 +143,15 @@ impl OutgoingRead {
             && self.copy.is_empty()
             && !window.is_sliceable()
         {
-            self.copy.resize(clamp_to_usize(self.next_piece_bytes()), 0);
-            window.copy_out(clamp_to_usize(self.sent_bytes), &mut self.copy);
+            self.copy.resize(clamp_to_usize(self.next_piece_len_bytes()), 0);
+            window.copy_out_if_open(clamp_to_usize(self.sent_bytes), &mut self.copy);
         }
     }
 
     /// Returns the rest of the piece that is being sent. If the region has closed, the rest is
     /// zeros: the frame that was begun must be completed, and the answer then refuses the read.
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
-        let piece_bytes = clamp_to_usize(self.next_piece_bytes());
+        let piece_bytes = clamp_to_usize(self.next_piece_len_bytes());
         if self.copy.is_empty() {
             self.refuse_if_region_closed();
         }
@@ -167,13 +167,13 @@ impl OutgoingRead {
     }
 
     pub(crate) fn piece_sent(&mut self) {
-        self.sent_bytes += self.next_piece_bytes();
+        self.sent_bytes += self.next_piece_len_bytes();
         self.copy.clear();
     }
 
     /// Returns the header of the next piece's frame.
     pub(crate) fn piece_header(&self) -> Header {
-        Header::ReadData { op: self.op, len_bytes: self.next_piece_bytes() }
+        Header::ReadData { op: self.op, len_bytes: self.next_piece_len_bytes() }
     }
 
     /// Returns the answer that follows the data of the read; `None` for results of an atomic

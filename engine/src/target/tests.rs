@@ -221,12 +221,12 @@ fn read_is_taken_piece_by_piece_and_answered() {
     target.read_request_arrived(LINK, &make_rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
     assert_eq!(asked.reads, 1);
     let reading = target.next_outgoing_read(LINK).unwrap();
-    assert!(reading.prepare_next_piece() && reading.next_piece_bytes() == 3);
+    assert!(reading.prepare_piece_if_left() && reading.next_piece_len_bytes() == 3);
     reading.copy_piece_if_needed();
     assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
     assert_eq!(&*reading.piece_slices(1)[0], b"cd", "the link has taken a byte");
     reading.piece_sent();
-    assert!(!reading.prepare_next_piece());
+    assert!(!reading.prepare_piece_if_left());
     assert_eq!(reading.answer_header(), Some(answer_header(1, Outcome::Done)));
     assert_eq!(target.end_outgoing_read(LINK), Some(CounterEvents::REMOTE_READ));
     assert!(target.next_outgoing_read(LINK).is_none());

@@ -326,7 +326,7 @@ impl PeerWrite {
         self.pulled.resize(step_bytes, 0);
         let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);
         if pulled == Pull::Done {
-            window.copy_in(clamp_to_usize(at_bytes), &self.pulled);
+            window.copy_in_if_open(clamp_to_usize(at_bytes), &self.pulled);
         }
         pulled
     }
@@ -342,7 +342,7 @@ fn return_event_credit(id: LinkId, data: Option<u64>, effects: &mut impl TargetE
 /// Copies bytes into a region if it is still open. Refuses the write otherwise.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
-        && !open.copy_in(clamp_to_usize(at_bytes), bytes)
+        && !open.copy_in_if_open(clamp_to_usize(at_bytes), bytes)
     {
         *window = Err(Outcome::Refused(Refusal::Key));
     }

@@ -84,7 +84,7 @@ impl Decoder {
                     let (chunk, rest) = split_at_u64(bytes, *left_bytes).unwrap_or((bytes, &[]));
                     receiver.chunk(link, chunk);
                     bytes = rest;
-                    frames += u32::from(self.advance_payload(chunk.len()));
+                    frames += u32::from(self.advance_payload_and_check_end(chunk.len()));
                 }
                 State::Refused(reason) => return Err(*reason),
             }
@@ -106,7 +106,7 @@ impl Decoder {
     /// completed the frame.
     pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
         receiver.bytes_placed(link, count_bytes);
-        self.advance_payload(count_bytes)
+        self.advance_payload_and_check_end(count_bytes)
     }
 
     /// Whether a frame has begun and is incomplete, so that the stream must not end here.
@@ -119,7 +119,7 @@ impl Decoder {
     }
 
     /// Subtracts reported payload, and returns whether it completed the frame.
-    fn advance_payload(&mut self, count_bytes: usize) -> bool {
+    fn advance_payload_and_check_end(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");
         match &mut self.state {

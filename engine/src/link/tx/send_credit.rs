@@ -30,7 +30,7 @@ impl SendCredit {
 
     /// Raises the total of granted credit. Returns false if the peer names less than before, which
     /// is a violation.
-    pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
+    pub(super) fn try_raise(&mut self, granted_bytes: u64) -> bool {
         let is_more = granted_bytes >= self.granted_bytes;
         self.granted_bytes = self.granted_bytes.max(granted_bytes);
         is_more
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn granted_credit_never_shrinks() {
         let mut credit = SendCredit::default();
-        assert!(credit.raise(CREDIT_INITIAL_BYTES));
-        assert!(!credit.raise(CREDIT_INITIAL_BYTES - 1));
+        assert!(credit.try_raise(CREDIT_INITIAL_BYTES));
+        assert!(!credit.try_raise(CREDIT_INITIAL_BYTES - 1));
         assert_eq!(credit.left_bytes(), CREDIT_INITIAL_BYTES);
-        assert!(credit.raise(u64::MAX));
+        assert!(credit.try_raise(u64::MAX));
     }
 }
