@@ -1,10 +1,10 @@
 //! The connection of an endpoint: requests for it, its acceptance, and its end.
 //!
 //! ```text
-//!  connect, accept, leave,         +-----------------------------------+  report, establish, fail_all_receives
-//!  listen, reject, settle          | the stage of the connection, or   | --------------------------------->
-//!  ------------------------------> | requests of a passive endpoint    |  owe, dismiss, await_timeout
-//!  link_up, link_ended, frame ...  | links that make and end           | --------------------------------->
+//!  connect, accept, queue_shutdown +-----------------------------------+  report, add_message_link, arm_timeout
+//!  listen, reject, settle_request  | the stage of the connection, or   | --------------------------------->
+//!  ------------------------------> | requests of a passive endpoint    |  owe, abort_handshake_link, ...
+//!  link_up, frame_arrived, ...     | links that make and end           | --------------------------------->
 //!  ------------------------------> | connections                       |  Err(ProtocolViolation)
 //!                                  +-----------------------------------+
 //! ```

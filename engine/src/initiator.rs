@@ -4,15 +4,15 @@
 //! ```text
 //!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
 //!  -----------------------------> | operations that have not ended            | ----------------------->
-//!  first_queued, next_active ...  | queues per peer, peers to be looked at    |
+//!  first_queued, pop_active, ...  | queues per peer, peers to be looked at    |
 //!  -----------------------------> | reads and atomics that await an answer    |
-//!  completed, answered, failed    | turns, and completions that wait for room |
+//!  completed, answered, ...       | turns, and completions that wait for room |
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
 //! The caller passes events to the initiator, as to the [receiver](crate::receiver), and carries
 //! out the small [`InitiatorEffects`] that it answers with. The initiator knows neither links nor
-//! transports. The coordinator decides which link takes an operation, and keeps the operations that
+//! transports. The engine decides which link takes an operation, and keeps the operations that
 //! each [link](crate::link) has taken.
 
 mod answers;

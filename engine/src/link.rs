@@ -1,4 +1,4 @@
-//! The coordinator's state of each link: the frame that is being written to the link and the frame
+//! The engine's state of each link: the frame that is being written to the link and the frame
 //! that is being read from it, and what the peer has yet to answer.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!              +-------------------------------------------+   +----------------------------------+
 //! ```
 //!
-//! The coordinator tells both halves of the events on the link. They return the ids of the
+//! The engine tells both halves of the events on the link. They return the ids of the
 //! operations that an event ends. They hold no operation, no transport and no completion queue.
 
 mod debts;

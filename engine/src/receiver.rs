@@ -2,7 +2,7 @@
 //! and receives that still wait for each other.
 //!
 //! ```text
-//!  message, offered, put, ... +----------------------------------------------+  complete, fail, count
+//!  message_arrived, pull, ... +----------------------------------------------+  complete, fail, count
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
 //!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>

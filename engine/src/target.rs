@@ -1,11 +1,11 @@
 //! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
-//!  write, begin_write, write_offered, put, ...  +--------------------------------+   owe, owe_read_data, count, complete
+//!  write_arrived, begin_write, write_offered,.. +--------------------------------+   owe, owe_read_data, count, complete
 //!  -------------------------------------------> | windows of regions             | -------------------------------->
-//!  read, atomic                                 | what is being written, read    |   return_credit, keep_credit, ...
+//!  read_request_arrived, atomic_arrived, pull.. | what is being written, read    |   return_credit, keep_credit, ...
 //!  -------------------------------------------> | offered writes, durability     | -------------------------------->
-//!  link_added, link_ended, reading, answered    | regions shown, events that wait|   Err(ProtocolViolation)
+//!  link_added, link_ended, answer_sent, ...     | offered regions, held events   |   Err(ProtocolViolation)
 //!  -------------------------------------------> +--------------------------------+
 //! ```
 //!

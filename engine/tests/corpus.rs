@@ -8,8 +8,8 @@ use std::path::Path;
 
 use homespun_engine::wire::hello::VERSION;
 
-/// Runs a check over a target's corpus, by the name and the bytes of each input. Both verdicts must
-/// occur in it, or the corpus shows little.
+/// Runs a check on each input of a fuzz target's corpus. The check gets the input's name and bytes, and
+/// returns whether they are acceptable. The corpus must have acceptable inputs and others.
 fn replay_corpus(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let mut verdicts = [0, 0];
@@ -25,7 +25,7 @@ fn replay_corpus(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
     assert!(verdicts.iter().all(|&count| count > 0), "{target}: refused and accepted: {verdicts:?}");
 }
 
-/// The bytes of a hello, with the current version. If its check was right, it is.
+/// Returns the bytes of a hello with the current version. If the check was valid, it is valid again.
 fn with_current_version(hello: &[u8]) -> Vec<u8> {
     const VERSION_AT: Range<usize> = 8..10;
     let mut current = hello.to_vec();
@@ -55,7 +55,7 @@ fn frame_corpus_inputs_are_accepted_or_refused_as_named() {
 
 #[test]
 fn hello_corpus_inputs_are_accepted_or_refused_as_named() {
-    // The inputs stay what they show when the version of the protocol rises.
+    // Other inputs get the current version, so that they are refused only for their own fault.
     replay_corpus("hello", |name, input| {
         let shows_version = name.contains("version");
         wire_checks::check_hello(&if shows_version { input.to_vec() } else { with_current_version(input) })

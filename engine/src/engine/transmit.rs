@@ -301,8 +301,8 @@ impl Engine {
         initiator.completed(id, &mut effects);
     }
 
-    /// Ends the send when the peer acknowledges or matches its message, which is the last that the
-    /// link took.
+    /// Keeps a send until the peer acknowledges or matches its message. The link has taken this message
+    /// last.
     fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_reply(send, awaits);

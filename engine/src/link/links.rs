@@ -5,7 +5,7 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The coordinator's state of one link.
+/// The engine's state of one link.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The sending half.

@@ -69,18 +69,18 @@ impl Peer {
         self.address
     }
 
-    /// The instance number of the peer, while a link to it is up.
+    /// Returns the instance number of the peer, while a link to it is up.
     pub(crate) fn instance(&self) -> Option<u64> {
         self.instance.map(|instance| instance.number)
     }
 
-    /// The link that carries messages to the peer, if there is one.
+    /// Returns the link that carries messages to the peer, if there is one.
     #[inline(always)]
     pub(crate) fn transmit_link(&self) -> Option<LinkId> {
         self.transmit_link
     }
 
-    /// All links that are up or connecting.
+    /// Returns all links that are up or connecting.
     #[inline(always)]
     pub(crate) fn links(&self) -> &SmallVec<[LinkId; 2]> {
         &self.links
@@ -92,13 +92,14 @@ impl Peer {
         self.is_lost
     }
 
-    /// A link to the peer was begun, by either side.
+    /// Records that either side has begun a link to the peer.
     pub(crate) fn link_begun(&mut self, link: LinkId) {
         self.links.push(link);
     }
 
-    /// A link came up, and the endpoint at its other end has this number. The link was created as the
-    /// `creation_number`th of the engine, of which there are `created_count` now.
+    /// Records that a link came up, and returns which endpoint it leads to. `instance` is the number in
+    /// the hello of that endpoint. The engine has created `created_count` links so far, and this one as
+    /// the `creation_number`th.
     pub(crate) fn link_up(&mut self, instance: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
         (self.connect_retries, self.is_lost) = (0, false);
         match self.instance {
@@ -111,7 +112,7 @@ impl Peer {
         }
     }
 
-    /// A link has ended, or could not be made.
+    /// Records that a link has ended, or could not be made. Returns what it meant to the peer.
     pub(crate) fn link_ended(&mut self, link: LinkId) -> PeerLinkEnd {
         self.links.retain(|other| *other != link);
         let end = PeerLinkEnd {
@@ -125,24 +126,25 @@ impl Peer {
         end
     }
 
-    /// Sends travel on this link from now on.
+    /// Makes sends travel on this link from now on.
     pub(crate) fn set_transmit_link(&mut self, link: LinkId) {
         self.transmit_link = Some(link);
     }
 
-    /// No link carries sends until the next one needs it.
+    /// Lets no link carry sends, until the next send chooses one. Forgets the retries.
     pub(crate) fn clear_transmit_link(&mut self) {
         (self.transmit_link, self.connect_retries) = (None, 0);
     }
 
-    /// Whether an attempt to connect that was cut short may be repeated. Counts it if so.
+    /// Counts a retry of an attempt to connect that was cut short. Returns false, and counts nothing, if
+    /// there were too many in a row.
     pub(crate) fn try_count_connect_retry(&mut self) -> bool {
         let is_allowed = self.connect_retries < CONNECT_RETRIES_MAX;
         self.connect_retries += u32::from(is_allowed);
         is_allowed
     }
 
-    /// The peer is gone as far as the engine knows, until a link to it comes up.
+    /// Records that the peer is gone as far as the engine knows, until a link to it comes up.
     pub(crate) fn mark_lost(&mut self) {
         self.is_lost = true;
     }

@@ -71,8 +71,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// "This many eager messages have arrived in whole on this link": the acknowledgement travels against the
-    /// messages that it counts, on the same link, so a count never outlives its messages. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. It travels on the same link,
+    /// in the other direction, so a count never outlives its messages. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,

@@ -112,8 +112,8 @@ impl Rule {
     }
 }
 
-/// A kind and flags that agree with the rules of that kind. They determine how many words follow, and whether
-/// payload may.
+/// A kind and flags that agree with the rules of that kind. They determine how many words follow, and
+/// whether payload may follow.
 #[derive(Clone, Copy)]
 pub struct Form {
     kind: u8,

@@ -1,5 +1,5 @@
-//! What must hold of the wire format whatever bytes arrive. Ordinary tests replay a corpus with it, and the
-//! fuzz targets look for bytes that break it.
+//! Checks of the wire format that must pass for any bytes. Ordinary tests run them on a corpus, and the
+//! fuzz targets look for bytes that fail them.
 //!
 //! Each check panics when something is wrong, and returns whether the bytes were acceptable.
 
@@ -12,15 +12,16 @@ use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 use homespun_engine::wire::stream::Decoder;
 use homespun_engine::wire::{Form, Header, WireError};
 
-/// A header has one form only, and is judged alike by each start of it that is long enough to be judged. So
-/// is one that was given the checks that it lacks, which random headers would hardly have.
+/// Checks that a header has one encoding only, and that the parser accepts or refuses each of its
+/// beginnings as it does the whole, or asks for more bytes. Does the same for the header with valid
+/// checks, which random bytes hardly ever have. Returns whether the parser accepts `bytes`.
 pub(crate) fn check_frame(bytes: &[u8]) -> bool {
     check_one_frame(&with_checks(bytes));
     check_one_frame(bytes)
 }
 
-/// A header with the checks of its form and of its words in their places, if its form exists and its words
-/// are all there.
+/// Returns a header with valid checks of its form and its words. Returns it unchanged if no header has
+/// this form, or if words are missing.
 pub(crate) fn with_checks(bytes: &[u8]) -> Vec<u8> {
     let mut checked = bytes.to_vec();
     if let Some(([kind, flags, of_form, of_words], words)) = checked.split_first_chunk_mut()
@@ -54,8 +55,9 @@ fn check_one_frame(bytes: &[u8]) -> bool {
     judged.is_ok()
 }
 
-/// A hello has one form only, and is refused no later than at its end. So is one that was given the
-/// check that it lacks: what makes up random hellos would hardly find it.
+/// Checks that a hello has one encoding only, and that a wrong one is refused at its end at the latest.
+/// Does the same for the hello with a valid check, which random bytes hardly ever have. Returns whether
+/// the parser accepts `bytes`.
 pub(crate) fn check_hello(bytes: &[u8]) -> bool {
     if let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() {
         check_one_hello(&with_check(*whole));
@@ -63,7 +65,7 @@ pub(crate) fn check_hello(bytes: &[u8]) -> bool {
     check_one_hello(bytes)
 }
 
-/// A hello with the CRC-32 of its other bytes in its place.
+/// Returns a hello with a valid check: the CRC-32 of its other bytes.
 pub(crate) fn with_check(mut hello: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
     let others = hello[..20].iter().chain(&hello[24..]);
     let check = others.flat_map(|byte| (0..8).map(move |bit| u32::from(byte >> bit & 1))).fold(
@@ -103,11 +105,12 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     }
 }
 
-/// A stream means the same however it arrives.
+/// Checks that the decoder reports the same for a stream that arrives in pieces as for one that arrives at
+/// once. Returns whether the decoder accepts the stream.
 ///
-/// `input` is a number of arrivals, one byte for each of them, then the stream. The low 7 bits of an arrival
-/// are how many bytes of the stream arrive, the highest says whether they are read straight into place where
-/// that is possible.
+/// `input` starts with a number of pieces, then has one byte for each piece, then the stream. The low 7 bits
+/// of a piece's byte are its length. The highest bit says whether its payload is read straight into the
+/// receiver's space, where that is possible.
 pub(crate) fn check_stream(input: &[u8]) -> bool {
     let Some((count, input)) = input.split_first() else {
         return true;
@@ -119,7 +122,7 @@ pub(crate) fn check_stream(input: &[u8]) -> bool {
     at_once.refused.is_none()
 }
 
-/// What a stream meant.
+/// What the decoder reported of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     frames: Vec<(Header, Vec<u8>)>,
@@ -178,7 +181,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Puts the start of `piece` where the payload belongs, and returns how many bytes of it.
+    /// Copies the start of `piece` into the space for payload. Returns how many bytes fitted.
     fn place_payload(&mut self, piece: &[u8]) -> usize {
         let mut placed_bytes = 0;
         for place in &mut self.payload_space(LINK) {

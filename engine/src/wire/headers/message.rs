@@ -95,9 +95,9 @@ pub(in crate::wire) fn decode_words(
 }
 
 impl Message {
-    /// An untagged message of this length, without data, of which its sender awaits nothing. Code that
-    /// posts a message, or makes any message for a test, names all fields instead: the compiler asks it for
-    /// new ones.
+    /// Returns an untagged message of this length, without data, whose sender awaits no reply. Code that
+    /// posts a message, or that generates messages for tests, names all fields instead, so that the
+    /// compiler reports a new field there.
     #[inline(always)]
     pub const fn of_len(len_bytes: u64) -> Message {
         Message { len_bytes, tag: None, data: None, awaits: AwaitedReply::Nothing }
