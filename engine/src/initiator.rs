@@ -65,8 +65,8 @@ impl Initiator {
 
     /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.
     #[inline(always)]
-    pub(crate) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
-        self.reports.take_turn(to)
+    pub(crate) fn assign_turn(&mut self, to: PeerId) -> Option<Turn> {
+        self.reports.assign_turn(to)
     }
 
     /// Keeps an operation until it ends.
@@ -228,7 +228,7 @@ impl Initiator {
         error: &OperationError,
         effects: &mut impl InitiatorEffects,
     ) {
-        let queued = self.queues.take(peer);
+        let queued = self.queues.take_all(peer);
         self.fail_sends(queued, Some(peer), error, effects);
     }
 

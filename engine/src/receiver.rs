@@ -281,7 +281,7 @@ impl Receiver {
             aside.clear();
         }
         for (id, message) in lost {
-            if let Some(unexpected) = self.release_unexpected(id, effects)
+            if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects)
                 && let Some(context) = unexpected.claim
             {
                 self.fail_claimed_message(message.tag.is_some(), context, error);

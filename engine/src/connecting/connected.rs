@@ -106,8 +106,8 @@ impl Connected {
 }
 
 impl Connection {
-    /// Asks for a connection on the link that `open` opens to the passive endpoint. `number` must
-    /// be random.
+    /// Asks for a connection on the link that `open` opens to the passive endpoint. The caller draws
+    /// `random_number`, which names the request.
     ///
     /// # Errors
     ///
@@ -115,16 +115,21 @@ impl Connection {
     /// [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
-        number: u64,
+        random_number: u64,
         data: &[u8],
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
         let stage = self.fresh_stage()?;
         let link = open();
-        *stage = ConnectStage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
+        *stage = ConnectStage::Asked {
+            link: Some(link),
+            number: random_number,
+            lost: None,
+            patience: Timeout::default(),
+        };
         self.handshakes.add(link);
-        self.handshakes.queue_step(link, HandshakeStep::Request, number, data);
+        self.handshakes.queue_step(link, HandshakeStep::Request, random_number, data);
         Ok(())
     }
 
@@ -164,17 +169,17 @@ impl Connection {
         }
     }
 
-    /// Sends the shutdown of the connection `of` to `peer`, an address and an instance. The
+    /// Queues the shutdown of a connection for `peer`, an address and an instance. The
     /// operations of the connection have ended. The shutdown follows the `rest` of a frame that the
     /// link had taken in part, and the answers to the peer's operations.
     pub(crate) fn queue_shutdown(
         &mut self,
-        of: Established,
+        connection: Established,
         peer: (Address, u64),
         rest: Option<Box<[u8]>>,
         answers: Vec<Header>,
     ) {
-        let Established { link, number, .. } = of;
+        let Established { link, number, .. } = connection;
         // The link counts as up, so an endpoint that is closed first waits until the link has taken
         // these frames.
         self.handshakes.mark_up(link, peer.0, peer.1);

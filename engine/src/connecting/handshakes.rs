@@ -186,13 +186,13 @@ impl Handshakes {
 }
 
 impl HandshakeLink {
-    /// Sends the waiting frames. Calls `taken` for each frame of which the link has taken the last
+    /// Sends the waiting frames. Calls `on_taken` for each frame of which the link has taken the last
     /// byte. Returns whether the link has taken all frames.
     fn try_transmit_all(
         &mut self,
         id: LinkId,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
-        mut taken: impl FnMut(&Header),
+        mut on_taken: impl FnMut(&Header),
     ) -> bool {
         while let Some(Outgoing { header, data, taken_bytes }) = self.outgoing.front_mut() {
             // The rest of a frame continues where the link has stopped.
@@ -204,7 +204,7 @@ impl HandshakeLink {
                     *taken_bytes = Some(taken_bytes.unwrap_or(0) + more_bytes);
                     return false;
                 }
-                Sent::Whole => header.iter().for_each(&mut taken),
+                Sent::Whole => header.iter().for_each(&mut on_taken),
             }
             self.outgoing.pop_front();
         }

@@ -133,9 +133,9 @@ impl Engine {
         self.ok_or_abort_link(id, outcome, sink);
     }
 
-    fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
+    fn acknowledged(&mut self, id: LinkId, received_count: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        if let Err(ProtocolViolation(reason)) = link.tx.acknowledged(received) {
+        if let Err(ProtocolViolation(reason)) = link.tx.acknowledged(received_count) {
             return self.abort_breached_link(id, reason, sink);
         }
         while let Some(send) = self.links.get_mut(id).and_then(|link| link.tx.pop_acknowledged()) {

@@ -19,7 +19,7 @@ use crate::wire::{Handshake, Header};
 
 impl Engine {
     /// Asks the passive endpoint at `to` for a connection. An endpoint may do so once in its life.
-    /// `number` must be random.
+    /// The caller draws `random_number`, which names the request.
     ///
     /// # Errors
     ///
@@ -32,12 +32,12 @@ impl Engine {
     pub fn connect(
         &mut self,
         to: Address,
-        number: u64,
+        random_number: u64,
         data: &[u8],
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Error> {
-        self.connection.connect(number, data, || transport.connect(to))?;
+        self.connection.connect(random_number, data, || transport.connect(to))?;
         self.transmit_handshakes(transport, sink);
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Engine {
                 let len_bytes = source.len_bytes() as u64;
                 self.check_length_and_depth(len_bytes)?;
                 let message = Message { tag: *tag, data: *data, awaits, ..Message::of_len(len_bytes) };
-                let turn = self.initiator.take_turn(to);
+                let turn = self.initiator.assign_turn(to);
                 let source = mem::take(source);
                 let send = Send {
                     source,
@@ -102,7 +102,7 @@ impl Engine {
             signalled,
             may_be_fetched: !inject && one_sided.atomic.is_none(),
             fence,
-            turn: self.initiator.take_turn(to),
+            turn: self.initiator.assign_turn(to),
             one_sided: Some(Box::new(one_sided)),
         };
         self.enqueue_and_transmit(to, send, inject, transport, sink);
@@ -136,7 +136,7 @@ impl Engine {
         let caps = transport.caps(link_id);
         let protocol = match self.links.get(link_id) {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message_given_credit() => {
-                link.tx.protocol_of(&send, &caps, self.config.eager_max_bytes)
+                link.tx.choose_protocol(&send, &caps, self.config.eager_max_bytes)
             }
             _ => SendProtocol::Waiting,
         };

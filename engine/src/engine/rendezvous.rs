@@ -30,7 +30,7 @@ impl Engine {
         };
         let remote = match exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes) {
             Some(remote) => remote,
-            None if link.tx.protocol_without_pull(&send.message, self.config.eager_max_bytes)
+            None if link.tx.choose_protocol_without_pull(&send.message, self.config.eager_max_bytes)
                 == SendProtocol::Eager =>
             {
                 return None;

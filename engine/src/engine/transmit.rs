@@ -185,7 +185,7 @@ impl Engine {
             return self.transmit_rma(link, id, &caps, transport);
         }
         let protocol = self.links.get(link).map_or(SendProtocol::Waiting, |link| {
-            link.tx.protocol_of(send, &caps, self.config.eager_max_bytes)
+            link.tx.choose_protocol(send, &caps, self.config.eager_max_bytes)
         });
         match protocol {
             SendProtocol::Waiting => return Taken::Nothing,

@@ -45,7 +45,7 @@ impl PeerQueues {
     }
 
     /// Empties a peer's queue and frees its memory, since the peer may never be used again.
-    pub(super) fn take(&mut self, peer: PeerId) -> VecDeque<SendId> {
+    pub(super) fn take_all(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
             .get_mut(peer.index())
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))

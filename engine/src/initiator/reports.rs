@@ -84,7 +84,7 @@ impl Reports {
         effects: &mut impl InitiatorEffects,
     ) {
         let event = CounterEvents::of_completion(completion.flags);
-        if let Some(turn) = self.take_turn(to) {
+        if let Some(turn) = self.assign_turn(to) {
             let ending = match signalled {
                 Signalled::Yes => Ending::Completed(completion),
                 Signalled::No => Ending::Unreported(event),
@@ -112,8 +112,8 @@ impl Reports {
     /// Returns the turn of a send or an access that is posted now, or `None` if completions keep no
     /// order.
     #[inline(always)]
-    pub(super) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
-        self.turns.as_mut().map(|turns| turns.take(to))
+    pub(super) fn assign_turn(&mut self, to: PeerId) -> Option<Turn> {
+        self.turns.as_mut().map(|turns| turns.assign(to))
     }
 
     /// Reports deferred work that has succeeded.
@@ -180,7 +180,7 @@ impl Reports {
     #[cold]
     fn end_turn(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };
-        let peer = turns.ended(turn, ending);
+        let peer = turns.record_end(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.take_first_if_ended(peer)) {
             match ending {
                 Ending::Unreported(event) => self.count(event, effects),
@@ -190,7 +190,7 @@ impl Reports {
                 }
                 Ending::DeferredWork(completion) => self.deferred_work_completed(*completion, effects),
                 Ending::Failed(failure, signalled) => {
-                    self.count_and_report_failure(*failure, signalled, effects)
+                    self.count_and_report_failure(*failure, signalled, effects);
                 }
             }
         }

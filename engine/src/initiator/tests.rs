@@ -147,7 +147,7 @@ fn deferred_work_is_reported_by_number_or_as_completion() {
             let mut initiator = Initiator::new(completes_in_order);
             let mut asked = EffectsRecorder { reports_work, ..EffectsRecorder::default() };
             let mut work = |context| {
-                let turn = initiator.take_turn(PEER);
+                let turn = initiator.assign_turn(PEER);
                 initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message_send(context) })
             };
             let [done, failed] = [work(1), work(2)];
@@ -182,7 +182,7 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
 fn completions_in_order_wait_for_their_turn() {
     let (mut initiator, mut asked) = (Initiator::new(true), EffectsRecorder::default());
     let sends = [1, 2].map(|context| {
-        let turn = initiator.take_turn(PEER);
+        let turn = initiator.assign_turn(PEER);
         assert!(turn.is_some());
         initiator.insert(Send { turn, ..message_send(context) })
     });

@@ -55,7 +55,7 @@ impl Turns {
     }
 
     /// Gives a turn to an operation that is posted to this peer now.
-    pub(super) fn take(&mut self, peer: PeerId) -> Turn {
+    pub(super) fn assign(&mut self, peer: PeerId) -> Turn {
         let entry = Entry { peer, ending: None };
         let number = match self.free.pop() {
             Some(number) => {
@@ -76,7 +76,7 @@ impl Turns {
 
     /// Records the end of an operation. Returns its peer. [`take_first_if_ended`](Self::take_first_if_ended) may now have ends of
     /// this peer's operations to report.
-    pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
+    pub(super) fn record_end(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
         self.waiting_ops += 1;
@@ -109,20 +109,20 @@ mod tests {
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
     /// Takes the ends that are due, and returns how many there were.
-    fn count_due(turns: &mut Turns, peer: PeerId) -> usize {
+    fn take_and_count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.take_first_if_ended(peer)).count()
     }
 
     #[test]
     fn completion_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
-        let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
-        assert_eq!(turns.ended(third, Ending::Unreported(CounterEvents::SEND)), PEERS[0]);
-        assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
-        assert_eq!(turns.ended(second, Ending::Unreported(CounterEvents::SEND)), PEERS[1]);
-        assert_eq!((count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
-        turns.ended(first, Ending::Unreported(CounterEvents::SEND));
-        assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
+        let [first, second, third] = [0, 1, 0].map(|peer| turns.assign(PEERS[peer]));
+        assert_eq!(turns.record_end(third, Ending::Unreported(CounterEvents::SEND)), PEERS[0]);
+        assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
+        assert_eq!(turns.record_end(second, Ending::Unreported(CounterEvents::SEND)), PEERS[1]);
+        assert_eq!((take_and_count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
+        turns.record_end(first, Ending::Unreported(CounterEvents::SEND));
+        assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
         assert!(turns.by_peer.is_empty());
     }
 
@@ -130,10 +130,10 @@ mod tests {
     fn turn_numbers_are_reused() {
         let mut turns = Turns::default();
         for _ in 0..3 {
-            let two = [turns.take(PEERS[0]), turns.take(PEERS[1])];
+            let two = [turns.assign(PEERS[0]), turns.assign(PEERS[1])];
             for turn in two {
-                let peer = turns.ended(turn, Ending::Unreported(CounterEvents::SEND));
-                assert_eq!(count_due(&mut turns, peer), 1);
+                let peer = turns.record_end(turn, Ending::Unreported(CounterEvents::SEND));
+                assert_eq!(take_and_count_due(&mut turns, peer), 1);
             }
         }
         assert_eq!((turns.entries.len(), turns.free.len()), (2, 2));

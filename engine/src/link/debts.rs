@@ -54,10 +54,10 @@ impl Debts {
 
     /// Turns an owed acknowledgement into a header, and drops owed credit. The receiver that knew
     /// both numbers is about to go.
-    pub(crate) fn fix_ack_and_drop_credit(&mut self, received: u64) {
+    pub(crate) fn fix_ack_and_drop_credit(&mut self, received_count: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
-            self.headers.push_back(Header::Ack { received });
+            self.headers.push_back(Header::Ack { received: received_count });
         }
     }
 

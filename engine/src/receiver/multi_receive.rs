@@ -185,7 +185,7 @@ impl Receiver {
                 self.begin_keeping_untagged_aside(member);
                 break;
             }
-            if let Some(part) = self.place_in_buffer(id, message, member, effects) {
+            if let Some(part) = self.cut_part_or_end_buffer(id, message, member, effects) {
                 return Some(part);
             }
         }
@@ -379,7 +379,7 @@ impl Receiver {
                 self.keep_all_untagged_aside(member);
                 continue;
             }
-            if let Some(part) = self.place_in_buffer(id, &message, member, effects) {
+            if let Some(part) = self.cut_part_or_end_buffer(id, &message, member, effects) {
                 let taken = self.untagged.take_unexpected(criteria);
                 debug_assert_eq!(taken, Some(found), "the same criteria find the same message");
                 self.receive_unexpected_into(part, found, effects);
@@ -389,7 +389,7 @@ impl Receiver {
 
     /// Gives a message its part of a buffer. If the message does not fit, ends the buffer and
     /// returns `None`.
-    fn place_in_buffer(
+    fn cut_part_or_end_buffer(
         &mut self,
         id: ReceiveId,
         message: &Message,
@@ -399,7 +399,7 @@ impl Receiver {
         let receive = self.receives.get_mut(id)?;
         let buffer = self.multi_receives.buffers.get_mut(id)?;
         let Some((padding_bytes, len_bytes)) =
-            fit_in_rest(&receive.destination, message.len_bytes, buffer.has_taken_message)
+            padding_and_length_in_rest(&receive.destination, message.len_bytes, buffer.has_taken_message)
         else {
             self.end_consumed_buffer(id, member, effects);
             return None;
@@ -487,7 +487,11 @@ impl Receiver {
 /// the message gets. The message begins at an aligned address if it fits there, else at the front.
 /// Returns `None` if the message does not fit. Only the first message of a buffer is truncated
 /// instead.
-fn fit_in_rest(rest: &Destination, len_bytes: u64, has_taken_message: bool) -> Option<(usize, usize)> {
+fn padding_and_length_in_rest(
+    rest: &Destination,
+    len_bytes: u64,
+    has_taken_message: bool,
+) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
     let (free_bytes, len_bytes) = (rest.len_bytes(), clamp_to_usize(len_bytes));
     if padding_bytes.saturating_add(len_bytes) <= free_bytes {

@@ -130,7 +130,7 @@ impl Receiver {
 
     /// Removes an unexpected message, and frees its credit and its reserved memory. The caller
     /// removes it from matching.
-    pub(super) fn release_unexpected(
+    pub(super) fn remove_unexpected_and_free_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
@@ -140,7 +140,7 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// As [`release_unexpected`](Self::release_unexpected), but leaves it to the caller to free the
+    /// As [`remove_unexpected_and_free_credit`](Self::remove_unexpected_and_free_credit), but leaves it to the caller to free the
     /// credit.
     fn remove_unexpected_keeping_credit(
         &mut self,
@@ -170,7 +170,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.release_unexpected(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
         if !unexpected.is_whole() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
             return self.fill_receive(receive_id, id, *unexpected, effects);
@@ -189,7 +189,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Some(unexpected) = self.release_unexpected(id, effects) {
+        if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) {
             self.fill_receive(receive_id, id, *unexpected, effects);
         }
     }
@@ -249,7 +249,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.release_unexpected(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.fail_claimed_message(message.tag.is_some(), context, error),
             None => {

@@ -68,14 +68,14 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
-    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), ProtocolViolation> {
+    pub(crate) fn acknowledged(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
         let taken_messages = self.awaited_sends.sent_messages - u64::from(is_mid_message);
-        if received > taken_messages || received < self.awaited_sends.acked_messages {
+        if received_count > taken_messages || received_count < self.awaited_sends.acked_messages {
             return Err(ProtocolViolation("acknowledges what was not sent"));
         }
-        self.awaited_sends.acked_messages = received;
+        self.awaited_sends.acked_messages = received_count;
         Ok(())
     }
 

@@ -114,7 +114,12 @@ pub(crate) enum SendProtocol {
 impl LinkTx {
     /// Chooses the protocol of a message on this link.
     #[inline(always)]
-    pub(crate) fn protocol_of(&self, send: &Send, caps: &LinkCaps, eager_max_bytes: usize) -> SendProtocol {
+    pub(crate) fn choose_protocol(
+        &self,
+        send: &Send,
+        caps: &LinkCaps,
+        eager_max_bytes: usize,
+    ) -> SendProtocol {
         let Message { len_bytes, .. } = send.message;
         let left_bytes = self.credit_bytes();
         let is_pulled = len_bytes >= caps.pull_min_bytes as u64 && send.may_be_fetched && len_bytes > 0;
@@ -123,14 +128,18 @@ impl LinkTx {
         } else if is_pulled && !self.requests.peer_cannot_pull {
             SendProtocol::Pulled
         } else {
-            self.protocol_without_pull(&send.message, eager_max_bytes)
+            self.choose_protocol_without_pull(&send.message, eager_max_bytes)
         }
     }
 
     /// Chooses the protocol of a message that the peer does not pull. There must be credit for an
     /// offer.
     #[inline(always)]
-    pub(crate) fn protocol_without_pull(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
+    pub(crate) fn choose_protocol_without_pull(
+        &self,
+        message: &Message,
+        eager_max_bytes: usize,
+    ) -> SendProtocol {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
         if is_small && message.eager_cost_bytes() <= self.credit_bytes() {
             SendProtocol::Eager
