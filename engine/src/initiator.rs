@@ -106,7 +106,7 @@ impl Initiator {
         let Some(one_sided) = &mut send.one_sided else { return };
         one_sided.begun = begun;
         if stage == RequestStage::Sent {
-            send.source.release();
+            send.source.release_raw_memory();
         }
     }
 

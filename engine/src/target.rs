@@ -177,7 +177,7 @@ impl Target {
         if durable != Durable::Nothing && !window.region().is_persistent() {
             return Err(Refusal::Volatile);
         }
-        self.offer_region_for_mapping(id, &window, effects);
+        self.offer_region_for_mapping_once(id, &window, effects);
         Ok(window)
     }
 

@@ -105,7 +105,7 @@ impl Destination {
     ///
     /// [`Misuse::TooManySegments`] for more than one segment; [`Misuse::Memory`] for no segment,
     /// and for a reusable buffer.
-    pub(crate) fn into_contiguous(mut self) -> Result<Destination, Rejected<Destination>> {
+    pub(crate) fn into_multi_receive_buffer(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
                 return Ok(self);
@@ -400,19 +400,19 @@ mod tests {
     #[test]
     fn multi_receive_buffer_with_two_pieces_is_refused() {
         let buffers = |count| vec![BytesMut::zeroed(3); count];
-        let one = Destination::owned_vector(buffers(1)).unwrap().into_contiguous().unwrap();
+        let one = Destination::owned_vector(buffers(1)).unwrap().into_multi_receive_buffer().unwrap();
         assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
-        let none = Destination::owned_vector(buffers(0)).unwrap().into_contiguous().unwrap_err();
+        let none = Destination::owned_vector(buffers(0)).unwrap().into_multi_receive_buffer().unwrap_err();
         assert_eq!(none.error, Misuse::Memory(BadMemory::NoSegment).into());
-        let many = Destination::owned_vector(buffers(3)).unwrap().into_contiguous().unwrap_err();
+        let many = Destination::owned_vector(buffers(3)).unwrap().into_multi_receive_buffer().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
         assert_eq!(many.returned.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
         let empty = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: segments of length 0 are never written to.
-        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().into_contiguous().unwrap_err();
+        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().into_multi_receive_buffer().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 2, max: 1 }.into());
         // SAFETY: as above.
-        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().into_contiguous().unwrap();
+        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().into_multi_receive_buffer().unwrap();
         assert_eq!((one.padding_bytes(8), one.skip_and_split_to(0, 0).len_bytes()), (0, 0));
     }
 

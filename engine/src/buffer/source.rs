@@ -161,12 +161,12 @@ impl Source {
     /// Gives up the caller's memory, since nothing will read it again. Owned memory stays, to be
     /// handed back.
     #[inline]
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn release_raw_memory(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             self.memory = SourceMemory::Copied(Box::default());
         } else if let SourceMemory::Pair(pair) = &mut self.memory {
-            pair.0.release();
-            pair.1.release();
+            pair.0.release_raw_memory();
+            pair.1.release_raw_memory();
         }
     }
 
@@ -271,7 +271,7 @@ mod tests {
                 prop_assert_eq!(pair.contiguous(), None);
                 pair.detach();
             }
-            pair.release();
+            pair.release_raw_memory();
             prop_assert_eq!(pair.slices(first.concat().len()).len(), usize::from(!second.is_empty()), "it was copied");
             let (back, raw) = pair.into_pair();
             prop_assert_eq!(back.into_buffer(), Buffer::SentVector(pieces));

@@ -151,7 +151,7 @@ impl Engine {
         }
         match sent {
             Sent::Whole => {
-                send.source.release();
+                send.source.release_raw_memory();
                 self.eager_message_begun(link_id, &send.message);
                 self.eager_message_taken(link_id, send, sink);
             }

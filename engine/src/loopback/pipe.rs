@@ -43,7 +43,7 @@ impl Pipe {
     }
 
     /// Whether bytes wait to be flushed.
-    pub(super) fn is_unflushed(&self) -> bool {
+    pub(super) fn has_unflushed_bytes(&self) -> bool {
         self.written_bytes > 0
     }
 
@@ -153,7 +153,10 @@ mod tests {
     fn bytes_arrive_in_order_after_their_flush() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"abc");
-        assert_eq!((pipe.deliver_due_bytes(9), pipe.is_unflushed(), pipe.has_input()), (0, true, false));
+        assert_eq!(
+            (pipe.deliver_due_bytes(9), pipe.has_unflushed_bytes(), pipe.has_input()),
+            (0, true, false)
+        );
         pipe.flush(3);
         pipe.write(b"de");
         pipe.flush(1);

@@ -284,14 +284,14 @@ impl State {
 
     fn write(&mut self, end: EndKey, slices: &[IoSlice<'_>], count_bytes: usize) {
         let pipe = &mut self.end_mut(end.other_end()).inbound;
-        let was_flushed = !pipe.is_unflushed();
+        let was_flushed = !pipe.has_unflushed_bytes();
         let mut left_bytes = count_bytes;
         for slice in slices {
             let bytes = &slice[..slice.len().min(left_bytes)];
             pipe.write(bytes);
             left_bytes -= bytes.len();
         }
-        if was_flushed && pipe.is_unflushed() {
+        if was_flushed && pipe.has_unflushed_bytes() {
             let owner = self.end_mut(end).owner;
             if let Some(endpoint) = self.endpoints.get_mut(owner) {
                 endpoint.unflushed.push(end);
@@ -390,7 +390,7 @@ impl State {
     /// Puts the bytes that an end has written under way to the other end.
     fn flush_end(&mut self, end: EndKey) {
         let peer = end.other_end();
-        if !self.end_mut(peer).inbound.is_unflushed() {
+        if !self.end_mut(peer).inbound.has_unflushed_bytes() {
             return;
         }
         let reader = self.end_mut(peer).owner;

@@ -48,7 +48,7 @@ pub(crate) trait ReceiverEffects {
 
     /// Whether a member reports the success also of receives that did not ask for a report.
     #[inline(always)]
-    fn reports_unsignalled(&self, _: MemberId) -> bool {
+    fn reports_unsignalled_success(&self, _: MemberId) -> bool {
         false
     }
 
@@ -119,8 +119,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.owe_credit(link);
     }
 
-    fn reports_unsignalled(&self, member: MemberId) -> bool {
-        self.0.reports_unsignalled(member)
+    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
+        self.0.reports_unsignalled_success(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {

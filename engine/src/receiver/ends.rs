@@ -39,7 +39,7 @@ impl Receiver {
             return self.finish_turn_or_buffer_part(id, source, message, member, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
-            if effects.reports_unsignalled(member) {
+            if effects.reports_unsignalled_success(member) {
                 let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
                 self.report_success(completion, Some(member), effects);
             }
@@ -64,7 +64,7 @@ impl Receiver {
             return self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
         effects.count(CounterEvents::RECV, member);
-        if receive.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
+        if receive.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
             let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.report_success(completion, Some(member), effects);
         }

@@ -118,7 +118,7 @@ impl Receiver {
         if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
-        let destination = destination.into_contiguous()?;
+        let destination = destination.into_multi_receive_buffer()?;
         let criteria = Criteria { source: criteria.source, ..Criteria::any() };
         let receive =
             Receive { destination, tagged, context, signalled: Signalled::No, role: ReceiveRole::Buffer };
@@ -316,7 +316,7 @@ impl Receiver {
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
         let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
-        if buffer.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
+        if buffer.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
             let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;

@@ -118,8 +118,8 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         self.owe_or_mail(link, Debt::Credit);
     }
 
-    fn reports_unsignalled(&self, member: MemberId) -> bool {
-        self.mailboxes.reports_unsignalled(member)
+    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
+        self.mailboxes.reports_unsignalled_success(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {

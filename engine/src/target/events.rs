@@ -21,7 +21,7 @@ pub(super) struct HeldEvent {
 
 impl Target {
     /// Reports that a peer's write with remote data has ended.
-    pub(super) fn remote_write_ended(
+    pub(super) fn report_write_with_remote_data(
         &mut self,
         id: LinkId,
         data: u64,

@@ -12,7 +12,7 @@ const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
     /// Offers a peer a region for mapping that the peer has accessed.
-    pub(super) fn offer_region_for_mapping(
+    pub(super) fn offer_region_for_mapping_once(
         &mut self,
         id: LinkId,
         window: &Window,

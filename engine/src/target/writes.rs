@@ -78,13 +78,13 @@ impl Target {
 
     /// Checks a peer's write, and returns its state.
     fn make_peer_write(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> PeerWrite {
-        let window = self.window_to_write(id, rma, effects);
+        let window = self.check_write_and_persist_earlier(id, rma, effects);
         PeerWrite { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
 
     /// Returns the part of a region that a peer writes to, or the answer if the write must be
     /// refused.
-    fn window_to_write(
+    fn check_write_and_persist_earlier(
         &mut self,
         id: LinkId,
         rma: &Rma,
@@ -165,7 +165,7 @@ impl Target {
                 FetchStep::Faulted(fetch) => {
                     if let Some(inbound) = self.inbounds.remove(fetch.filling.place) {
                         owe_answer(fetch.link, inbound.op, Outcome::Fault, effects);
-                        return_event_credit(fetch.link, inbound.data, effects);
+                        return_credit_if_remote_data(fetch.link, inbound.data, effects);
                     }
                 }
                 FetchStep::Asked { link, op, cannot_pull } => {
@@ -262,7 +262,7 @@ impl Target {
             && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
             owe_answer(id, op, Outcome::NotDurable, effects);
-            return return_event_credit(id, data, effects);
+            return return_credit_if_remote_data(id, data, effects);
         }
         match window {
             Ok(window) => {
@@ -270,12 +270,12 @@ impl Target {
                 self.count_access_if_enabled(&window, event, event, effects);
                 owe_answer(id, op, Outcome::Done, effects);
                 if let Some(data) = data {
-                    self.remote_write_ended(id, data, clamp_to_usize(len_bytes), effects);
+                    self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);
                 }
             }
             Err(outcome) => {
                 owe_answer(id, op, outcome, effects);
-                return_event_credit(id, data, effects);
+                return_credit_if_remote_data(id, data, effects);
             }
         }
     }
@@ -333,7 +333,7 @@ impl PeerWrite {
 }
 
 /// Returns the credit of a write with remote data that gets no completion.
-fn return_event_credit(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
+fn return_credit_if_remote_data(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);
     }
