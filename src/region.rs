@@ -147,7 +147,7 @@ impl Domain {
     ///
     /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers
     /// may wait until their writes are durable
-    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). For a file that is
+    /// ([`COMMIT_COMPLETE`](crate::OpFlags::COMMIT_COMPLETE)). For a file that is
     /// mapped with `MAP_SYNC`, or a device that is memory, the processor's caches are flushed; for others
     /// `msync(2)` is called, and the endpoint makes no progress meanwhile. This call asks the system once
     /// how the memory is mapped.
@@ -414,7 +414,7 @@ impl MemoryRegion {
     /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled; the system's error if an
     /// endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     ///
-    /// [`Caps::RMA_EVENT`]: homespun_engine::flags::Caps::RMA_EVENT
+    /// [`Caps::RMA_EVENT`]: crate::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let counter = counter.shared();
         self.check_binding(counter.domain() == self.domain.id())?;

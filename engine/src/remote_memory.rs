@@ -2,13 +2,11 @@
 
 /// An address in a region of a peer: `struct fi_rma_iov` without its length.
 ///
-/// The owner of the region sends it to its peers, for example in a message
-/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). They name it in reads, writes and atomic
-/// operations.
+/// The owner of the region gets it from `MemoryRegion::remote` of the crate `homespun`, and sends it to
+/// its peers, for example in a message. They name it in reads, writes and atomic operations.
 ///
 /// ```
-/// use homespun_engine::remote_memory::RemoteMemory;
-///
+/// # use homespun_engine::remote_memory::RemoteMemory;
 /// let region = RemoteMemory { address: 4096, key: 7 };
 /// let told = region.to_bytes();
 /// assert_eq!(RemoteMemory::from_bytes(told).offset(64), RemoteMemory { address: 4160, key: 7 });

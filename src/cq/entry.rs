@@ -14,7 +14,7 @@ pub enum Entry {
     /// [`read_from`](CompletionQueue::read_from) tells it.
     Completed(Completion, FabricAddress),
     /// A receive has succeeded, and the address vector does not hold its sender, whose address this
-    /// is. Only at endpoints with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR); a
+    /// is. Only at endpoints with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR); a
     /// C application reads it as an error (`FI_EADDRNOTAVAIL`).
     UnknownSource(Completion, Address),
     /// An operation has failed.

@@ -125,7 +125,7 @@ impl Endpoint {
     /// completion was read or the endpoint was closed. With selective completion and no completion of its own
     /// it must stay so until the endpoint is closed. A multi-receive buffer is the endpoint's until its
     /// release was read
-    /// ([`CompletionFlags::MULTI_RECV`](homespun_engine::flags::CompletionFlags::MULTI_RECV)), except for the
+    /// ([`CompletionFlags::MULTI_RECV`](crate::CompletionFlags::MULTI_RECV)), except for the
     /// messages whose completions were: they may be read where they lie, and changed. With `PEEK`, and with
     /// `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]

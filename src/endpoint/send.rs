@@ -131,8 +131,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Again`](homespun_engine::error::Again) when a queue is full;
-    /// [`Misuse`](homespun_engine::error::Misuse) for an unknown address, a message that is too long, a flag
+    /// [`Again`](crate::Again) when a queue is full;
+    /// [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a flag
     /// that changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`; all
     /// others that sends do not have are ignored), a capability that the endpoint lacks, or an endpoint that
     /// is not enabled. The memory is not used after an error.
@@ -159,7 +159,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooLong`](homespun_engine::error::Misuse::TooLong) beyond the endpoint's inject size;
+    /// [`Misuse::TooLong`](crate::Misuse::TooLong) beyond the endpoint's inject size;
     /// otherwise as [`post_send`](Self::post_send).
     #[inline(always)]
     pub fn inject(

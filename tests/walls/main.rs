@@ -1,11 +1,14 @@
-//! Limits of the structure of the code: no large group of files imports each other, and no file is long.
+//! Limits of the structure of the code: no large group of files imports each other, and no file is
+//! long. The documentation names what it should.
 //!
 //! `cargo test --test walls -- --nocapture` prints the circles of imports and the longest files.
 
 #![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
 
+mod files;
 mod imports;
 mod modules;
+mod rustdoc;
 mod sample_crates;
 
 use crate::modules::{Crate, Module};
@@ -61,4 +64,10 @@ fn files_stay_short() {
     }
     let too_long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines > CODE_LINES_MAX).collect();
     assert!(too_long.is_empty(), "more than {CODE_LINES_MAX} lines of code: {too_long:#?}");
+}
+
+#[test]
+fn rustdoc_of_homespun_does_not_show_the_engine() {
+    let foreign = rustdoc::foreign_paths();
+    assert!(foreign.is_empty(), "an application's author sees the crate of the engine: {foreign:#?}");
 }
