@@ -75,8 +75,10 @@ receive_calls! {
     /// # Errors
     ///
     /// As [`recv`](Self::recv); and where the default flags have [`OpFlags::MULTI_RECV`],
-    /// [`Misuse::Invalid`](crate::Misuse::Invalid): the messages of a multi-receive buffer are parts of it,
-    /// and the application has them while others are still arriving, so there is no whole to come back.
+    /// [`Misuse::Memory`](crate::Misuse::Memory) with
+    /// [`BadMemory::Reusable`](crate::error::BadMemory::Reusable): the messages of a multi-receive buffer are
+    /// parts of it, and the application has them while others are still arriving, so there is no whole to
+    /// come back.
     ///
     /// ```
     /// # use homespun::{Bytes, Fabric, FabricAddress, Hints, OpenEndpoint, OperationKind};
