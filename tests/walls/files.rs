@@ -17,31 +17,50 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// Reads the files below a directory, or that one file, whose names end with a dot and `extension`.
-/// Skips hidden directories and what cargo built.
+/// Skips hidden directories and what cargo has built.
 ///
 /// # Errors
 ///
 /// Errors of reading the files.
 pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> {
     let mut paths = Vec::new();
-    list(&root().join(place), OsStr::new(extension), &mut paths)?;
-    paths.sort();
-    let read = |path: PathBuf| {
-        let below = path.strip_prefix(root()).map_err(io::Error::other)?;
-        Ok(File { path: below.to_string_lossy().into_owned(), text: fs::read_to_string(&path)? })
-    };
+    list(&root().join(place), &mut paths)?;
+    paths.retain(|path| path.extension() == Some(OsStr::new(extension)) && path.is_file());
+    let read = |path: PathBuf| Ok(File { path: below_root(&path)?, text: fs::read_to_string(&path)? });
     paths.into_iter().map(read).collect()
 }
 
-fn list(path: &Path, extension: &OsStr, found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Returns the paths of all files and directories below the root, except what [`read_below`] skips.
+///
+/// # Errors
+///
+/// Errors of reading the directories.
+pub(crate) fn list_all() -> io::Result<Vec<String>> {
+    let mut paths = Vec::new();
+    list(root(), &mut paths)?;
+    paths.iter().map(|path| below_root(path)).collect()
+}
+
+fn below_root(path: &Path) -> io::Result<String> {
+    let below = path.strip_prefix(root()).map_err(io::Error::other)?;
+    Ok(below.to_string_lossy().into_owned())
+}
+
+fn list(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_skipped = name.starts_with('.') || path.join("CACHEDIR.TAG").exists();
+    if path != root() && is_skipped {
+        return Ok(());
+    }
     if path.is_dir() {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path == root() || !(name.starts_with('.') || name == "target") {
-            for entry in fs::read_dir(path)? {
-                list(&entry?.path(), extension, found)?;
-            }
+        let mut entries: Vec<PathBuf> =
+            fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+        entries.sort();
+        for entry in entries {
+            list(&entry, found)?;
         }
-    } else if path.extension() == Some(extension) {
+    }
+    if path != root() {
         found.push(path.to_owned());
     }
     Ok(())

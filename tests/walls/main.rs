@@ -8,6 +8,7 @@
 mod files;
 mod imports;
 mod modules;
+mod pages;
 mod rustdoc;
 mod sample_crates;
 
@@ -70,4 +71,22 @@ fn files_stay_short() {
 fn rustdoc_of_homespun_does_not_show_the_engine() {
     let foreign = rustdoc::foreign_paths();
     assert!(foreign.is_empty(), "an application's author sees the crate of the engine: {foreign:#?}");
+}
+
+#[test]
+fn pages_name_what_exists() {
+    let (pages, paths, sources) = (pages::read_all(), pages::Paths::list(), pages::Sources::read());
+    let stale = [
+        pages::stale_paths(&pages, &paths),
+        pages::stale_names(&pages, &sources),
+        pages::stale_calls(&pages, &sources),
+    ]
+    .concat();
+    assert!(stale.is_empty(), "pages are behind the sources: {stale:#?}");
+}
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let broken = pages::broken_links(&pages::read_all(), &pages::Paths::list());
+    assert!(broken.is_empty(), "broken links: {broken:#?}");
 }
