@@ -52,7 +52,8 @@ use crate::works::domain::WorkDomain;
 ///
 /// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is
 /// closed: what it has accepted for sending still goes out, within
-/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are still posted end unheard.
+/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are still posted end without a
+/// completion.
 ///
 /// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue
 /// is full, which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a

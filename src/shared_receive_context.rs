@@ -56,7 +56,7 @@ use crate::works::domain::WorkDomain;
 /// may take [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES) besides.
 ///
 /// A handle may be cloned and used from any thread. When the last one is dropped, and the last endpoint that
-/// is bound, the receives that are still posted end unheard.
+/// is bound, the receives that are still posted end without a completion.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
@@ -198,8 +198,8 @@ impl SharedReceiveContext {
         }
     }
 
-    /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the
-    /// handle is dropped.
+    /// Closes the context: `fi_close`. Receives that are still posted end without a completion when the last
+    /// clone of the handle is dropped.
     ///
     /// # Errors
     ///

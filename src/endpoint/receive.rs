@@ -132,7 +132,8 @@ impl Endpoint {
     /// `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what is asked for.
+        // SAFETY: the caller promises what `receive_raw` asks for: initialised memory that nothing else uses
+        // until the receive has ended.
         unsafe { self.receive_raw(receive) }
     }
 }

@@ -263,7 +263,7 @@ impl Sink for WithoutReader<'_> {
     }
 }
 
-/// The sink of an endpoint that is being closed: its operations end unheard.
+/// The sink of an endpoint that is being closed: its operations end without a completion.
 pub(super) struct NullSink;
 
 impl Sink for NullSink {

@@ -96,8 +96,8 @@ impl SharedReceiveContext {
     /// was closed, keeps its memory for as long. Of a multi-receive buffer the same holds as of an
     /// endpoint's.
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what is asked for: the receiver is dropped with the last handle and the
-        // last endpoint.
+        // SAFETY: the caller promises what `receive_raw` asks for: initialised memory that nothing else uses
+        // until the receive has ended. The receiver is dropped with the last handle and the last endpoint.
         unsafe { self.receive_raw(receive) }
     }
 }
