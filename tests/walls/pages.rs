@@ -13,7 +13,7 @@ use crate::files;
 const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md"];
 
 /// The pages whose names are checked. The others have many names of libfabric's.
-const PAGES_WITH_NAMES: [&str; 4] = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/recipes/"];
+const PAGES_WITH_NAMES: [&str; 4] = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/recipes.md"];
 
 /// Paths that look like this repository's but are not, with the reason.
 const FOREIGN_PATHS: [(&str, &str); 5] = [
