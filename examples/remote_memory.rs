@@ -2,8 +2,8 @@
 //! server's help.
 //!
 //! ```text
-//! cargo run --example remote_memory                                        # prints: listening at 127.0.0.1:40123
-//! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop  # in another terminal
+//! cargo run --example remote_memory                      # prints: listening at 127.0.0.1:40123
+//! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop     # in another terminal
 //! ```
 //!
 //! A message asks for the board, and another tells that a note was written. The number comes from

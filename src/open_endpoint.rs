@@ -103,8 +103,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Opens the queue with these attributes, and ignores them where a queue is given. `CqAttr::default()` has
-    /// no wait object; for a queue that can be waited for, set [`CqAttr::wait`].
+    /// Opens the queue with these attributes, and ignores them where a queue is given. `CqAttr::default()`
+    /// has no wait object; for a queue that can be waited for, set [`CqAttr::wait`].
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq_attr = attr;
         self

@@ -317,8 +317,8 @@ impl State {
         result
     }
 
-    /// Makes each member that has lost a peer connect to it, if a receive accepts messages from this peer alone
-    /// and no member has a link to it.
+    /// Makes each member that has lost a peer connect to it, if a receive accepts messages from this peer
+    /// alone and no member has a link to it.
     fn ask_members_for_source(&mut self, source: PeerId) {
         if !self.receiver.has_link_to(source)
             && self.receiver.awaits(source)

@@ -154,8 +154,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in
+    /// a process that may crash.
     pub unsafe fn getinfo_raw(
         &self,
         version: u32,
@@ -179,8 +179,8 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in a
-    /// process that may crash.
+    /// Arguments that the library cannot handle are undefined behaviour. A test that passes such must run in
+    /// a process that may crash.
     pub unsafe fn open_fabric_raw(
         &self,
         attr: *mut FiFabricAttr,

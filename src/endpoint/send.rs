@@ -54,7 +54,7 @@ impl Endpoint {
     /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
     ///     loop {
     ///         match endpoint.send(message, to, 0) {
-    ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned: buffer }) => message = buffer,
+    ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned }) => message = returned,
     ///             other => return Ok(other?),
     ///         }
     ///         // Here completions are to be read, which makes room.

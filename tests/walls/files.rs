@@ -11,6 +11,15 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
+impl File {
+    /// Returns the lines with more characters than this, with their numbers.
+    pub(crate) fn lines_wider_than(&self, max: usize) -> Vec<String> {
+        let is_wide = |(line, _): &(&str, usize)| line.chars().count() > max;
+        let wide = self.text.lines().zip(1..).filter(is_wide);
+        wide.map(|(line, number)| format!("{}:{number}: {line}", self.path)).collect()
+    }
+}
+
 /// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

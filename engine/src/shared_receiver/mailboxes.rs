@@ -132,8 +132,8 @@ impl Mailboxes {
         }
     }
 
-    /// Tells every member the only source of a posted receive, to which no member has a link. A member that has
-    /// lost this peer then connects to it.
+    /// Tells every member the only source of a posted receive, to which no member has a link. A member that
+    /// has lost this peer then connects to it.
     pub(super) fn add_source(&mut self, source: Address) {
         for (member, mailbox) in &mut self.by_member {
             mailbox.add_source(source);

@@ -170,8 +170,9 @@ fn spans_are_read_outside_of_code() {
 
 #[test]
 fn calls_go_with_the_directory_named_last() {
-    let text = "`a/` has `x`.\n\n| event | call |\n| --- | --- |\n| `a` call | `f`, `g` |\n\n`b/` too\n\n| event | call |\n| | `h` |\n";
-    let page = Page::parse("page.md".to_owned(), text);
+    let first = "`a/` has `x`.\n\n| event | call |\n| --- | --- |\n| `a` call | `f`, `g` |\n\n";
+    let second = "`b/` too\n\n| event | call |\n| | `h` |\n";
+    let page = Page::parse("page.md".to_owned(), &[first, second].concat());
     let calls: Vec<String> = page.calls().map(|(directory, span)| directory + span.text()).collect();
     assert_eq!(calls, ["a/a", "a/f", "a/g", "b/h"]);
 }
