@@ -213,7 +213,8 @@ impl Counter {
     ///
     /// # let fabric = Fabric::new();
     /// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
-    /// let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })?;
+    /// let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
+    /// let counter = domain.open_counter(&attr)?;
     /// let waiter = std::thread::spawn({
     ///     let counter = counter.clone();
     ///     move || counter.wait(3, None)

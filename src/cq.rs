@@ -103,7 +103,7 @@ impl ReadError {
 ///
 /// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
 ///   finds no room waits at its endpoint, in order, until there is some. It counts as outstanding
-///   there, so that posts finally get [`Again::QueueFull`](homespun_engine::error::Again).
+///   there, so that posts finally get [`Again::QueueFull`](crate::Again).
 /// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
 ///   the queue full overruns it: it and all later ones are lost, and buffers that they would hand
 ///   back are dropped. The entries in the queue can still be read. After that every read returns
@@ -240,9 +240,9 @@ impl CompletionQueue {
     /// The source of a receive is the sender's address in the endpoint's address vector when the
     /// completion entered the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if
     /// the vector did not hold the sender, if the endpoint was opened without
-    /// [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
+    /// [`Caps::SOURCE`](crate::Caps::SOURCE), and for sends.
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well
+    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well
     /// reports a completion whose sender the vector does not hold as an error with the sender's
     /// address: [`read_entry`](Self::read_entry) reads it as [`Entry::UnknownSource`].
     ///

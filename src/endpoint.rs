@@ -71,8 +71,8 @@ use crate::works::domain::WorkDomain;
 /// buffers that its connections share, and some 150 bytes for each outstanding operation and each peer.
 /// See `fi_endpoint(3)`.
 ///
-/// [`Again`]: homespun_engine::error::Again
-/// [`Rejected`]: homespun_engine::rejected::Rejected
+/// [`Again`]: crate::Again
+/// [`Rejected`]: crate::Rejected
 ///
 /// ```
 /// use homespun::{

@@ -115,8 +115,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait object;
-    /// for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size) instead.
+    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait
+    /// object; for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size)
+    /// instead.
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq = Part::New(attr);
         self

@@ -68,7 +68,9 @@ use crate::params::Params;
 /// server.accept(b"you may")?;
 /// for _ in 0..2 {
 ///     match eq.sread(None).expect("no refusal").expect("no timeout") {
-///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => assert_eq!(&*data, b"you may"),
+///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => {
+///             assert_eq!(&*data, b"you may");
+///         }
 ///         Event::Connection(ConnectionEvent::Connected { endpoint, .. }) => assert_eq!(endpoint, 3),
 ///         other => panic!("{other:?}"),
 ///     }

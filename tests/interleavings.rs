@@ -186,7 +186,8 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
                     .map(|tally| (tally.taken.load(Ordering::SeqCst), tally.sent.load(Ordering::SeqCst)));
                 is_over.store(true, Ordering::SeqCst);
                 panic!(
-                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; seed {seed}"
+                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; \
+                     seed {seed}"
                 );
             }
             thread::sleep(Duration::from_millis(1));

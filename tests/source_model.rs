@@ -236,7 +236,11 @@ proptest! {
     #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_a_choppy_network(told in any::<bool>(), seed in any::<u64>(), steps in prop::collection::vec(any_step(), 1..40)) {
+    fn over_a_choppy_network(
+        told in any::<bool>(),
+        seed in any::<u64>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
         run_steps(&Transport::Loopback { seed, faults: Faults::choppy() }, told, &steps);
     }
 

@@ -1,12 +1,14 @@
 //! The connection of an endpoint: requests for it, its acceptance, and its end.
 //!
 //! ```text
-//!  connect, accept, leave,         +-----------------------------------+  report, establish, end_receives
-//!  listen, reject, settle          | the stage of the connection, or   | --------------------------------->
-//!  ------------------------------> | requests of a passive endpoint    |  owe, dismiss, await_timeout
-//!  link_up, link_ended, frame ...  | links that make and end           | --------------------------------->
-//!  ------------------------------> | connections                       |  Err(ProtocolViolation)
-//!                                  +-----------------------------------+
+//!  connect, accept, send_shutdown,  +----------------------------------+  report, establish, end_receives
+//!  listen, reject, settle_request   | the stage of the connection, or  | ---------------------------------->
+//!  -------------------------------> | requests of a passive endpoint   |  owe, abort_handshake_link,
+//!  link_up, link_ended,             | links that make and end          |  arm_timeout
+//!  frame_arrived ...                | connections                      | ---------------------------------->
+//!  -------------------------------> |                                  |  Err(ProtocolViolation)
+//!  advance_time                     |                                  | ---------------------------------->
+//!  -------------------------------> +----------------------------------+
 //! ```
 //!
 //! A connected endpoint takes messages from one peer, a passive endpoint from none. So the links of

@@ -2,12 +2,12 @@
 //! posted until they complete.
 //!
 //! ```text
-//!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
-//!  -----------------------------> | operations that have not ended            | ----------------------->
-//!  first_queued, next_active ...  | queues per peer, peers to be looked at    |
-//!  -----------------------------> | reads and atomics that await an answer    |
-//!  completed, answered, failed    | turns, and completions that wait for room |
-//!  -----------------------------> +-------------------------------------------+
+//!  insert, enqueue, cancel          +-------------------------------------------+  complete, fail, count
+//!  -------------------------------> | operations that have not ended            | ----------------------->
+//!  first_queued, pop_active ...     | queues per peer, peers to be looked at    |
+//!  -------------------------------> | reads and atomics that await an answer    |
+//!  completed, answered, fail_sends  | turns, and completions that wait for room |
+//!  -------------------------------> +-------------------------------------------+
 //! ```
 //!
 //! The caller passes events to the initiator, as to the [receiver](crate::receiver), and carries

@@ -2,12 +2,13 @@
 //! and receives that still wait for each other.
 //!
 //! ```text
-//!  message, offered, put, ... +----------------------------------------------+  complete, fail, count
-//!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
-//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
-//!  -------------------------> | claimed messages           budget and credit | ------------------------>
-//!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
-//!                             +----------------------------------------------+
+//!  message_arrived, message_offered,  +---------------------------------------+  complete, fail, count
+//!  begin_message, put_payload ...     | posted receives   <-- matching -->    | ------------------------>
+//!  ---------------------------------> | messages      multi-receive buffers   |  owe, owe_ack, owe_credit
+//!  post, peek, cancel ...             | unexpected and claimed messages       | ------------------------>
+//!  ---------------------------------> | fetches of offered messages           |  Err(ProtocolViolation)
+//!  link_added, link_ended ...         | budget and credit                     | ------------------------>
+//!  ---------------------------------> +---------------------------------------+
 //! ```
 //!
 //! The caller passes events to the receiver, and carries out the small [`ReceiverEffects`] that the

@@ -1,12 +1,15 @@
 //! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
-//!  write, begin_write, write_offered, put, ...  +--------------------------------+   owe, owe_read, count, complete
-//!  -------------------------------------------> | windows of regions             | -------------------------------->
-//!  read, atomic                                 | what is being written, read    |   return_credit, keep_credit, ...
-//!  -------------------------------------------> | offered writes, durability     | -------------------------------->
-//!  link_added, link_ended, reading, answered    | regions shown, events that wait|   Err(ProtocolViolation)
-//!  -------------------------------------------> +--------------------------------+
+//!  write_arrived, write_offered,     +--------------------------------+  owe, owe_read, count, complete
+//!  begin_write, put_payload ...      | windows of regions             | -------------------------------->
+//!  --------------------------------> | what is being written, read    |  return_credit, keep_credit ...
+//!  read_request_arrived,             | offered writes, durability     | -------------------------------->
+//!  atomic_arrived                    | regions shown, events that     |  Err(ProtocolViolation)
+//!  --------------------------------> | wait                           | -------------------------------->
+//!  link_added, link_ended,           |                                |
+//!  next_outgoing_read, answer_sent   |                                |
+//!  --------------------------------> +--------------------------------+
 //! ```
 //!
 //! ```text

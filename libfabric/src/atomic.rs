@@ -56,7 +56,8 @@ entry_points! {
     }
 
     fn writemsg(ep, msg: *const FiMsgAtomic, flags: u64) -> isize {
-        let AtomicMessage { target, operands, ctx, .. } = parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let message = parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let AtomicMessage { target, operands, ctx, .. } = message;
         post_base(ep, operands, target, ctx, Some(flags))
     }
 

@@ -31,7 +31,10 @@ pub(crate) type Descs = *mut *mut c_void;
 /// the object where C passes the structure. It runs behind the [edge](crate::edge), and in an
 /// `unsafe` block: the caller keeps to the function's manual page.
 macro_rules! entry_points {
-    (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
+    (
+        of $object:path,
+        $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*
+    ) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
             $crate::edge::run_entry_point(|| {
                 // SAFETY: the caller passes null or an open object, and keeps to the manual page.

@@ -257,8 +257,8 @@ impl CqShared {
         self.has_enough(threshold_entries)
     }
 
-    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring, so
-    /// a thread that inserts an entry later sees the doorbell armed.
+    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring,
+    /// so a thread that inserts an entry later sees the doorbell armed.
     fn has_enough(&self, threshold_entries: usize) -> bool {
         // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();

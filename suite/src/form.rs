@@ -77,7 +77,8 @@ travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
 travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,
 |address| address.as_ref().map(|address| address.socket_addr()),
 |address| address.map(|address| Box::new(address.into())) }
-travels_as! { named_address: Box<Address>, SocketAddr, |address| address.socket_addr(), |address| Box::new(address.into()) }
+travels_as! { named_address: Box<Address>, SocketAddr,
+|address| address.socket_addr(), |address| Box::new(address.into()) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
 travels_as! { tag: Tag, u64, |tag| tag.0, Tag }
 travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }

@@ -143,8 +143,8 @@ fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind)
     Header::Rma(Rma { op, key, address, len_bytes, kind, durable })
 }
 
-/// Exposes the payload of a write to the peer, if it is to be fetched. Returns its description, with the length
-/// of that.
+/// Exposes the payload of a write to the peer, if it is to be fetched. Returns its description, and how long
+/// that is.
 #[inline]
 fn exposed_payload(
     id: LinkId,
