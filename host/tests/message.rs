@@ -1,7 +1,7 @@
 //! The types of this crate over the plugin in the installed libfabric: a message between two endpoints.
 //!
-//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes; if `CI` is
-//! set it fails. `LD_LIBRARY_PATH` selects another libfabric.
+//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes; in `./test`
+//! it fails. `LD_LIBRARY_PATH` selects another libfabric.
 
 use std::env;
 use std::os::unix::fs::symlink;

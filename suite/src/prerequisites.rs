@@ -23,8 +23,28 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 pub struct Prerequisite {
     name: &'static str,
     reason: &'static str,
-    /// Whether it must be there in CI, since `./test` installs it or every CI host has it.
-    is_in_ci: bool,
+    required: Required,
+}
+
+/// Where a test fails, instead of being skipped, if the host lacks a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Required {
+    /// In `./test`, which installs it.
+    InTestScript,
+    /// In CI, whose hosts have it.
+    InCi,
+    /// Nowhere.
+    Never,
+}
+
+impl Required {
+    fn applies_here(self) -> bool {
+        match self {
+            Required::InTestScript => env::var_os("HOMESPUN_REQUIRE_PREREQUISITES").is_some(),
+            Required::InCi => env::var_os("CI").is_some(),
+            Required::Never => false,
+        }
+    }
 }
 
 impl Prerequisite {
@@ -32,81 +52,82 @@ impl Prerequisite {
     pub const ANOTHER_USER: Prerequisite = Prerequisite {
         name: "another user",
         reason: "only the superuser of a host with other users can start a process of another user",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// Files on a device, whose dirty pages the system counts.
     pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
         name: "files on a device",
         reason: "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// A C library that counts the bytes of the heap, `mallinfo2(3)`.
     pub const COUNTED_HEAP: Prerequisite = Prerequisite {
         name: "counted heap",
         reason: "only the C library of GNU counts the bytes of the heap",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// The program `fi_info` of an installed libfabric.
     pub const FI_INFO: Prerequisite = Prerequisite {
         name: "fi_info",
         reason: "it is not installed (Debian: libfabric-bin)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// The library of an installed libfabric.
     pub const LIBFABRIC: Prerequisite = Prerequisite {
         name: "libfabric",
         reason: "it is not installed (Debian: libfabric-bin)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// The libfabric that docs/tolerance.md describes, with the providers in it.
     pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
         name: "the documented libfabric",
         reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
-        is_in_ci: true,
+        required: Required::InCi,
     };
 
     /// A C compiler and the headers of libfabric.
     pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite {
         name: "headers of libfabric",
         reason: "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// A program of an MPI, or of a benchmark of one.
     pub const MPI: Prerequisite = Prerequisite {
         name: "MPI",
         reason: "a program is not installed (./test installs it)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// A processor that Intel MPI is made for.
     pub const PROCESSOR_OF_INTEL_MPI: Prerequisite = Prerequisite {
         name: "processor of Intel MPI",
         reason: "Intel MPI is made for x86-64 only",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// Two processors.
     pub const TWO_PROCESSORS: Prerequisite = Prerequisite {
         name: "two processors",
         reason: "two ranks do not run at the same time on one processor",
-        is_in_ci: true,
+        required: Required::InCi,
     };
 
     /// Reports that the calling test is skipped for lack of this, with what is known about it.
     ///
     /// # Panics
     ///
-    /// If the environment variable `CI` is set, and every CI host has this.
+    /// In `./test`, which sets `HOMESPUN_REQUIRE_PREREQUISITES`, if it installs this; with the environment
+    /// variable `CI`, if every CI host has this.
     #[track_caller]
     pub fn report_skipped(self, detail: impl Display) {
-        let Prerequisite { name, reason, is_in_ci } = self;
-        assert!(!is_in_ci || env::var_os("CI").is_none(), "in CI there must be {name}: {detail}");
+        let Prerequisite { name, reason, required } = self;
+        assert!(!required.applies_here(), "there must be {name} here: {detail}");
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
         // Standard error as it is: the test harness would hide a line that a passing test prints.

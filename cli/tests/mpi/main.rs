@@ -2,8 +2,8 @@
 //! every byte, and NetPIPE.
 //!
 //! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in
-//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; if `CI` is set
-//! they fail.
+//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; in `./test`, which
+//! installs them, they fail.
 
 mod every_byte;
 mod fallback;
