@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::may_start_as_user;
+use homespun_suite::prerequisites::require_user;
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -42,7 +42,7 @@ fn write_and_wait(party: &Party, region: &Region, identity: u64) {
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !may_start_as_user(ANOTHER_USER) {
+    if !require_user(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {

@@ -149,9 +149,10 @@ impl Prerequisite {
     }
 }
 
-/// Whether this process may start one of this user, who must exist here: `user_namespaces(7)`.
+/// Returns whether this process may start one of this user, who must exist here: `user_namespaces(7)`. If not,
+/// reports that the test is skipped.
 #[track_caller]
-pub fn may_start_as_user(uid: u32) -> bool {
+pub fn require_user(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");
     let exists = map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
@@ -164,9 +165,9 @@ pub fn may_start_as_user(uid: u32) -> bool {
     may
 }
 
-/// Whether the system counts dirty pages of this file.
+/// Returns whether the system counts dirty pages of this file. If not, reports that the test is skipped.
 #[track_caller]
-pub(crate) fn can_count_dirty_pages(path: &Path) -> bool {
+pub(crate) fn require_dirty_page_counts(path: &Path) -> bool {
     let counts = statfs(path).expect("the file is there").f_type as i64 != TMPFS_MAGIC;
     if !counts {
         Prerequisite::FILES_ON_A_DEVICE.report_skipped(path.display());
