@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use homespun::{FabricAddress, WaitObject};
+use homespun::{FabricAddress, Tag, WaitObject};
 
 use homespun_suite::connecting::{Side, close_with_progress, next_completion, next_event, next_request};
 use homespun_suite::payload::{marked_buffer, payload};
@@ -33,7 +33,7 @@ fn use_an_endpoint_briefly(transport: &Transport) {
             party.endpoint.send(payload(1, 1000), FabricAddress(to as u64), 2).expect("room for a send");
             party
                 .endpoint
-                .tsend(payload(1, 50_000), FabricAddress(to as u64), 3, 2)
+                .tsend(payload(1, 50_000), FabricAddress(to as u64), Tag(3), 2)
                 .expect("room for a send");
         }
         party.endpoint.send(payload(1, 1000), absent, 4).expect("room for a send");

@@ -192,7 +192,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 }
             }
         }
-        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, 3, 0, 3).expect("room for a receive");
+        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, Tag(3), 3).expect("room for a receive");
         assert!(received_bytes(&receiver.next_completion().buffer) == payload(3, kept_bytes));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns};
@@ -106,7 +106,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
             post_send(&alice, context, 64, flags);
         }
         alice.endpoint.recv(marked_buffer(64), alice.peer(), 10).expect("room for a receive");
-        alice.endpoint.trecv(marked_buffer(64), alice.peer(), 5, 0, 11).expect("room for a receive");
+        alice.endpoint.trecv(marked_buffer(64), alice.peer(), Tag(5), 11).expect("room for a receive");
         alice.endpoint.recv(marked_buffer(64), ANY, 12).expect("room for a receive");
         alice.assert_no_completion();
         let bob = kill_and_reopen(&net, &bob, &alice);

@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         let any = FabricAddress::UNSPECIFIED;
         match tag {
             Some(tag) => {
-                self.receiver.endpoint.trecv(marked_buffer(len_bytes), any, tag, 0, context).unwrap();
+                self.receiver.endpoint.trecv(marked_buffer(len_bytes), any, Tag(tag), context).unwrap();
             }
             None => self.receiver.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
         }
