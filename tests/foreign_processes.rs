@@ -7,7 +7,7 @@ use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::prerequisites::require_user;
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
+use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -16,7 +16,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The user id of `nobody`, which owns no files.
 const ANOTHER_USER: u32 = 65_534;
 
-const TRANSPORTS: [Transport; 2] = [Transport::Shm4, Transport::Shm6];
+const TRANSPORTS: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
 
 #[track_caller]
 fn expect_sends_refused(from: &Party, to: &Party) {

@@ -6,7 +6,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Ended, Net, Party, Transport, Turns};
+use homespun_suite::{Ended, Net, Party, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -83,7 +83,7 @@ fn check_end(ended: &Ended) {
 }
 
 fn open_process_pair() -> (Party, Party) {
-    Net::new(&Transport::Shm4, Turns::Processes).open_pair()
+    Net::new(&TransportKind::Shm4, Turns::Processes).open_pair()
 }
 
 #[test]

@@ -13,14 +13,14 @@ use super::raw::{Post, send_raw};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
 use super::setup::Setup;
-use super::transport::Transport;
+use super::transport::TransportKind;
 
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
     /// Must be the first call, and only that. Answered by [`RemoteAnswer::Opened`].
     Open {
-        transport: Transport,
+        transport: TransportKind,
         setup: Setup,
     },
     /// From now on the process drives the party whenever it has no other call.

@@ -63,7 +63,7 @@ mod wait_sets;
 mod waiting;
 
 use homespun::Fabric;
-use homespun_suite::{Backend, Net, Transport, Turns};
+use homespun_suite::{Backend, Net, TransportKind, Turns};
 
 use crate::backend::ChannelProvider;
 
@@ -942,21 +942,21 @@ fn choppy(turns: Turns) -> Net {
 
 fn backend(turns: Turns) -> Net {
     let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
-    Net::new(&Transport::Backend(Backend { domain: "channel", install }), turns)
+    Net::new(&TransportKind::Backend(Backend { domain: "channel", install }), turns)
 }
 
 fn tcp4(turns: Turns) -> Net {
-    Net::new(&Transport::Tcp4, turns)
+    Net::new(&TransportKind::Tcp4, turns)
 }
 
 fn tcp6(turns: Turns) -> Net {
-    Net::new(&Transport::Tcp6, turns)
+    Net::new(&TransportKind::Tcp6, turns)
 }
 
 fn shm4(turns: Turns) -> Net {
-    Net::new(&Transport::Shm4, turns)
+    Net::new(&TransportKind::Shm4, turns)
 }
 
 fn shm6(turns: Turns) -> Net {
-    Net::new(&Transport::Shm6, turns)
+    Net::new(&TransportKind::Shm6, turns)
 }
