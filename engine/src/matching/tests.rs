@@ -104,9 +104,9 @@ fn drained_matching_keeps_no_entries() {
     }
 }
 
-/// The habits of a program: its tags and masks, and how often it does what.
+/// The operations of a program: their tags and masks, and the weight of each kind.
 #[derive(Debug, Clone)]
-struct Habits {
+struct OperationMix {
     tags: u64,
     ignores: Vec<u64>,
     arrive_weight: u32,
@@ -116,7 +116,7 @@ struct Habits {
     aside_weight: u32,
 }
 
-fn any_habits() -> impl Strategy<Value = Habits> {
+fn any_mix() -> impl Strategy<Value = OperationMix> {
     // More masks than are indexed, and tags that need all of a mask's bits.
     let ignores = prop_oneof![
         Just(vec![0]),
@@ -125,7 +125,7 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         Just((0..12).collect()),
     ];
     (select(vec![1, 3, 60]), ignores, 1..9_u32, 1..9_u32, 0..4_u32, 0..3_u32).prop_map(
-        |(tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight)| Habits {
+        |(tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight)| OperationMix {
             tags,
             ignores,
             arrive_weight,
@@ -136,8 +136,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
     )
 }
 
-fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
-    let Habits { tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight } = habits.clone();
+fn any_operation(mix: &OperationMix) -> impl Strategy<Value = Operation> + use<> {
+    let OperationMix { tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight } = mix.clone();
     let criteria = (option::of(0..4_usize), 0..tags, select(ignores));
     let envelope = (0..4_usize, 0..tags);
     prop_oneof![
@@ -159,8 +159,8 @@ fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
 }
 
 fn any_program() -> impl Strategy<Value = Vec<Operation>> {
-    // A program changes its habits, so that queues grow long and become short again.
-    let phase = any_habits().prop_flat_map(|habits| vec(any_operation(&habits), 0..250));
+    // A program changes its mix, so that queues grow long and become short again.
+    let phase = any_mix().prop_flat_map(|mix| vec(any_operation(&mix), 0..250));
     let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
     vec((phase, end), 1..4).prop_map(|phases| {
         phases.into_iter().flat_map(|(phase, end)| phase.into_iter().chain([end])).collect()
