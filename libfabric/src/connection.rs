@@ -17,7 +17,7 @@ use crate::object;
 use crate::opened;
 use crate::sockaddr::{self, CAddress};
 use crate::states::EndpointState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 pub(crate) static OPS: FiOpsCm = FiOpsCm {
     size: size_of::<FiOpsCm>(),
@@ -25,11 +25,11 @@ pub(crate) static OPS: FiOpsCm = FiOpsCm {
     getname,
     getpeer,
     connect,
-    listen: Unsupported::STUB,
+    listen: StubFn::STUB,
     accept,
-    reject: Unsupported::STUB,
+    reject: StubFn::STUB,
     shutdown,
-    join: Unsupported::STUB,
+    join: StubFn::STUB,
 };
 
 unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {

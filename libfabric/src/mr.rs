@@ -150,7 +150,7 @@ pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
-    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.in_use.lease() })
+    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.dependents.lease() })
 }
 
 unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
@@ -179,7 +179,7 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 FI_CLASS_CNTR => {
                     let counter = object::state::<CounterState>(other.cast())?;
                     region.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
-                    bound.lock().push(counter.in_use.lease());
+                    bound.lock().push(counter.dependents.lease());
                 }
                 _ => return Err(Errno::EINVAL.into()),
             }

@@ -14,19 +14,19 @@ use crate::posting::{
 };
 use crate::shared_receive_context::context_of;
 use crate::triggered;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 pub(crate) static MSG_OPS: FiOpsMsg = FiOpsMsg {
     size: size_of::<FiOpsMsg>(),
     recv,
     recvv,
     recvmsg,
-    send: Unsupported::STUB,
-    sendv: Unsupported::STUB,
-    sendmsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    senddata: Unsupported::STUB,
-    injectdata: Unsupported::STUB,
+    send: StubFn::STUB,
+    sendv: StubFn::STUB,
+    sendmsg: StubFn::STUB,
+    inject: StubFn::STUB,
+    senddata: StubFn::STUB,
+    injectdata: StubFn::STUB,
 };
 
 pub(crate) static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
@@ -34,12 +34,12 @@ pub(crate) static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
     recv: trecv,
     recvv: trecvv,
     recvmsg: trecvmsg,
-    send: Unsupported::STUB,
-    sendv: Unsupported::STUB,
-    sendmsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    senddata: Unsupported::STUB,
-    injectdata: Unsupported::STUB,
+    send: StubFn::STUB,
+    sendv: StubFn::STUB,
+    sendmsg: StubFn::STUB,
+    inject: StubFn::STUB,
+    senddata: StubFn::STUB,
+    injectdata: StubFn::STUB,
 };
 
 entry_points! {

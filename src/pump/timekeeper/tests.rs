@@ -35,15 +35,15 @@ const GRACE: Duration = Duration::from_millis(TIMEOUT_GRACE_MS);
 const TICK: Duration = Duration::from_millis(1);
 
 /// A transport without an engine, and a record of whether any link of it was up.
-struct Mute {
+struct EnginelessTransport {
     transport: ShmTransport,
-    met: Met,
+    link_up: LinkUpFlag,
 }
 
 #[derive(Default)]
-struct Met(bool);
+struct LinkUpFlag(bool);
 
-impl FrameHandler for Met {
+impl FrameHandler for LinkUpFlag {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn frame_begun(&mut self, _: LinkId, _: &Header) {}
     fn payload_space(&mut self, _: LinkId) -> Space<'_> {
@@ -56,15 +56,18 @@ impl FrameHandler for Met {
     }
 }
 
-impl Mute {
-    fn open(bind: Address, instance: u64) -> Mute {
-        Mute { transport: ShmProvider::new().open(bind, instance).expect("a transport"), met: Met::default() }
+impl EnginelessTransport {
+    fn open(bind: Address, instance: u64) -> EnginelessTransport {
+        EnginelessTransport {
+            transport: ShmProvider::new().open(bind, instance).expect("a transport"),
+            link_up: LinkUpFlag::default(),
+        }
     }
 
-    fn receive_and_check_met(&mut self) -> bool {
-        self.transport.receive(16, &mut self.met);
+    fn receive_and_check_link_up(&mut self) -> bool {
+        self.transport.receive(16, &mut self.link_up);
         self.transport.flush();
-        self.met.0
+        self.link_up.0
     }
 }
 
@@ -74,8 +77,8 @@ struct Requester {
     eq: EventQueue,
     /// The doorbell of a progress thread that does not run, if there is to be one.
     doorbell: Option<Arc<Doorbell>>,
-    asked: Mute,
-    _stranger: Mute,
+    asked: EnginelessTransport,
+    _stranger: EnginelessTransport,
 }
 
 impl Requester {
@@ -109,11 +112,12 @@ impl Requester {
         pump.enable(wiring).expect("it is enabled for the first time");
         eq.shared().drive_endpoint(&as_drive(&pump));
 
-        let (mut asked, mut stranger) = (Mute::open(bind, 1), Mute::open(bind, 2));
+        let (mut asked, mut stranger) =
+            (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));
         pump.connect(asked.transport.address(), 99, b"").expect("the first request");
         stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
-        while !(asked.receive_and_check_met() & stranger.receive_and_check_met()) {
+        while !(asked.receive_and_check_link_up() & stranger.receive_and_check_link_up()) {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
@@ -143,7 +147,7 @@ struct Abandoned {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    _stranger: Mute,
+    _stranger: EnginelessTransport,
 }
 
 impl Abandoned {

@@ -219,9 +219,9 @@ fn no_update_is_lost() {
 }
 
 /// Words whose lock address differs from their address.
-struct Elsewhere(Vec<AtomicU64>, usize);
+struct WordsWithLockAddress(Vec<AtomicU64>, usize);
 
-impl Words for Elsewhere {
+impl Words for WordsWithLockAddress {
     fn words(&self) -> &[AtomicU64] {
         &self.0
     }
@@ -235,7 +235,7 @@ impl Words for Elsewhere {
 fn element_lock_depends_on_place_of_words() {
     const PLACE: usize = 5 * LOCKED_BYTES;
     let regions = Regions::default();
-    let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
+    let words = WordsWithLockAddress((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
     let region = regions.add(Region::kept_by(Box::new(words), 128, region_attr(1)).unwrap()).unwrap();
     let is_free = |number: usize| LOCKED[number % LOCKS].try_lock().is_ok();
     // Other tests may hold a lock for a moment.
