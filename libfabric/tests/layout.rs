@@ -17,7 +17,7 @@ use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, MrAcces
 use homespun::info::{
     AvType, EndpointType, MrMode, Progress, ResourceManagement, SHARED_CONTEXT, Threading, address_format_raw,
 };
-use homespun_fi::abi::{BASE_VERSION, CONSTANTS, Layout, structs};
+use homespun_fi::abi::{BASE_VERSION, CONSTANTS, Layout, struct_layouts};
 use homespun_suite::prerequisites::Prerequisite;
 
 const INCLUDES: &str = "\
@@ -116,7 +116,7 @@ fn write_layout_program() -> String {
     // Writing to a string does not fail.
     let mut line = |line: String| writeln!(text, "{line}").expect("memory");
     line("SHOW(\"major\", FI_MAJOR_VERSION) SHOW(\"minor\", FI_MINOR_VERSION)".to_owned());
-    for Layout { name, fields, .. } in structs() {
+    for Layout { name, fields, .. } in struct_layouts() {
         line(format!("SHOW(\"{name}\", sizeof({name}))"));
         for field in *fields {
             let (major, minor) = field.since;
@@ -179,7 +179,7 @@ fn interface_matches_the_installed_headers() {
         Some(theirs) if is_same(theirs, &ours) => {}
         theirs => differences.push(format!("{name}: {ours} here, {theirs:?} in the headers")),
     };
-    for Layout { name, size_bytes, fields } in structs() {
+    for Layout { name, size_bytes, fields } in struct_layouts() {
         for field in fields.iter().filter(|field| field.since <= version) {
             compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
         }
