@@ -29,7 +29,7 @@ pub(crate) fn getinfo_from_providers(
     let unspecified = Info::default();
     let hints = hints.unwrap_or(&unspecified);
     if flags.contains(InfoFlags::PROV_ATTR_ONLY) {
-        return Ok(vec![provider_attr_info(hints)]);
+        return Ok(vec![info_for_prov_attr_only(hints)]);
     }
 
     let offers = collect_offers(providers, only, &negotiate::candidate_ep_types(hints)?, hints)?;
@@ -37,8 +37,9 @@ pub(crate) fn getinfo_from_providers(
     let mut infos = Vec::new();
     let mut unmet = Unmet::DomainAddressFormat;
     for offer in &offers {
-        let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) =
-            ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
+        let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) = ends.iter().partition(|ends| {
+            offer.provider.remote || ends.dest.is_none_or(resolve::is_address_of_this_host)
+        });
         infos.extend(infos_with_addresses(offer, &reached));
         if reached.is_empty() && !others.is_empty() {
             unmet = Unmet::LocalDestination;
@@ -91,7 +92,7 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
 }
 
 /// Returns an application's hints. Fields that they leave open are taken from the user's parameters.
-pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
+pub(crate) fn hints_with_param_defaults(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
     for (asked, preferred) in [
@@ -107,7 +108,7 @@ pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
 }
 
 /// Returns the result for [`InfoFlags::PROV_ATTR_ONLY`].
-fn provider_attr_info(hints: &Info) -> Info {
+fn info_for_prov_attr_only(hints: &Info) -> Info {
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
         prov_name: Some(PROVIDER_NAME.into()),
@@ -151,7 +152,7 @@ fn collect_offers<'a>(
             continue;
         }
         let offer = match only {
-            Some(_) => negotiate::offer(provider, ep_type, &hints_within_reach(provider, hints)),
+            Some(_) => negotiate::offer(provider, ep_type, &hints_without_unmet_remote_comm(provider, hints)),
             None => negotiate::offer(provider, ep_type, hints),
         };
         match offer {
@@ -171,7 +172,7 @@ fn collect_offers<'a>(
 /// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
 /// who restricts them to this domain knows where the peers are, and the result still shows which hosts
 /// the domain reaches.
-fn hints_within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
+fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
         for caps in [&mut hints.caps, &mut hints.tx.caps, &mut hints.rx.caps, &mut hints.domain.caps] {

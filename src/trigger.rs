@@ -219,7 +219,7 @@ impl Domain {
     ///
     /// [`Misuse::NotFound`] if no such work waits: it was carried out, or is being carried out.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
-        self.shared.work_queue().cancel(context)
+        self.shared.work_queue().cancel_deferred_work(context)
     }
 
     /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)

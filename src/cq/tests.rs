@@ -77,15 +77,15 @@ fn overrun_queue_returns_entries_before_the_error() {
 fn overrun_queue_takes_no_completion_directly() {
     let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread_entries(), 1);
-    reader.refresh_is_next();
+    reader.allow_hand_over_if_ring_empty();
     assert!(
-        reader.can_take_from(cq.shared().unread_entries())
-            && !reader.can_take_from(other.shared().unread_entries())
+        reader.can_hand_over_from(cq.shared().unread_entries())
+            && !reader.can_hand_over_from(other.shared().unread_entries())
     );
     // An overrun ring prevents the hand-over even if it is empty.
     cq.shared().lock_ring().mark_overrun();
-    reader.refresh_is_next();
-    assert!(!reader.can_take_from(cq.shared().unread_entries()));
+    reader.allow_hand_over_if_ring_empty();
+    assert!(!reader.can_hand_over_from(cq.shared().unread_entries()));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn every_read_of_an_overrun_queue_drives_progress() {
         let _ = cq.read_error();
     }
     for _ in 0..3 {
-        assert!(cq.shared().count_read_and_check_progress());
+        assert!(cq.shared().count_read_and_check_progress_due());
         assert_eq!(cq.read(), Err(ReadError::Overrun));
     }
 }

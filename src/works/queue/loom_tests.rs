@@ -99,7 +99,7 @@ fn cancelled_work_is_not_done_and_other_work_is_done() {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        let was_cancelled = fixture.works.cancel(1).is_ok();
+        let was_cancelled = fixture.works.cancel_deferred_work(1).is_ok();
         other.join().unwrap();
         assert_eq!(fixture.count_done(), u64::from(!was_cancelled));
     });
