@@ -335,7 +335,7 @@ impl CounterShared {
             self.mark_all_works_due();
         }
         self.mark_due_if_threshold_reached();
-        self.wake();
+        self.wake_sleepers();
     }
 
     /// Whether an endpoint, a region or a work depends on the counter. A work that is being posted may
@@ -361,7 +361,7 @@ impl CounterShared {
     }
 
     #[inline]
-    fn wake(&self) {
+    fn wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring();
         }
@@ -371,12 +371,12 @@ impl CounterShared {
     fn count_change_wake_and_fire(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.mark_due_if_threshold_reached();
-        self.fence_and_wake();
+        self.fence_and_wake_sleepers();
         self.fire_due_works();
     }
 
     /// Wakes sleepers, after a change that no lock orders with their last check.
-    fn fence_and_wake(&self) {
+    fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.fence_and_ring();
         }

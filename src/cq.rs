@@ -463,7 +463,7 @@ impl CqShared {
         if let Some(waiter) = self.waiter() {
             waiter.unwatch_endpoint(&**endpoint);
         }
-        self.driven.remove(endpoint);
+        self.driven.remove_unless_first(endpoint);
     }
 
     /// Whether the ring has an entry to read. Exact for the thread that has written or read last.

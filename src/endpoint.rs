@@ -308,7 +308,7 @@ impl EndpointShared {
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
-        let pump = self.domain.open_pump(bind, self.config())?;
+        let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
             // Only the peer to which the endpoint connects learns its address.
             pump.stop_listening();
@@ -319,13 +319,13 @@ impl EndpointShared {
     /// Takes over the pump of a passive endpoint, if the endpoint was opened for that.
     fn take_over_passive_if_any(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
-            self.domain.adopt_passive_pump(&listener.pump, self.config())?;
+            self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;
             self.pump.get_or_init(|| listener.pump.clone());
         }
         Ok(())
     }
 
-    fn config(&self) -> Config {
+    fn engine_config(&self) -> Config {
         let info = &self.info;
         Config {
             tx_depth_ops: info.tx.size_ops,

@@ -16,11 +16,11 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only` names a domain, only
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only_domain` is given, only
 /// over the provider of that domain.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
-    only: Option<&str>,
+    only_domain: Option<&str>,
     node: Option<&str>,
     service: Option<&str>,
     flags: InfoFlags,
@@ -32,7 +32,7 @@ pub(crate) fn getinfo_from_providers(
         return Ok(vec![info_for_prov_attr_only(hints)]);
     }
 
-    let offers = collect_offers(providers, only, &negotiate::candidate_ep_types(hints)?, hints)?;
+    let offers = collect_offers(providers, only_domain, &negotiate::candidate_ep_types(hints)?, hints)?;
     let ends = resolve_address_pairs(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut unmet = Unmet::DomainAddressFormat;
@@ -128,7 +128,7 @@ struct Offer<'a> {
 /// hints, the error is the one for the first type, from the first provider whose domain the hints allow.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
-    only: Option<&str>,
+    only_domain: Option<&str>,
     ep_types: &[EndpointType],
     hints: &Info,
 ) -> Result<Vec<Offer<'a>>, Error> {
@@ -137,8 +137,8 @@ fn collect_offers<'a>(
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
-    if let Some(name) = only {
-        if !providers.iter().any(|provider| is_named(provider, only)) {
+    if let Some(name) = only_domain {
+        if !providers.iter().any(|provider| is_named(provider, only_domain)) {
             warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
             return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
         }
@@ -148,10 +148,10 @@ fn collect_offers<'a>(
     }
     let of_types = ep_types.iter().rev();
     for (&ep_type, provider) in of_types.flat_map(|of| providers.iter().rev().map(move |by| (of, by))) {
-        if !is_named(provider, only) || !is_named(provider, asked) {
+        if !is_named(provider, only_domain) || !is_named(provider, asked) {
             continue;
         }
-        let offer = match only {
+        let offer = match only_domain {
             Some(_) => negotiate::offer(provider, ep_type, &hints_without_unmet_remote_comm(provider, hints)),
             None => negotiate::offer(provider, ep_type, hints),
         };

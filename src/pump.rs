@@ -103,7 +103,7 @@ impl<T: Transport> State<T> {
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         if engine.awaits_timeout() {
-            timekeeper.count_pass_or_advance(engine, &mut queues);
+            timekeeper.count_pass_or_advance_time(engine, &mut queues);
         }
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -466,7 +466,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance(&mut engine, &mut sink);
+                timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
             }
             engine.transmit(&mut transport, &mut sink);
             transport.flush();
@@ -498,7 +498,7 @@ impl<T: Transport> Drive for Pump<T> {
             engine.deliver_held(&mut queues);
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
             if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance(engine, &mut queues);
+                timekeeper.count_pass_or_advance_time(engine, &mut queues);
             }
             engine.transmit(transport, &mut queues);
             transport.flush();

@@ -96,14 +96,14 @@ pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
     role: AddressRole,
-    numeric: bool,
+    is_numeric_host: bool,
 ) -> Result<Vec<Address>, Error> {
     // The resolver would truncate a larger number to 16 bits.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
         return Err(Misuse::Unmet(Unmet::Port).into());
     }
     let mut flags = 0;
-    if numeric {
+    if is_numeric_host {
         flags |= libc::AI_NUMERICHOST;
     }
     if role == AddressRole::Source {

@@ -304,7 +304,7 @@ impl Endpoint {
         // First take all steps that may fail, and let readers watch the endpoint; only then let queues
         // drive it.
         shared.let_readers_watch(driven, setup, reporter.as_deref())?;
-        let bindings = shared.bindings(av, setup, reporter.clone(), progress_doorbell);
+        let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
             Some(counters) => counters.enable_endpoint(driven, || pump.enable(bindings)),
@@ -365,7 +365,7 @@ impl EndpointShared {
     }
 
     /// Returns the objects that the pump uses from the moment when it is enabled.
-    fn bindings(
+    fn make_bindings(
         &self,
         av: AddressVector,
         setup: &Setup,

@@ -31,7 +31,7 @@ impl SharedReceiveContext {
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
         let poster = self.prepare_triggered(post, flags)?;
-        post.defer()?;
+        post.mark_deferred()?;
         Ok(poster)
     }
 

@@ -74,7 +74,7 @@ fn offer_used_as_hints_returns_itself() {
 }
 
 #[test]
-fn hints_that_describe_a_provider_are_ignored() {
+fn hints_of_counts_and_provider_version_are_ignored() {
     type Ask = fn(&mut Info);
     let asks: [Ask; 12] = [
         |h| h.domain.mr_key_size_bytes = usize::MAX,
@@ -353,7 +353,7 @@ fn hints_within_limits_are_granted() {
 }
 
 #[test]
-fn only_the_primary_capabilities_asked_for_are_granted() {
+fn requested_caps_are_granted_with_implied_and_free_ones() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
     // An endpoint that sends can fence, one that receives messages can post multi-receive buffers, and
     // a target can count accesses.

@@ -189,7 +189,7 @@ fn set_with_mutex_and_condition_returns_them() {
 }
 
 #[test]
-fn only_counters_of_a_wait_set_may_be_waited_on_alone() {
+fn set_member_refuses_blocking_reads_but_not_counter_waits() {
     let set = open_set(WaitObject::Unspec);
     let (cq, eq, counter) = (open_cq(&set), open_eq(&set), open_counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
@@ -201,7 +201,7 @@ fn only_counters_of_a_wait_set_may_be_waited_on_alone() {
 }
 
 #[test]
-fn set_with_members_is_not_closed() {
+fn close_of_a_set_with_members_fails_with_ebusy() {
     let set = open_set(WaitObject::Yield);
     let member = open_counter(&set);
     let Rejected { error, returned: set } = set.close().expect_err("it has a member");
@@ -211,7 +211,7 @@ fn set_with_members_is_not_closed() {
 }
 
 #[test]
-fn unsuitable_wait_objects_are_refused() {
+fn wait_set_refuses_none_set_and_pollfd() {
     let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
