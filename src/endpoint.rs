@@ -296,8 +296,8 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the endpoint's pump. The first call opens it, bound to an address: that is `name`, else the info's,
-    /// else a wildcard; the origin of the endpoint may require another.
+    /// Returns the endpoint's pump. The first call opens it, bound to an address: `name`, or else the info's,
+    /// or else a wildcard; the origin of the endpoint may require another.
     fn pump_or_open(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);

@@ -37,7 +37,8 @@ entry_points! {
 
     fn recvmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *deref_non_null(msg)?;
-        let (buffers, tagged) = (segments_of_receive(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
+        let buffers = segments_of_receive(msg_iov, iov_count, flags)?;
+        let tagged = Some(TagMatch { tag, ignore });
         post_receive(ep, buffers, addr, tagged, context, Some(flags))
     }
 
