@@ -253,7 +253,7 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         self.shared.wake_sleepers();
-        if self.shared.count_read_and_check_progress() {
+        if self.shared.count_read_and_check_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
@@ -272,7 +272,7 @@ impl CompletionQueue {
             return match ring.front() {
                 Some(_) => Err(ReadError::ErrorAvailable),
                 None if ring.is_overrun() => {
-                    self.shared.make_progress_due();
+                    self.shared.mark_progress_due();
                     Err(ReadError::Overrun)
                 }
                 None => Ok(None),
@@ -301,7 +301,7 @@ impl CompletionQueue {
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read_and_check_progress() {
+        if max == 0 || self.shared.count_read_and_check_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -333,7 +333,7 @@ impl CompletionQueue {
                     Some(RingEntry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
                     Some(RingEntry::Completed(..)) if max == 0 => return Ok(Some(0)),
                     None if count == 0 && ring.is_overrun() => {
-                        self.shared.make_progress_due();
+                        self.shared.mark_progress_due();
                         return Err(ReadError::Overrun);
                     }
                     _ => {}
@@ -463,7 +463,7 @@ impl CqShared {
         if let Some(waiter) = self.waiter() {
             waiter.unwatch_endpoint(&**endpoint);
         }
-        self.driven.remove(endpoint);
+        self.driven.remove_unless_first(endpoint);
     }
 
     /// Whether the ring has an entry to read. Exact for the thread that has written or read last.
@@ -483,7 +483,7 @@ impl CqShared {
     /// after [`IDLE_READS_MAX`] reads that found an entry: else an application that always finds one,
     /// such as a completion of its own sends, would never drive progress.
     #[inline]
-    fn count_read_and_check_progress(&self) -> bool {
+    fn count_read_and_check_progress_due(&self) -> bool {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
@@ -499,7 +499,7 @@ impl CqShared {
 
     /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
     /// peers wait for progress.
-    fn make_progress_due(&self) {
+    fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
 

@@ -416,7 +416,7 @@ impl MemoryRegion {
     /// [`Caps::RMA_EVENT`]: crate::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let counter = counter.shared();
-        self.check_binding(counter.domain() == self.domain.id())?;
+        self.check_bindable(counter.domain() == self.domain.id())?;
         if events.is_empty() || !CounterEvents::OF_REGION.contains(events) {
             return Err(Misuse::Flags(events.bits()).into());
         }
@@ -441,7 +441,7 @@ impl MemoryRegion {
     /// [`Misuse::OtherDomain`] for an endpoint of another domain; [`Misuse::State`] as for
     /// [`bind_counter`](Self::bind_counter).
     pub fn bind_endpoint(&self, endpoint: &Endpoint) -> Result<(), Error> {
-        self.check_binding(endpoint.domain() == self.domain.id())
+        self.check_bindable(endpoint.domain() == self.domain.id())
     }
 
     /// Allows peers to access the region: `fi_mr_enable`. A region that was registered without
@@ -450,11 +450,11 @@ impl MemoryRegion {
         self.region.enable();
     }
 
-    fn check_binding(&self, is_of_domain: bool) -> Result<(), Error> {
+    fn check_bindable(&self, is_of_same_domain: bool) -> Result<(), Error> {
         if self.needs_enable && self.region.is_enabled() {
             return Err(Misuse::State(ObjectState::RegionEnabled).into());
         }
-        if is_of_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
+        if is_of_same_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
     }
 }
 

@@ -106,7 +106,7 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
                 Err(Errno::EINVAL.into())
             }
             // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
-            FI_MAP_RAW_MR => unsafe { mr::map_raw(&*arg.cast()) },
+            FI_MAP_RAW_MR => unsafe { mr::map_raw_key(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
             // SAFETY: for this command it points to a `struct fi_deferred_work` that meets the
             // conditions of `fi_trigger(3)`.

@@ -120,7 +120,7 @@ unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlia
         return Err(Errno::EINVAL.into());
     }
     let endpoint = state.endpoint.alias();
-    write_op_flags(&endpoint, alias.flags)?;
+    setopsflag(&endpoint, alias.flags)?;
     let aliased = state.new_alias_state(endpoint);
     // SAFETY: not null, so writable.
     unsafe { alias.fid.write(object::open(new_fid_ep(context), aliased).cast()) };
@@ -211,9 +211,9 @@ unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> 
             FI_ENABLE => endpoint.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             // SAFETY: for these commands it points to flags.
-            FI_GETOPSFLAG => unsafe { read_op_flags(endpoint, arg.cast())? },
+            FI_GETOPSFLAG => unsafe { getopsflag(endpoint, arg.cast())? },
             // SAFETY: as above.
-            FI_SETOPSFLAG => write_op_flags(endpoint, unsafe { arg.cast::<u64>().read() })?,
+            FI_SETOPSFLAG => setopsflag(endpoint, unsafe { arg.cast::<u64>().read() })?,
             _ => return Err(Errno::ENOSYS.into()),
         }
         Ok(0)
@@ -239,10 +239,12 @@ impl Direction {
     }
 }
 
+/// `FI_GETOPSFLAG`: `flags` names the direction, and receives the default flags of that direction.
+///
 /// # Safety
 ///
 /// `flags` is valid.
-unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
+unsafe fn getopsflag(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     let (direction, _) = Direction::split_from_flags(unsafe { flags.read() })?;
     let found = match direction {
@@ -254,7 +256,8 @@ unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Fail
     Ok(())
 }
 
-fn write_op_flags(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
+/// `FI_SETOPSFLAG`: `flags` names the direction, and has its new default flags.
+fn setopsflag(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
     match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
         (Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,

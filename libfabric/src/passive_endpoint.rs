@@ -184,7 +184,7 @@ unsafe extern "C" fn reject(
     run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         unsafe { object::state::<PassiveState>(pep.cast())? };
-        let request = handles::request_at(pep, handle).ok_or(CMisuse::NoRequest)?;
+        let request = handles::lookup_request_of_passive(pep, handle).ok_or(CMisuse::NoRequest)?;
         // SAFETY: the caller passes data of this length.
         request.reject(unsafe { connection_data(param, paramlen)? })?;
         handles::forget_request(&request);

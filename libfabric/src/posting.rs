@@ -178,7 +178,7 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
 ///
 /// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is
 /// used.
-pub(crate) unsafe fn inject_bytes<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),

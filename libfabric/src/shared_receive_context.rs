@@ -98,7 +98,9 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
 /// # Safety
 ///
 /// As [`object::state`].
-pub(crate) unsafe fn context_of<'a>(srx: *const c_void) -> Result<&'a SharedReceiveContext, Failure> {
+pub(crate) unsafe fn receive_context_from_fid<'a>(
+    srx: *const c_void,
+) -> Result<&'a SharedReceiveContext, Failure> {
     // SAFETY: the caller's promise is ours.
     Ok(unsafe { &object::state::<SharedReceiveContextState>(srx)?.context })
 }
@@ -115,7 +117,7 @@ unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
 unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open context.
-        let context = unsafe { context_of(srx.cast())? };
+        let context = unsafe { receive_context_from_fid(srx.cast())? };
         let flags: *mut u64 = arg.cast();
         match command {
             // A context accepts receives as soon as it is open.
@@ -146,7 +148,7 @@ fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
 unsafe extern "C" fn cancel(srx: *mut Fid, context: *mut c_void) -> isize {
     run_entry_point(|| {
         // SAFETY: the caller passes an open context.
-        unsafe { context_of(srx.cast())? }.cancel(posting::context_number(context))?;
+        unsafe { receive_context_from_fid(srx.cast())? }.cancel(posting::context_number(context))?;
         Ok(0)
     })
 }

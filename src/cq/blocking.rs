@@ -251,7 +251,7 @@ impl Member for CqShared {
 }
 
 impl CqShared {
-    /// Makes a pass over the endpoints. Returns whether the queue then has at least this many entries.
+    /// Makes a pass over the endpoints. Returns whether a wait for this many entries can end.
     fn progress_and_check_enough(&self, threshold_entries: usize) -> bool {
         self.progress();
         self.has_enough(threshold_entries)

@@ -76,16 +76,16 @@ impl EndpointWithoutThread {
         EndpointWithoutThread { pump, cq, av, doorbell, works }
     }
 
-    /// Makes a round of the progress thread. Returns whether the thread would then sleep.
-    fn can_sleep_after_round(&self) -> bool {
+    /// Makes up to three rounds of the progress thread. Returns whether the thread would then sleep.
+    fn make_rounds_and_check_sleep(&self) -> bool {
         self.doorbell.arm();
         // The first pass after an event may find that there could be more to do.
         (0..3).any(|_| self.pump.progress_for_progress_thread() == WatchResult::Resting(AT_REST))
     }
 
-    /// Whether the doorbell or the transport's descriptor ends the thread's sleep, now or within a
-    /// millisecond.
-    fn has_wake_reason(&self) -> bool {
+    /// Waits up to a millisecond for the doorbell or the transport's descriptor to end the thread's sleep.
+    /// Returns whether one of them does.
+    fn wait_for_wake_reason(&self) -> bool {
         let mut is_readable = false;
         self.pump.with_wake_fd(&mut |fd| {
             let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.doorbell, PollFlags::IN)];
@@ -121,7 +121,7 @@ impl EndpointWithoutThread {
 #[test]
 fn few_polls_leave_the_progress_thread_asleep() {
     let endpoint = EndpointWithoutThread::new();
-    assert!(endpoint.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep());
     endpoint.poll(CHANCE_POLLS_MAX);
     assert!(!endpoint.is_woken());
 }
@@ -129,7 +129,7 @@ fn few_polls_leave_the_progress_thread_asleep() {
 #[test]
 fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
     let endpoint = EndpointWithoutThread::new();
-    assert!(endpoint.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep());
     endpoint.poll(CHANCE_POLLS_MAX + 1);
     assert!(endpoint.is_woken(), "the thread would stay where each poll has to arm the transport");
     endpoint.doorbell.arm();
@@ -137,7 +137,7 @@ fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
     endpoint.poll(1000);
     assert!(!endpoint.is_woken(), "polls do not wake the thread from now on");
     assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
-    assert!(endpoint.can_sleep_after_round(), "the application has not polled since");
+    assert!(endpoint.make_rounds_and_check_sleep(), "the application has not polled since");
 }
 
 /// Returns a receive that accepts any message, with the context 1.
@@ -148,7 +148,7 @@ fn make_receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destin
 #[test]
 fn peeks_that_read_no_queue_count_as_polls() {
     let endpoint = EndpointWithoutThread::new();
-    assert!(endpoint.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep());
     let peek = || {
         let kind = ReceiveKind::Peek(PeekAction::Keep);
         let mut post = make_receive(kind, Some(Tag(1).into()), Destination::default());
@@ -160,7 +160,7 @@ fn peeks_that_read_no_queue_count_as_polls() {
     assert!(endpoint.is_woken(), "the thread would stay where each peek has to arm the transport");
     endpoint.doorbell.arm();
     assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
-    assert!(endpoint.can_sleep_after_round(), "there was no peek since");
+    assert!(endpoint.make_rounds_and_check_sleep(), "there was no peek since");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
     endpoint.poll(1000);
     assert_eq!(endpoint.pump.arm(), AT_REST);
     assert!(endpoint.is_woken());
-    assert!(endpoint.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep());
     // The next call finds the thread asleep on the endpoint.
     assert_eq!(endpoint.pump.arm(), AT_REST);
     assert!(!endpoint.is_woken());
@@ -182,7 +182,7 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
 fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     let (endpoint, peer) = (EndpointWithoutThread::new(), EndpointWithoutThread::new());
     let to = endpoint.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
-    assert!(endpoint.can_sleep_after_round() && peer.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep() && peer.make_rounds_and_check_sleep());
     let room = Destination::owned(BytesMut::zeroed(8));
     peer.pump.post_receive(&mut make_receive(ReceiveKind::Single, None, room)).expect("room for a receive");
     let message = Source::owned(Bytes::from_static(b"hello"));
@@ -195,8 +195,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     while !(endpoint.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
         for one in [&endpoint, &peer] {
-            if one.has_wake_reason() {
-                one.can_sleep_after_round();
+            if one.wait_for_wake_reason() {
+                one.make_rounds_and_check_sleep();
             }
         }
     }
@@ -209,7 +209,7 @@ fn arming_the_transport_leaves_due_works_to_the_caller() {
     endpoint.pump.attach_work_queue(&endpoint.works);
     // A waiter arms the endpoints of its queue with its sleepers locked, so arming must not run due
     // works.
-    endpoint.works.mark_due(0);
+    endpoint.works.mark_counter_due(0);
     endpoint.pump.arm();
     assert!(endpoint.works.is_due());
     endpoint.pump.fire_due_works();
@@ -225,16 +225,16 @@ fn pass_of_either_kind_carries_out_due_works() {
         EndpointWithoutThread::progress_without_cq_reader,
         EndpointWithoutThread::make_progress_thread_pass,
     ] {
-        endpoint.works.mark_due(0);
+        endpoint.works.mark_counter_due(0);
         pass(&endpoint);
         assert!(!endpoint.works.is_due());
     }
 }
 
 #[test]
-fn works_that_are_left_wake_the_progress_thread() {
+fn wake_sleepers_wakes_the_progress_thread() {
     let endpoint = EndpointWithoutThread::new();
-    assert!(endpoint.can_sleep_after_round());
+    assert!(endpoint.make_rounds_and_check_sleep());
     endpoint.pump.wake_sleepers();
     assert!(endpoint.is_woken());
 }

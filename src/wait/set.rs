@@ -181,8 +181,8 @@ impl WaitSet {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(super) fn admit(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
-        let number = self.shared.members.lock().admit();
+    pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
+        let number = self.shared.members.lock().add_opening_member();
         // List the member first: a sleeper that this wakes then finds the member in the list, and yields
         // until it is open.
         let watched = self.shared.waiter.watch_member(sleepers);
