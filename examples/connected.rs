@@ -35,10 +35,6 @@ const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The context of endpoints in their events. One is enough, because one endpoint at a time is in use.
 const ENDPOINT: u64 = 1;
 
-/// The contexts of operations.
-const RECEIVE: u64 = 1;
-const SEND: u64 = 2;
-
 fn main() -> ExitCode {
     match run(env::args().skip(1)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -120,10 +116,10 @@ fn listen() -> Result<(), Box<dyn Error>> {
 
 /// Echoes messages until the connection ends. Returns whether to serve another client.
 fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool, Box<dyn Error>> {
-    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
+    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, 0)?;
     let mut is_last = false;
     loop {
-        let entry = cq.sread_entry(None)?.ok_or("nothing has arrived")?;
+        let entry = cq.sread_entry(None)?.ok_or("the queue was signalled")?;
         // The posted receive fails when the connection ends.
         let Ok(completion) = entry.into_result() else {
             println!("{client} is gone");
@@ -133,8 +129,8 @@ fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool
             let message = completion.buffer.into_received().unwrap_or_default().freeze();
             println!("{client} says: {}", String::from_utf8_lossy(&message));
             is_last |= &message[..] == b"stop";
-            endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
-            endpoint.send(message, PEER, SEND)?;
+            endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, 0)?;
+            endpoint.send(message, PEER, 0)?;
         }
     }
 }
@@ -158,10 +154,10 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
         other => return Err(format!("no connection: {other:?}").into()),
     }
     for message in messages {
-        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
-        endpoint.send(Bytes::from(message), PEER, SEND)?;
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, 0)?;
+        endpoint.send(Bytes::from(message), PEER, 0)?;
         for _ in 0..2 {
-            let entry = queues.cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?;
+            let entry = queues.cq.sread_entry(Some(PATIENCE))?.ok_or("no answer within 10 s")?;
             let completion = entry.into_result()?;
             if completion.kind() == OperationKind::Receive {
                 let answer = completion.buffer.into_received().unwrap_or_default();
@@ -171,6 +167,6 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
     }
     // Messages arrive before the shutdown, which both sides report.
     endpoint.shutdown()?;
-    queues.eq.sread(Some(PATIENCE))?.ok_or("the server takes its time")?;
+    queues.eq.sread(Some(PATIENCE))?.ok_or("no shutdown event within 10 s")?;
     Ok(())
 }

@@ -46,7 +46,7 @@ fn listen() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     // Room for 64 bytes. The completion returns the buffer and the context, 1.
     endpoint.trecv(BytesMut::zeroed(64), FabricAddress::UNSPECIFIED, Tag(GREETING), 1)?;
-    let completion = cq.sread_entry(None)?.ok_or("nothing has arrived")?.into_result()?;
+    let completion = cq.sread_entry(None)?.ok_or("the queue was signalled")?.into_result()?;
     let message = completion.buffer.into_received().unwrap_or_default();
     println!("a peer says: {}", String::from_utf8_lossy(&message));
     Ok(())
@@ -59,7 +59,7 @@ fn greet(peer: Address) -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;
     endpoint.tsend(Bytes::from_static(b"hello, fabric"), to, Tag(GREETING), 1)?;
-    cq.sread_entry(Some(PATIENCE))?.ok_or("the peer takes its time")?.into_result()?;
+    cq.sread_entry(Some(PATIENCE))?.ok_or("the greeting was not delivered within 10 s")?.into_result()?;
     println!("said hello to {peer}");
     Ok(())
 }

@@ -56,7 +56,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     }
     let (mut messages, mut released) = (0, 0);
     loop {
-        let completion = cq.sread_entry(None)?.ok_or("nothing has arrived")?.into_result()?;
+        let completion = cq.sread_entry(None)?.ok_or("the queue was signalled")?.into_result()?;
         // FI_MULTI_RECV says that the buffer is released, with its last message or in a completion of its
         // own.
         if completion.flags.contains(CompletionFlags::MULTI_RECV) {
@@ -89,7 +89,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
         outstanding += 1;
     }
     for _ in 0..outstanding {
-        cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?.into_result()?;
+        cq.sread_entry(Some(PATIENCE))?.ok_or("a message was not delivered within 10 s")?.into_result()?;
     }
     Ok(())
 }

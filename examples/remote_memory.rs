@@ -2,8 +2,8 @@
 //! server's help.
 //!
 //! ```text
-//! cargo run --example remote_memory                                        # prints: listening at 127.0.0.1:40123
-//! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop  # in another terminal
+//! cargo run --example remote_memory                      # prints: listening at 127.0.0.1:40123
+//! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop     # in another terminal
 //! ```
 //!
 //! A message asks for the board, and another tells that a note was written. The number comes from
@@ -60,7 +60,7 @@ fn offset_of(number: u64) -> u64 {
 /// Waits for the next receive, read or write to complete; sends are of no interest.
 fn next(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
     loop {
-        let entry = cq.sread_entry(timeout)?.ok_or("the peer takes its time")?;
+        let entry = cq.sread_entry(timeout)?.ok_or("no completion before the time-out")?;
         let completion = entry.into_result()?;
         if completion.kind() != OperationKind::Send {
             return Ok(completion);
@@ -120,7 +120,7 @@ fn write(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box
         next(&cq, Some(PATIENCE))?;
         println!("note {number} is written");
         endpoint.send(Bytes::from(number.to_string()), to, 0)?;
-        cq.sread_entry(Some(PATIENCE))?.ok_or("the peer takes its time")?.into_result()?;
+        cq.sread_entry(Some(PATIENCE))?.ok_or("the note's number was not sent within 10 s")?.into_result()?;
     }
     Ok(())
 }

@@ -31,9 +31,6 @@ const SLOTS: u64 = 16;
 /// The longest request or answer.
 const MESSAGE_MAX_BYTES: usize = 1024;
 
-/// The context of sends. The context of a receive is its slot, or the number of its call.
-const SENT: u64 = u64::MAX;
-
 /// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,7 +64,7 @@ type Ended = Result<Completion, CompletionError>;
 /// Waits for the next message, or for an operation to fail.
 fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Ended, Box<dyn Error>> {
     loop {
-        let entry = cq.sread_entry(timeout)?.ok_or("the server takes its time")?;
+        let entry = cq.sread_entry(timeout)?.ok_or("no message before the time-out")?;
         match entry.into_result() {
             Ok(completion) if completion.kind() == OperationKind::Send => {}
             ended => return Ok(ended),
@@ -107,7 +104,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
             && let Ok(to) = av.insert_if_absent(client)
         {
             println!("{call}");
-            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag.0 & !REQUEST), SENT)?;
+            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag.0 & !REQUEST), slot)?;
             if call == "stop" {
                 // Dropping the endpoint waits until the answer has left.
                 return Ok(());
@@ -138,7 +135,7 @@ fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
         // Post the receive of the answer first, so that the answer goes directly to its buffer. It accepts
         // messages of the server alone, so it fails if the server cannot be reached, or dies.
         endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, Tag(number), number)?;
-        endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), SENT)?;
+        endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), number)?;
     }
     for _ in calls {
         let Completion { context: number, len_bytes, buffer, .. } = next_message(&cq, Some(PATIENCE))??;

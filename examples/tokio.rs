@@ -136,7 +136,7 @@ async fn ask(server: Address, messages: impl Iterator<Item = String>) -> Result<
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, 0)?;
         endpoint.send(Bytes::from(format!("{own} {message}")), to, 0)?;
         loop {
-            let entry = timeout(PATIENCE, queue.next()).await.map_err(|_| "the server takes its time")??;
+            let entry = timeout(PATIENCE, queue.next()).await.map_err(|_| "no answer within 10 s")??;
             let completion = entry.into_result()?;
             if let Some(answer) = completion.buffer.into_received() {
                 println!("{message} -> {}", String::from_utf8_lossy(&answer));

@@ -51,7 +51,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
-        let (completion, from) = match cq.sread_entry(None)?.ok_or("nothing has arrived")? {
+        let (completion, from) = match cq.sread_entry(None)?.ok_or("the queue was signalled")? {
             Entry::Completed(completion, from) => (completion, from),
             Entry::UnknownSource(completion, address) => {
                 println!("{address} is new here");
@@ -89,7 +89,7 @@ fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
         endpoint.send(Bytes::from(message), to, 0)?;
         loop {
-            let entry = cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?;
+            let entry = cq.sread_entry(Some(PATIENCE))?.ok_or("no answer within 10 s")?;
             let completion = entry.into_result()?;
             if completion.kind() == OperationKind::Receive {
                 let answer = completion.buffer.into_received().unwrap_or_default();

@@ -97,7 +97,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
     let to = av.insert_one(peer)?;
     for message in messages {
         endpoint.send(Bytes::from(message), to, 0)?;
-        cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?.into_result()?;
+        cq.sread_entry(Some(PATIENCE))?.ok_or("a message was not delivered within 10 s")?.into_result()?;
     }
     Ok(())
 }

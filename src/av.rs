@@ -356,12 +356,12 @@ impl AddressVector {
 
     /// Checks that messages can be sent to this address.
     fn check_address(&self, address: Address) -> Result<(), Error> {
-        check_peer(address, self.shared.format)
+        check_peer_address(address, self.shared.format)
     }
 }
 
 /// Checks that an address has this format and can be a peer's.
-pub(crate) fn check_peer(address: Address, format: AddressFormat) -> Result<(), Error> {
+pub(crate) fn check_peer_address(address: Address, format: AddressFormat) -> Result<(), Error> {
     let refused = if address.format() != format {
         Argument::AddressFormat { accepted: format }
     } else if !address.is_specific() {

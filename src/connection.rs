@@ -145,7 +145,7 @@ impl ConnectionRequest {
     }
 
     /// Returns the requester.
-    pub(crate) fn from(&self) -> Requester {
+    pub(crate) fn requester(&self) -> Requester {
         self.shared.from
     }
 
@@ -204,7 +204,7 @@ impl RequestShared {
         }
     }
 
-    fn settle(&self) {
+    fn end_requester_wait(&self) {
         if let Some(listener) = self.take_listener() {
             listener.pump.settle_request(self.id);
         }
@@ -221,7 +221,7 @@ impl Drop for RequestShared {
     fn drop(&mut self) {
         match *self.decision.get_mut() {
             Decision::Open | Decision::Taken => self.reject(&[]),
-            Decision::Accepted => self.settle(),
+            Decision::Accepted => self.end_requester_wait(),
             Decision::Rejected => {}
         }
     }
@@ -249,7 +249,7 @@ pub(crate) struct PendingAccept {
 
 impl Drop for PendingAccept {
     fn drop(&mut self) {
-        self.request.shared.settle();
+        self.request.shared.end_requester_wait();
     }
 }
 

@@ -181,7 +181,7 @@ impl Counter {
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
     pub fn add_error(&self, value: u64) {
         self.shared.add_to(&self.shared.errors, value);
-        self.shared.value_changed();
+        self.shared.count_change_wake_and_fire();
     }
 
     /// Sets the value, and wakes sleepers: `fi_cntr_set`. An operation that ends at the same time may
@@ -193,9 +193,9 @@ impl Counter {
     /// Sets the error value, which ends waits: `fi_cntr_seterr`. An operation that fails at the same time
     /// may remain uncounted.
     pub fn set_error(&self, value: u64) {
-        self.shared.mark_reached_due();
+        self.shared.mark_reached_works_due();
         self.shared.errors.store(value, Ordering::SeqCst);
-        self.shared.value_changed();
+        self.shared.count_change_wake_and_fire();
     }
 
     /// Waits until the value is `threshold` or more; without limit if `timeout` is `None`:
@@ -213,7 +213,8 @@ impl Counter {
     ///
     /// # let fabric = Fabric::new();
     /// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
-    /// let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })?;
+    /// let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
+    /// let counter = domain.open_counter(&attr)?;
     /// let waiter = std::thread::spawn({
     ///     let counter = counter.clone();
     ///     move || counter.wait(3, None)
@@ -233,7 +234,7 @@ impl Counter {
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
         let waiter = Waiter::or_polling(self.shared.waiter.as_ref());
         let found = waiter.wait(timeout, &goal, || goal.found.take());
-        found.or_else(|| goal.check_after_progress()).unwrap_or(Err(CounterWaitError::TimedOut))
+        found.or_else(|| goal.progress_and_check()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
@@ -332,10 +333,10 @@ impl CounterShared {
     fn increment(&self, number: &AtomicU64) {
         if number.fetch_add(1, Ordering::SeqCst) == u64::MAX {
             // The number wraps to 0, so every waiting work has reached its threshold.
-            self.mark_all_due();
+            self.mark_all_works_due();
         }
-        self.check_threshold();
-        self.wake();
+        self.mark_due_if_threshold_reached();
+        self.wake_sleepers();
     }
 
     /// Whether an endpoint, a region or a work depends on the counter. A work that is being posted may
@@ -361,22 +362,22 @@ impl CounterShared {
     }
 
     #[inline]
-    fn wake(&self) {
+    fn wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring();
         }
     }
 
-    /// Wakes sleepers and runs due works, after the application has changed a value.
-    fn value_changed(&self) {
+    /// Counts a change of a value by the application, wakes sleepers, and runs the works that are due.
+    fn count_change_wake_and_fire(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.check_threshold();
-        self.fence_and_wake();
+        self.mark_due_if_threshold_reached();
+        self.fence_and_wake_sleepers();
         self.fire_due_works();
     }
 
     /// Wakes sleepers, after a change that no lock orders with their last check.
-    fn fence_and_wake(&self) {
+    fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.fence_and_ring();
         }
@@ -417,7 +418,7 @@ struct Goal<'a> {
 }
 
 impl Goal<'_> {
-    fn check_after_progress(&self) -> Option<Result<(), CounterWaitError>> {
+    fn progress_and_check(&self) -> Option<Result<(), CounterWaitError>> {
         self.progress();
         self.check_ready();
         self.found.take()
@@ -470,7 +471,7 @@ impl Awaited for Change<'_> {
     }
 
     fn mark_reported(&self) {
-        self.0.reported.update(self.0.values_and_change_count());
+        self.0.reported.update_if_outdated(self.0.values_and_change_count());
     }
 }
 

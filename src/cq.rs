@@ -103,7 +103,7 @@ impl ReadError {
 ///
 /// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
 ///   finds no room waits at its endpoint, in order, until there is some. It counts as outstanding
-///   there, so that posts finally get [`Again::QueueFull`](homespun_engine::error::Again).
+///   there, so that posts finally get [`Again::QueueFull`](crate::Again).
 /// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
 ///   the queue full overruns it: it and all later ones are lost, and buffers that they would hand
 ///   back are dropped. The entries in the queue can still be read. After that every read returns
@@ -240,9 +240,9 @@ impl CompletionQueue {
     /// The source of a receive is the sender's address in the endpoint's address vector when the
     /// completion entered the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if
     /// the vector did not hold the sender, if the endpoint was opened without
-    /// [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
+    /// [`Caps::SOURCE`](crate::Caps::SOURCE), and for sends.
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well
+    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well
     /// reports a completion whose sender the vector does not hold as an error with the sender's
     /// address: [`read_entry`](Self::read_entry) reads it as [`Entry::UnknownSource`].
     ///
@@ -253,7 +253,7 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         self.shared.wake_sleepers();
-        if self.shared.count_read_and_check_progress() {
+        if self.shared.count_read_and_check_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
@@ -272,7 +272,7 @@ impl CompletionQueue {
             return match ring.front() {
                 Some(_) => Err(ReadError::ErrorAvailable),
                 None if ring.is_overrun() => {
-                    self.shared.make_progress_due();
+                    self.shared.mark_progress_due();
                     Err(ReadError::Overrun)
                 }
                 None => Ok(None),
@@ -301,7 +301,7 @@ impl CompletionQueue {
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read_and_check_progress() {
+        if max == 0 || self.shared.count_read_and_check_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -333,7 +333,7 @@ impl CompletionQueue {
                     Some(RingEntry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
                     Some(RingEntry::Completed(..)) if max == 0 => return Ok(Some(0)),
                     None if count == 0 && ring.is_overrun() => {
-                        self.shared.make_progress_due();
+                        self.shared.mark_progress_due();
                         return Err(ReadError::Overrun);
                     }
                     _ => {}
@@ -463,7 +463,7 @@ impl CqShared {
         if let Some(waiter) = self.waiter() {
             waiter.unwatch_endpoint(&**endpoint);
         }
-        self.driven.remove(endpoint);
+        self.driven.remove_unless_first(endpoint);
     }
 
     /// Whether the ring has an entry to read. Exact for the thread that has written or read last.
@@ -483,7 +483,7 @@ impl CqShared {
     /// after [`IDLE_READS_MAX`] reads that found an entry: else an application that always finds one,
     /// such as a completion of its own sends, would never drive progress.
     #[inline]
-    fn count_read_and_check_progress(&self) -> bool {
+    fn count_read_and_check_progress_due(&self) -> bool {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
@@ -499,7 +499,7 @@ impl CqShared {
 
     /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
     /// peers wait for progress.
-    fn make_progress_due(&self) {
+    fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
 

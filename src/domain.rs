@@ -21,7 +21,7 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
 use crate::endpoint::{Endpoint, EndpointOrigin};
 use crate::endpoint_pump::EndpointPump;
-use crate::getinfo::{grant_info, grant_rx_attr, grant_tx_attr, hints_with_params};
+use crate::getinfo::{grant_info, grant_rx_attr, grant_tx_attr, hints_with_param_defaults};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
@@ -273,7 +273,8 @@ impl Domain {
     ///
     /// [`Misuse::Unmet`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
     pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
-        let asked = hints_with_params(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
+        let asked =
+            hints_with_param_defaults(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
         let granted = grant_rx_attr(&asked.rx)?;
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
@@ -305,7 +306,7 @@ impl Domain {
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {
             return Err(Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.format }).into());
         }
-        let wanted = hints_with_params(info, &self.shared.params);
+        let wanted = hints_with_param_defaults(info, &self.shared.params);
         let mut granted = grant_info(&self.shared.attr, &wanted)?;
         // Completion queues and progress follow the attributes of the domain, not of the info.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
@@ -351,7 +352,7 @@ impl DomainShared {
     }
 
     #[cold]
-    fn start_works(&self) {
+    fn attach_works_to_all_pumps(&self) {
         let present: Vec<_>;
         let pumps = self.pumps.lock();
         if self.has_had_works.load(Ordering::Acquire) {
@@ -394,9 +395,9 @@ impl DomainShared {
 
     /// Returns the progress thread that drives an endpoint, if there is one. If only control progress is
     /// automatic, the thread drives endpoints for connections alone.
-    pub(crate) fn progress_thread(&self, is_connecting: bool) -> Option<&ProgressThread> {
-        let is_auto =
-            self.data_progress == Progress::Auto || is_connecting && self.control_progress == Progress::Auto;
+    pub(crate) fn progress_thread(&self, is_connection_oriented: bool) -> Option<&ProgressThread> {
+        let is_auto = self.data_progress == Progress::Auto
+            || is_connection_oriented && self.control_progress == Progress::Auto;
         is_auto.then_some(&self.progress_thread)
     }
 
@@ -425,7 +426,7 @@ impl WorkDomain for DomainShared {
 
     fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         if !self.has_had_works.load(Ordering::Acquire) {
-            self.start_works();
+            self.attach_works_to_all_pumps();
         }
         counter.enlist_in_domain(&self.domain_counters)?;
         // Register the queue with the counter: a thread that waits on the counter for the end of a work

@@ -34,7 +34,7 @@ impl Driven {
     }
 
     /// Stops driving this endpoint. The first endpoint that was added is driven until it is closed.
-    pub(crate) fn remove(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn remove_unless_first(&self, endpoint: &Arc<dyn Drive>) {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
         self.has_others.store(!others.is_empty(), Ordering::Release);

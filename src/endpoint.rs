@@ -71,8 +71,8 @@ use crate::works::domain::WorkDomain;
 /// buffers that its connections share, and some 150 bytes for each outstanding operation and each peer.
 /// See `fi_endpoint(3)`.
 ///
-/// [`Again`]: homespun_engine::error::Again
-/// [`Rejected`]: homespun_engine::rejected::Rejected
+/// [`Again`]: crate::Again
+/// [`Rejected`]: crate::Rejected
 ///
 /// ```
 /// use homespun::{
@@ -155,7 +155,7 @@ impl Endpoint {
                 peer: Mutex::default(),
             }),
         };
-        endpoint.shared.take_over_passive()?;
+        endpoint.shared.take_over_passive_if_any()?;
         Ok(endpoint)
     }
 
@@ -181,7 +181,7 @@ impl Endpoint {
             return Ok(pump.address());
         }
         let setup = self.shared.setup.lock();
-        Ok(self.shared.open_pump(setup.name)?.address())
+        Ok(self.shared.pump_or_open(setup.name)?.address())
     }
 
     /// Returns another handle of the same endpoint, with its own default flags: `fi_ep_alias`. They begin
@@ -278,7 +278,7 @@ impl Endpoint {
         let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.info.caps.contains(Caps::TRIGGER) => {
-                self.shared.domain.work_queue().cancel_by_context(pump, context)
+                self.shared.domain.work_queue().cancel_operation_of_endpoint(pump, context)
             }
             cancelled => cancelled,
         }
@@ -296,9 +296,9 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Binds the endpoint to an address, and returns its pump. The address is `name`, else the info's,
-    /// else a wildcard; the origin of the endpoint may require another.
-    fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
+    /// Returns the endpoint's pump. The first call opens it, bound to an address: `name`, or else the info's,
+    /// or else a wildcard; the origin of the endpoint may require another.
+    fn pump_or_open(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
@@ -308,7 +308,7 @@ impl EndpointShared {
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
-        let pump = self.domain.open_pump(bind, self.config())?;
+        let pump = self.domain.open_pump(bind, self.engine_config())?;
         if let EndpointOrigin::Request(_) = self.origin {
             // Only the peer to which the endpoint connects learns its address.
             pump.stop_listening();
@@ -317,15 +317,15 @@ impl EndpointShared {
     }
 
     /// Takes over the pump of a passive endpoint, if the endpoint was opened for that.
-    fn take_over_passive(&self) -> Result<(), Error> {
+    fn take_over_passive_if_any(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
-            self.domain.adopt_passive_pump(&listener.pump, self.config())?;
+            self.domain.adopt_passive_pump(&listener.pump, self.engine_config())?;
             self.pump.get_or_init(|| listener.pump.clone());
         }
         Ok(())
     }
 
-    fn config(&self) -> Config {
+    fn engine_config(&self) -> Config {
         let info = &self.info;
         Config {
             tx_depth_ops: info.tx.size_ops,
@@ -333,8 +333,8 @@ impl EndpointShared {
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
             unexpected_budget_bytes: info.rx.total_buffered_recv_bytes,
             eager_max_bytes: self.domain.eager_max_bytes(),
-            remote_access: remote_access(info.caps, Caps::RMA),
-            remote_atomics: remote_access(info.caps, Caps::ATOMIC),
+            remote_access: granted_remote_access(info.caps, Caps::RMA),
+            remote_atomics: granted_remote_access(info.caps, Caps::ATOMIC),
             rma_events: info.caps.contains(Caps::RMA_EVENT),
             transmit_order: info.tx.msg_order,
             completes_in_order: !info.tx.comp_order.is_empty(),
@@ -381,13 +381,13 @@ impl Drop for EndpointShared {
             if let Some(progress_thread) = self.progress_thread() {
                 progress_thread.forget_endpoint(driven);
             }
-            self.domain.work_queue().forget_waiting(&**pump);
+            self.domain.work_queue().drop_waiting_works_of(&**pump);
             pump.close(self.domain.close_linger());
             self.domain.work_queue().forget_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.drop_entries();
-            drop(reporter.take_unsettled());
+            drop(reporter.take_unsettled_accept());
         }
     }
 }
@@ -401,10 +401,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns the accesses that a peer may make with operations of the kind `by`, by these capabilities.
-fn remote_access(caps: Caps, by: Caps) -> MrAccess {
+/// Returns the accesses that a peer may make with operations of this kind, by these capabilities.
+fn granted_remote_access(caps: Caps, kind: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
-    access.set(MrAccess::REMOTE_READ, caps.contains(by | Caps::REMOTE_READ));
-    access.set(MrAccess::REMOTE_WRITE, caps.contains(by | Caps::REMOTE_WRITE));
+    access.set(MrAccess::REMOTE_READ, caps.contains(kind | Caps::REMOTE_READ));
+    access.set(MrAccess::REMOTE_WRITE, caps.contains(kind | Caps::REMOTE_WRITE));
     access
 }

@@ -25,7 +25,7 @@ use crate::works::queue::WorkQueue;
 /// A pump, as its endpoint sees it.
 pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn address(&self) -> Address;
-    fn enable(&self, wiring: Bindings) -> Result<(), Error>;
+    fn enable(&self, bindings: Bindings) -> Result<(), Error>;
     /// Reports to these queues and counters from now on.
     fn rebind_queues_and_counters(
         &self,
@@ -52,7 +52,7 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         is_selective: bool,
     ) -> Result<MemberId, Error>;
     /// Undoes [`join_shared_receiver`](Self::join_shared_receiver), for an endpoint that is not enabled.
-    fn leave_receiver(&self);
+    fn leave_shared_receiver(&self);
     /// Carries out the effects that other endpoints of its receive context have left to this endpoint.
     /// The caller then [runs](Drive::fire_due_works) the works that have become due.
     fn process_mail(&self);

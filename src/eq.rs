@@ -247,7 +247,7 @@ impl EventQueue {
         queues.written_events += 1;
         queues.events.push_back(Entry::written_by_application(Event::Written { number, data: data.into() }));
         drop(queues);
-        self.shared.ring();
+        self.shared.wake_sleepers();
         Ok(data.len())
     }
 
@@ -265,7 +265,7 @@ impl EventQueue {
         queues.written_errors += 1;
         queues.errors.push_back(Entry::written_by_application(error));
         drop(queues);
-        self.shared.ring();
+        self.shared.wake_sleepers();
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl EqShared {
         if let Some(waiter) = &self.waiter {
             waiter.unwatch_endpoint(&**endpoint);
         }
-        self.driven.remove(endpoint);
+        self.driven.remove_unless_first(endpoint);
     }
 
     /// Returns the waiter, if the queue has a wait object.
@@ -417,11 +417,11 @@ impl EqShared {
             Err(error) => queues.errors.push_back(Entry { what: error, origin, pending_accept }),
         }
         drop(queues);
-        self.ring();
+        self.wake_sleepers();
     }
 
     /// Has a later call settle an accept for which the application gets no event.
-    fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
+    fn settle_in_later_call(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
@@ -486,7 +486,7 @@ impl EqShared {
     }
 
     /// Wakes all sleepers, not only one: a reader that only peeks leaves the event to the others.
-    fn ring(&self) {
+    fn wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring();
         }

@@ -12,9 +12,9 @@ use homespun_tcp::TcpProvider;
 use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
-use crate::getinfo::{getinfo_from_providers, hints_with_params};
+use crate::getinfo::{getinfo_from_providers, hints_with_param_defaults};
 use crate::info::Info;
-use crate::lock::{Locking, find_single_threaded_flag};
+use crate::lock::{Locking, init_single_threaded_flag};
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
@@ -46,7 +46,7 @@ impl Fabric {
 
     /// Returns a fabric with homespun's own providers and these parameters. It ignores the environment.
     pub fn with_params(params: Params) -> Fabric {
-        find_single_threaded_flag();
+        init_single_threaded_flag();
         let mut tcp = TcpProvider::new();
         if let Some(name) = &params.iface {
             tcp = tcp.with_interface(name);
@@ -88,7 +88,7 @@ impl Fabric {
         hints: Option<&Info>,
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
-        let hints = hints_with_params(hints.unwrap_or(&Info::default()), &self.params);
+        let hints = hints_with_param_defaults(hints.unwrap_or(&Info::default()), &self.params);
         getinfo_from_providers(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 

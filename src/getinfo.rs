@@ -16,11 +16,11 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only` names a domain, only
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only_domain` is given, only
 /// over the provider of that domain.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
-    only: Option<&str>,
+    only_domain: Option<&str>,
     node: Option<&str>,
     service: Option<&str>,
     flags: InfoFlags,
@@ -29,16 +29,17 @@ pub(crate) fn getinfo_from_providers(
     let unspecified = Info::default();
     let hints = hints.unwrap_or(&unspecified);
     if flags.contains(InfoFlags::PROV_ATTR_ONLY) {
-        return Ok(vec![provider_attr_info(hints)]);
+        return Ok(vec![info_for_prov_attr_only(hints)]);
     }
 
-    let offers = collect_offers(providers, only, &negotiate::candidate_ep_types(hints)?, hints)?;
+    let offers = collect_offers(providers, only_domain, &negotiate::candidate_ep_types(hints)?, hints)?;
     let ends = resolve_address_pairs(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut unmet = Unmet::DomainAddressFormat;
     for offer in &offers {
-        let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) =
-            ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
+        let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) = ends.iter().partition(|ends| {
+            offer.provider.remote || ends.dest.is_none_or(resolve::is_address_of_this_host)
+        });
         infos.extend(infos_with_addresses(offer, &reached));
         if reached.is_empty() && !others.is_empty() {
             unmet = Unmet::LocalDestination;
@@ -91,7 +92,7 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
 }
 
 /// Returns an application's hints. Fields that they leave open are taken from the user's parameters.
-pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
+pub(crate) fn hints_with_param_defaults(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
     for (asked, preferred) in [
@@ -107,7 +108,7 @@ pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
 }
 
 /// Returns the result for [`InfoFlags::PROV_ATTR_ONLY`].
-fn provider_attr_info(hints: &Info) -> Info {
+fn info_for_prov_attr_only(hints: &Info) -> Info {
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
         prov_name: Some(PROVIDER_NAME.into()),
@@ -127,7 +128,7 @@ struct Offer<'a> {
 /// hints, the error is the one for the first type, from the first provider whose domain the hints allow.
 fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
-    only: Option<&str>,
+    only_domain: Option<&str>,
     ep_types: &[EndpointType],
     hints: &Info,
 ) -> Result<Vec<Offer<'a>>, Error> {
@@ -136,8 +137,8 @@ fn collect_offers<'a>(
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
-    if let Some(name) = only {
-        if !providers.iter().any(|provider| is_named(provider, only)) {
+    if let Some(name) = only_domain {
+        if !providers.iter().any(|provider| is_named(provider, only_domain)) {
             warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
             return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
         }
@@ -147,11 +148,11 @@ fn collect_offers<'a>(
     }
     let of_types = ep_types.iter().rev();
     for (&ep_type, provider) in of_types.flat_map(|of| providers.iter().rev().map(move |by| (of, by))) {
-        if !is_named(provider, only) || !is_named(provider, asked) {
+        if !is_named(provider, only_domain) || !is_named(provider, asked) {
             continue;
         }
-        let offer = match only {
-            Some(_) => negotiate::offer(provider, ep_type, &hints_within_reach(provider, hints)),
+        let offer = match only_domain {
+            Some(_) => negotiate::offer(provider, ep_type, &hints_without_unmet_remote_comm(provider, hints)),
             None => negotiate::offer(provider, ep_type, hints),
         };
         match offer {
@@ -171,7 +172,7 @@ fn collect_offers<'a>(
 /// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user
 /// who restricts them to this domain knows where the peers are, and the result still shows which hosts
 /// the domain reaches.
-fn hints_within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
+fn hints_without_unmet_remote_comm(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
         for caps in [&mut hints.caps, &mut hints.tx.caps, &mut hints.rx.caps, &mut hints.domain.caps] {

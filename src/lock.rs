@@ -136,9 +136,9 @@ static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 /// The C library's flag for a process with a single thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
-/// Asks the C library for its flag for a process with a single thread. Until this is called, locks are
-/// always taken.
-pub(crate) fn find_single_threaded_flag() {
+/// Looks up the C library's flag for a process with a single thread, for all locks. Before the first call,
+/// locks are always taken.
+pub(crate) fn init_single_threaded_flag() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
         // SAFETY: the name is a C string. A library without this variable returns null; glibc has it
@@ -183,8 +183,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_take_turns() {
-        find_single_threaded_flag();
+    fn lock_excludes_other_threads() {
+        init_single_threaded_flag();
         let count = Lock::new(0_u64);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn process_with_two_threads_is_not_single_threaded() {
-        find_single_threaded_flag();
+        init_single_threaded_flag();
         thread::scope(|scope| {
             scope.spawn(|| assert!(!is_single_threaded()));
             assert!(!is_single_threaded());

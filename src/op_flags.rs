@@ -93,7 +93,7 @@ pub(crate) fn options_from_flags(
         TransmitOp::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
         TransmitOp::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
     };
-    refuse_flags(flags, refused)?;
+    check_no_refused_flags(flags, refused)?;
     let flags = flags & known;
     Ok(TransmitOptions {
         level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
@@ -139,17 +139,17 @@ pub(crate) fn special_receive_kind(
 /// [`Misuse::Flags`] for a flag that a receive refuses.
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
-    refuse_flags(flags, RECEIVE_REFUSED)
+    check_no_refused_flags(flags, RECEIVE_REFUSED)
 }
 
 /// Refuses unknown default flags. Ignoring one would break a promise about all operations of the
 /// endpoint.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
-    refuse_flags(flags, flags - known)
+    check_no_refused_flags(flags, flags - known)
 }
 
 #[inline(always)]
-fn refuse_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
+fn check_no_refused_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
     let refused = flags.bits() & refused.bits();
     if refused == 0 { Ok(()) } else { Err(Misuse::Flags(refused).into()) }
 }

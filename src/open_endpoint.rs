@@ -65,7 +65,7 @@ enum Part<O, A> {
 }
 
 impl<O, A> Part<O, A> {
-    fn into_open(self, open: impl FnOnce(&A) -> Result<O, Error>) -> Result<O, Error> {
+    fn open_if_new(self, open: impl FnOnce(&A) -> Result<O, Error>) -> Result<O, Error> {
         match self {
             Part::Open(object) => Ok(object),
             Part::New(attr) => open(&attr),
@@ -115,8 +115,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait object;
-    /// for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size) instead.
+    /// Reports sends and receives to a new queue with these attributes. `CqAttr::default()` has no wait
+    /// object; for a queue that can be waited for, set [`CqAttr::wait`], or call [`cq_size`](Self::cq_size)
+    /// instead.
     pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
         self.cq = Part::New(attr);
         self
@@ -158,8 +159,8 @@ impl EndpointBuilder {
         if info.ep.ep_type == Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::PeerNeeded).into());
         }
-        let cq = cq.into_open(|attr| domain.open_cq(attr))?;
-        let av = av.into_open(|attr| domain.open_av(attr))?;
+        let cq = cq.open_if_new(|attr| domain.open_cq(attr))?;
+        let av = av.open_if_new(|attr| domain.open_av(attr))?;
         let endpoint = domain.endpoint(&info)?;
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
         endpoint.bind_av(&av)?;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn builder_binds_what_it_is_given() {
+    fn builder_binds_the_given_objects() {
         let fabric = Fabric::new();
         let info = fabric.info(&make_hints()).expect("an info");
         let domain = fabric.domain(&info).expect("a domain");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn last_call_for_the_queue_counts() {
+    fn builder_uses_the_queue_of_the_last_call() {
         let fabric = Fabric::new();
         let info = fabric.info(&make_hints()).expect("an info");
         let builder = fabric.domain(&info).expect("a domain").endpoint_builder(&info);

@@ -57,8 +57,8 @@ pub const IFACE: Param = param!(
 /// The range of ports for endpoints whose port is left to the system.
 pub const PORTS: Param = param!(
     "ports",
-    "Range of ports (7000-7099) that endpoints get whose port is left to the system; where all of them are taken \
-     opening an endpoint fails with EADDRINUSE",
+    "Range of ports (7000-7099) that endpoints get whose port is left to the system; where all of them are \
+     taken opening an endpoint fails with EADDRINUSE",
     default: "any port"
 );
 
@@ -73,48 +73,49 @@ pub const CLOSE_LINGER_MS: Param = param!(
 /// consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
-    "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that large \
-     messages over shm take one copy; debuggers can then attach too",
+    "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that \
+     large messages over shm take one copy; debuggers can then attach too",
     default: "0"
 );
 
 /// The length up to which a message is sent before its receiver asks for it.
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
-    "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read from its sender's \
-     memory, as over shm long ones are; at most 1073741824",
+    "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read \
+     from its sender's memory, as over shm long ones are; at most 1073741824",
     default: "262144"
 );
 
 /// The memory that the unexpected messages of an endpoint may take.
 pub const UNEXPECTED_BYTES: Param = param!(
     "unexpected_bytes",
-    "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was posted, where the \
-     application does not ask for a number of its own (rx_attr.total_buffered_recv); at least 32768",
+    "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was \
+     posted, where the application does not ask for a number of its own (rx_attr.total_buffered_recv); at \
+     least 32768",
     default: "67108864"
 );
 
 /// The number of sends that may be outstanding.
 pub const TX_SIZE: Param = param!(
     "tx_size",
-    "How many sends an endpoint may have outstanding, where the application does not ask for a number of its own \
-     (tx_attr.size); at most 1048576",
+    "How many sends an endpoint may have outstanding, where the application does not ask for a number of its \
+     own (tx_attr.size); at most 1048576",
     default: "65536"
 );
 
 /// The number of receives that may be posted.
 pub const RX_SIZE: Param = param!(
     "rx_size",
-    "How many receives an endpoint may have posted, where the application does not ask for a number of its own \
-     (rx_attr.size); at most 1048576",
+    "How many receives an endpoint may have posted, where the application does not ask for a number of its \
+     own (rx_attr.size); at most 1048576",
     default: "65536"
 );
 
 /// The number of entries in a completion queue.
 pub const CQ_SIZE: Param = param!(
     "cq_size",
-    "How many entries a completion queue has, where the application does not ask for a number of its own (cq_attr.size); \
-     at most 16777216",
+    "How many entries a completion queue has, where the application does not ask for a number of its own \
+     (cq_attr.size); at most 16777216",
     default: "2048"
 );
 

@@ -68,7 +68,9 @@ use crate::params::Params;
 /// server.accept(b"you may")?;
 /// for _ in 0..2 {
 ///     match eq.sread(None).expect("no refusal").expect("no timeout") {
-///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => assert_eq!(&*data, b"you may"),
+///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => {
+///             assert_eq!(&*data, b"you may");
+///         }
 ///         Event::Connection(ConnectionEvent::Connected { endpoint, .. }) => assert_eq!(endpoint, 3),
 ///         other => panic!("{other:?}"),
 ///     }
@@ -200,7 +202,7 @@ impl PassiveEndpoint {
             return Ok(listener.listener_info.name);
         }
         let setup = self.shared.setup.lock();
-        Ok(self.shared.open_listener(&setup)?.listener_info.name)
+        Ok(self.shared.listener_or_open(&setup)?.listener_info.name)
     }
 
     /// Sets the number of requests that may wait for an answer (`FI_BACKLOG`), by default
@@ -235,7 +237,7 @@ impl PassiveEndpoint {
     pub fn listen(&self) -> Result<(), Error> {
         let mut setup = self.lock_idle_setup()?;
         let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
-        let listener = self.shared.open_listener(&setup)?;
+        let listener = self.shared.listener_or_open(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
         // First take all steps that may fail, and let readers watch the endpoint; only then let the queue
@@ -270,7 +272,7 @@ impl PassiveEndpoint {
         if self.shared.info.domain.name.as_deref() != Some(domain) || self.shared.format != format {
             return Err(Misuse::Invalid(Argument::PassiveOfOtherDomain).into());
         }
-        let listener = self.shared.open_listener(&setup)?;
+        let listener = self.shared.listener_or_open(&setup)?;
         *listener.is_taken_over.lock() = true;
         setup.stage = PassiveStage::TakenOver;
         Ok(listener.clone())
@@ -289,7 +291,7 @@ impl PassiveEndpoint {
 const TAKEN_OVER: Error = Error::Misuse(Misuse::State(ObjectState::TakenOver));
 
 impl PassiveShared {
-    fn open_listener(&self, setup: &PassiveSetup) -> Result<&Arc<Listener>, Error> {
+    fn listener_or_open(&self, setup: &PassiveSetup) -> Result<&Arc<Listener>, Error> {
         if let Some(listener) = self.listener.get() {
             return Ok(listener);
         }

@@ -218,7 +218,9 @@ impl Object {
     fn take_readiness(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),
-            Object::Counter { counter, reported } => reported.update(counter.values_and_change_count()),
+            Object::Counter { counter, reported } => {
+                reported.update_if_outdated(counter.values_and_change_count())
+            }
         }
     }
 }

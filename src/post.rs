@@ -86,7 +86,7 @@ impl ReceivePost {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] unless it receives a single message.
-    pub(crate) fn defer(&mut self) -> Result<(), Misuse> {
+    pub(crate) fn mark_deferred(&mut self) -> Result<(), Misuse> {
         match self.kind {
             ReceiveKind::Single => self.signalled = Signalled::Deferred,
             ReceiveKind::Multi { .. } => {

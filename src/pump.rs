@@ -103,7 +103,7 @@ impl<T: Transport> State<T> {
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         if engine.awaits_timeout() {
-            timekeeper.count_pass_or_advance(engine, &mut queues);
+            timekeeper.count_pass_or_advance_time(engine, &mut queues);
         }
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -154,7 +154,7 @@ impl<T: Transport> State<T> {
     /// that thread once to ignore this endpoint: otherwise each further poll would cost several system
     /// calls.
     #[cold]
-    fn rearm_or_stand_down(&mut self) {
+    fn rearm_or_stand_progress_thread_down(&mut self) {
         match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
             Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
                 self.duties.remove(Duties::WATCH);
@@ -421,7 +421,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         Ok(state.engine.join_shared_receiver(context.receiver(), is_selective))
     }
 
-    fn leave_receiver(&self) {
+    fn leave_shared_receiver(&self) {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
         let context = state.receive_context.take();
@@ -466,7 +466,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance(&mut engine, &mut sink);
+                timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
             }
             engine.transmit(&mut transport, &mut sink);
             transport.flush();
@@ -492,13 +492,13 @@ impl<T: Transport> Drive for Pump<T> {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
         let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
-        reader.refresh_is_next();
+        reader.allow_hand_over_if_ring_empty();
         {
             let mut queues = wired.queues_for(reader);
             engine.deliver_held(&mut queues);
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
             if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance(engine, &mut queues);
+                timekeeper.count_pass_or_advance_time(engine, &mut queues);
             }
             engine.transmit(transport, &mut queues);
             transport.flush();

@@ -34,8 +34,8 @@ pub struct MrAttr {
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored in
-    /// a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
+    /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored
+    /// in a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
     /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]).
@@ -148,7 +148,7 @@ impl Domain {
     ///
     /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then
     /// wait until their writes are durable
-    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). If a file is mapped with
+    /// ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a file is mapped with
     /// `MAP_SYNC`, or its device is memory, homespun flushes the processor's caches. Otherwise it calls
     /// `msync(2)`, and the endpoint makes no progress meanwhile. Registration asks the system once how
     /// the memory is mapped.
@@ -413,10 +413,10 @@ impl MemoryRegion {
     /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled; the system's error if an
     /// endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     ///
-    /// [`Caps::RMA_EVENT`]: homespun_engine::flags::Caps::RMA_EVENT
+    /// [`Caps::RMA_EVENT`]: crate::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let counter = counter.shared();
-        self.check_binding(counter.domain() == self.domain.id())?;
+        self.check_bindable(counter.domain() == self.domain.id())?;
         if events.is_empty() || !CounterEvents::OF_REGION.contains(events) {
             return Err(Misuse::Flags(events.bits()).into());
         }
@@ -441,7 +441,7 @@ impl MemoryRegion {
     /// [`Misuse::OtherDomain`] for an endpoint of another domain; [`Misuse::State`] as for
     /// [`bind_counter`](Self::bind_counter).
     pub fn bind_endpoint(&self, endpoint: &Endpoint) -> Result<(), Error> {
-        self.check_binding(endpoint.domain() == self.domain.id())
+        self.check_bindable(endpoint.domain() == self.domain.id())
     }
 
     /// Allows peers to access the region: `fi_mr_enable`. A region that was registered without
@@ -450,11 +450,11 @@ impl MemoryRegion {
         self.region.enable();
     }
 
-    fn check_binding(&self, is_of_domain: bool) -> Result<(), Error> {
+    fn check_bindable(&self, is_of_same_domain: bool) -> Result<(), Error> {
         if self.needs_enable && self.region.is_enabled() {
             return Err(Misuse::State(ObjectState::RegionEnabled).into());
         }
-        if is_of_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
+        if is_of_same_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
     }
 }
 

@@ -70,12 +70,14 @@ pub(crate) fn resolve_address_pairs(
             .iter()
             .map(|&format| AddressPair { format, src: Some(format.wildcard()), dest: None })
             .collect(),
-        (None, Some(dest)) => routes_to(&replace_wildcards(&dest))?,
-        (Some(src), None) => local_addresses(&src, &host)?
+        (None, Some(dest)) => routes_to(&replace_wildcards_by_loopback(&dest))?,
+        (Some(src), None) => bindable_addresses(&src, &host)?
             .iter()
             .map(|&src| AddressPair { format: src.format(), src: Some(src), dest: None })
             .collect(),
-        (Some(src), Some(dest)) => all_pairs(&local_addresses(&src, &host)?, &replace_wildcards(&dest))?,
+        (Some(src), Some(dest)) => {
+            pairs_of_same_format(&bindable_addresses(&src, &host)?, &replace_wildcards_by_loopback(&dest))?
+        }
     };
     let wanted = |ends: &AddressPair| hints.addr_format.is_none_or(|format| format == ends.format);
     let ends: Vec<AddressPair> = ends.into_iter().filter(wanted).collect();
@@ -94,14 +96,14 @@ pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
     role: AddressRole,
-    numeric: bool,
+    is_numeric_host: bool,
 ) -> Result<Vec<Address>, Error> {
     // The resolver would truncate a larger number to 16 bits.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
         return Err(Misuse::Unmet(Unmet::Port).into());
     }
     let mut flags = 0;
-    if numeric {
+    if is_numeric_host {
         flags |= libc::AI_NUMERICHOST;
     }
     if role == AddressRole::Source {
@@ -146,7 +148,7 @@ fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
 
 /// Replaces each wildcard by the loopback address of its format: connecting to a wildcard reaches this
 /// host.
-fn replace_wildcards(destinations: &[Address]) -> Vec<Address> {
+fn replace_wildcards_by_loopback(destinations: &[Address]) -> Vec<Address> {
     let mut reachable = Vec::new();
     for &dest in destinations {
         let loopback: IpAddr = match dest.format() {
@@ -162,7 +164,7 @@ fn replace_wildcards(destinations: &[Address]) -> Vec<Address> {
 }
 
 /// Returns those of the addresses to which endpoints of this host can be bound.
-fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
+fn bindable_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
         let usable = if address.is_specific() {
@@ -181,7 +183,7 @@ fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<
 }
 
 /// Whether this host has the address.
-pub(crate) fn is_local(address: Address) -> bool {
+pub(crate) fn is_address_of_this_host(address: Address) -> bool {
     matches!(probe_local_address(address.with_port(0), None), Ok(Some(_)))
 }
 
@@ -201,7 +203,7 @@ fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
 }
 
 /// Returns each source with each destination of its format.
-fn all_pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
+fn pairs_of_same_format(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &src in sources {
         for &dest in destinations.iter().filter(|dest| dest.format() == src.format()) {

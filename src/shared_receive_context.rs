@@ -115,7 +115,7 @@ struct OpenContext {
 impl Drop for OpenContext {
     fn drop(&mut self) {
         let works = self.domain.work_queue();
-        works.forget_waiting(&*self.shared);
+        works.drop_waiting_works_of(&*self.shared);
         works.forget_endpoint(&*self.shared);
     }
 }
@@ -194,7 +194,7 @@ impl SharedReceiveContext {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.shared.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.attr.caps.contains(Caps::TRIGGER) => {
-                self.open.domain.work_queue().cancel_by_context(&*self.shared, context)
+                self.open.domain.work_queue().cancel_operation_of_endpoint(&*self.shared, context)
             }
             cancelled => cancelled,
         }
@@ -228,7 +228,7 @@ impl ReceiveContext {
     }
 
     /// Checks that the context has the capabilities for messages that an endpoint of this info has.
-    pub(crate) fn check_info(&self, info: &Info) -> Result<(), Misuse> {
+    pub(crate) fn check_caps_for_endpoint(&self, info: &Info) -> Result<(), Misuse> {
         let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
         if self.attr.caps.contains(kinds) {
             Ok(())

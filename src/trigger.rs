@@ -219,7 +219,7 @@ impl Domain {
     ///
     /// [`Misuse::NotFound`] if no such work waits: it was carried out, or is being carried out.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
-        self.shared.work_queue().cancel(context)
+        self.shared.work_queue().cancel_deferred_work(context)
     }
 
     /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)
@@ -239,7 +239,7 @@ impl Domain {
             self.add_deferred(context, &trigger, action, completion.as_ref(), is_reported)
         };
         let change = |counter: &Counter, change| {
-            self.counter_action(counter, change, completion.as_ref()).map_err(reject_without_buffer)
+            self.make_counter_action(counter, change, completion.as_ref()).map_err(reject_without_buffer)
         };
         match action {
             DeferredAction::Add { counter, value } => {
@@ -255,14 +255,14 @@ impl Domain {
                 let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
                 let poster = check_same_domain(endpoint.domain(), self.shared.id())
                     .and_then(|()| endpoint.prepare_deferred(&mut post, flags));
-                add(post_action(poster, post)?, flags.contains(OpFlags::COMPLETION))
+                add(make_post_action(poster, post)?, flags.contains(OpFlags::COMPLETION))
             }
             DeferredAction::Receive { receive_context, receive } => {
                 let flags = receive.flags;
                 let mut post = receive_context.make_waiting_receive(receive, lend_destination)?;
                 let poster = check_same_domain(receive_context.shared().domain(), self.shared.id())
                     .and_then(|()| receive_context.prepare_deferred(&mut post, flags));
-                let action = post_action(poster, DeferredPost::Receive(post))?;
+                let action = make_post_action(poster, DeferredPost::Receive(post))?;
                 add(action, flags.contains(OpFlags::COMPLETION))
             }
         }
@@ -288,7 +288,7 @@ impl Domain {
         Ok(())
     }
 
-    fn counter_action(
+    fn make_counter_action(
         &self,
         counter: &Counter,
         change: CounterChange,
@@ -424,14 +424,14 @@ fn add_triggered(
     domain: &dyn WorkDomain,
 ) -> Result<(), Rejected<Buffer>> {
     let enlisted = poster.and_then(|poster| domain.enlist_work_counter(counter).map(|()| poster));
-    let action = post_action(enlisted, post)?;
+    let action = make_post_action(enlisted, post)?;
     let (trigger, threshold) = (CounterUse::new(counter.shared()), *threshold);
     domain.work_queue().add_and_fire(Work { trigger, threshold, action, kind: WorkKind::Triggered });
     Ok(())
 }
 
 /// Returns the action of an operation that may wait, or hands its memory back.
-fn post_action(
+fn make_post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
 ) -> Result<Action, Rejected<Buffer>> {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn small_messages_take_no_lock() {
+    fn small_messages_in_unsynchronised_domain_take_no_lock() {
         for domain in ["shm", "tcp"] {
             let (done, is_done) = mpsc::channel();
             let exchange = thread::spawn(move || {

@@ -209,13 +209,15 @@ caught! {
         "waited in vain for an earlier connect";
     waking::arm_after_room_was_freed_stays_awake over make_shm_with_short_backlog catches Sleepy:
         "waited in vain for room that was freed before";
-    waking::connect_to_a_full_backlog_wakes_the_connector over make_shm_with_short_backlog catches NeverLooksAgain:
-        "waited in vain for a place in the backlog";
+    waking::connect_to_a_full_backlog_wakes_the_connector
+        over make_shm_with_short_backlog catches NeverLooksAgain:
+        "the connector does not ask to look again for a place in the backlog";
     waking::drain_completes_while_the_endpoint_sleeps over make_shm_with_short_backlog catches DrainsUnseen:
         "waited in vain for the link to drain";
     closing::drain_completes_without_calls_of_the_peer over make_tcp_with_small_buffers catches DrainsForEver:
         "waited in vain for the link to drain";
-    closing::transport_dropped_after_a_drain_loses_no_frames over make_tcp_with_small_buffers catches DrainsNothing:
+    closing::transport_dropped_after_a_drain_loses_no_frames
+        over make_tcp_with_small_buffers catches DrainsNothing:
         "assertion `left == right` failed";
 }
 

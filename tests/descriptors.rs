@@ -4,17 +4,17 @@
 
 use std::time::Duration;
 
-use homespun::{FabricAddress, WaitObject};
+use homespun::{FabricAddress, Tag, WaitObject};
 
 use homespun_suite::connecting::{Side, close_with_progress, next_completion, next_event, next_request};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
-use homespun_suite::{Net, Setup, Transport, Turns};
+use homespun_suite::{Net, Setup, TransportKind, Turns};
 
 /// Connects endpoints in both directions, to themselves and to an address without a listener. Some
 /// messages arrive, some wait, some are never received.
-fn use_an_endpoint_briefly(transport: &Transport) {
+fn use_an_endpoint_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
     let unnamed = net.open_other_domain().endpoint(&net.info).expect("an endpoint");
     unnamed.name().expect("it has one, and never uses it");
@@ -33,7 +33,7 @@ fn use_an_endpoint_briefly(transport: &Transport) {
             party.endpoint.send(payload(1, 1000), FabricAddress(to as u64), 2).expect("room for a send");
             party
                 .endpoint
-                .tsend(payload(1, 50_000), FabricAddress(to as u64), 3, 2)
+                .tsend(payload(1, 50_000), FabricAddress(to as u64), Tag(3), 2)
                 .expect("room for a send");
         }
         party.endpoint.send(payload(1, 1000), absent, 4).expect("room for a send");
@@ -56,7 +56,7 @@ fn use_an_endpoint_briefly(transport: &Transport) {
 const CONNECTIONS: u64 = 20;
 
 /// Uses connections and ends them from either side. Some requests are rejected, some get no answer.
-fn use_connections_briefly(transport: &Transport) {
+fn use_connections_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
     let (client, server) = (Side::new(&net), Side::new(&net));
     for _ in 0..5 {
@@ -97,7 +97,7 @@ fn use_connections_briefly(transport: &Transport) {
 }
 
 /// Sleeps on queues with each wait object, alone and in a wait set.
-fn use_wait_objects_briefly(transport: &Transport) {
+fn use_wait_objects_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
     let moment = Some(Duration::from_millis(1));
     for wait in WAIT_OBJECTS {
@@ -115,7 +115,7 @@ fn use_wait_objects_briefly(transport: &Transport) {
 
 #[test]
 fn closed_endpoints_leave_no_descriptors_or_mappings() {
-    let transports = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+    let transports = [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
     // Resources that the process opens once and keeps are not counted.
     transports.iter().for_each(use_an_endpoint_briefly);
     transports.iter().for_each(use_connections_briefly);

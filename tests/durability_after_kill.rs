@@ -6,16 +6,17 @@ use homespun::flags::{MrAccess, OpFlags};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::payload;
-use homespun_suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, Transport, Turns};
+use homespun_suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
 const REGION_BYTES: usize = 1 << 20;
 
-const TRANSPORTS: [Transport; 4] = [Transport::Shm4, Transport::Tcp4, Transport::Shm6, Transport::Tcp6];
+const TRANSPORTS: [TransportKind; 4] =
+    [TransportKind::Shm4, TransportKind::Tcp4, TransportKind::Shm6, TransportKind::Tcp6];
 
 /// Writes to a process, kills it when the write has completed, and checks the bytes in the file.
-fn check_write_survives_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
+fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.open_pair();
     let file = NamedFile::with_unused_name();

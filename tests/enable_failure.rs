@@ -11,13 +11,13 @@ use homespun::{
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::poll_completion;
 use homespun_suite::seccomp::fail_system_calls_of_thread;
-use homespun_suite::{Deadline, Net, Transport, Turns};
+use homespun_suite::{Deadline, Net, TransportKind, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[test]
 fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
-    for transport in [Transport::Tcp4, Transport::Shm4] {
+    for transport in [TransportKind::Tcp4, TransportKind::Shm4] {
         let net = Net::new(&transport, Turns::Alternate);
         let domain = net.open_other_domain();
         let mut info = net.info().clone();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
 use homespun_suite::process_resources::MemoryUsage;
-use homespun_suite::{AddressForm, Deadline, Net, Transport, Turns};
+use homespun_suite::{AddressForm, Deadline, Net, TransportKind, Turns};
 
 const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
 
@@ -87,7 +87,7 @@ impl Kind {
 /// The first message to a sender.
 #[derive(Debug, Serialize, Deserialize)]
 struct Orders {
-    transport: Transport,
+    transport: TransportKind,
     receiver: AddressForm,
     kind: Kind,
 }
@@ -146,7 +146,7 @@ fn flood_process_entry() {
     }
 }
 
-fn run_flood(transport: &Transport, kind: Kind) {
+fn run_flood(transport: &TransportKind, kind: Kind) {
     let mut net = Net::new(transport, Turns::Alternate);
     net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
     let receiver = net.open_party();
@@ -246,7 +246,7 @@ fn run_flood(transport: &Transport, kind: Kind) {
 
 #[test]
 fn flood_stays_within_the_budget_and_arrives() {
-    for transport in [Transport::Tcp4, Transport::Shm4] {
+    for transport in [TransportKind::Tcp4, TransportKind::Shm4] {
         for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
             run_flood(&transport, kind);
         }

@@ -3,11 +3,11 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress, OperationError};
+use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::may_start_as_user;
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
+use homespun_suite::prerequisites::require_user;
+use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -16,7 +16,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The user id of `nobody`, which owns no files.
 const ANOTHER_USER: u32 = 65_534;
 
-const TRANSPORTS: [Transport; 2] = [Transport::Shm4, Transport::Shm6];
+const TRANSPORTS: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
 
 #[track_caller]
 fn expect_sends_refused(from: &Party, to: &Party) {
@@ -42,7 +42,7 @@ fn write_and_wait(party: &Party, region: &Region, identity: u64) {
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !may_start_as_user(ANOTHER_USER) {
+    if !require_user(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {
@@ -127,10 +127,10 @@ fn forked_child_cannot_use_inherited_endpoints() {
         let of_bob = bob.register(memory).expect("memory");
         write_and_wait(&bob, &region, 20);
         write_and_wait(&alice, &of_bob, 20);
-        // Operations that are outstanding while the child is alive belong to the parent.
-        bob.endpoint.trecv(marked_buffer(100_000), ANY, 7, 0, 3).expect("room for a receive");
-        bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
-        // The child sends a message from an endpoint of its own.
+        // Operations that are outstanding while the child lives belong to the parent.
+        bob.endpoint.trecv(marked_buffer(100_000), ANY, Tag(7), 3).expect("room for a receive");
+        bob.endpoint.tsend(payload(4, 300_000), bob.peer(), Tag(7), 4).expect("room for a send");
+        // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
         alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
         bob.fork_calling_child(&alice, &region, &message);
@@ -141,10 +141,10 @@ fn forked_child_cannot_use_inherited_endpoints() {
         bob.resume();
         assert!(of_bob.content() == payload(21, 8));
 
-        alice.endpoint.trecv(marked_buffer(300_000), ANY, 7, 0, 6).expect("room for a receive");
+        alice.endpoint.trecv(marked_buffer(300_000), ANY, Tag(7), 6).expect("room for a receive");
         assert!(received_bytes(&alice.next_completion().buffer) == payload(4, 300_000));
         assert_eq!(bob.next_completion().context, 4);
-        alice.endpoint.tsend(payload(3, 100_000), alice.peer(), 7, 8).expect("room for a send");
+        alice.endpoint.tsend(payload(3, 100_000), alice.peer(), Tag(7), 8).expect("room for a send");
         assert!(received_bytes(&bob.next_completion().buffer) == payload(3, 100_000));
         assert_eq!(alice.next_completion().context, 8);
         alice.exchange_long_messages(&bob);

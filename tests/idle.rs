@@ -24,7 +24,7 @@ use homespun_tcp::TcpProvider;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
-use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
+use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};
 
 homespun_suite::party_process_entry!();
 
@@ -45,7 +45,7 @@ fn lock_alone() -> MutexGuard<'static, ()> {
 }
 
 /// The tests skip IPv6, since it adds nothing but time.
-const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
+const TRANSPORTS: [TransportKind; 2] = [TransportKind::Tcp4, TransportKind::Shm4];
 
 /// Opens two parties that make progress only in the calls of their blocked threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
@@ -109,7 +109,7 @@ struct Arrivals {
 
 impl Cases {
     /// Runs a test for every transport and every wait object by which an application sleeps.
-    fn run_all(transports: &[Transport], case: impl Fn(&Cases, &Transport, WaitObject) + Sync) {
+    fn run_all(transports: &[TransportKind], case: impl Fn(&Cases, &TransportKind, WaitObject) + Sync) {
         let count = transports.len() * BLOCKING_WAIT_OBJECTS.len();
         let cases = Cases { count, state: Mutex::default(), changed: Condvar::new() };
         thread::scope(|scope| {
@@ -164,7 +164,7 @@ fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
     check_idle_readers(&TRANSPORTS, Turns::Automatic);
 }
 
-fn check_idle_readers(transports: &[Transport], turns: Turns) {
+fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
     let _alone = lock_alone();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
@@ -198,7 +198,7 @@ fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
 }
 
 /// Blocks two threads on counters, of an endpoint and of a region, with each kind of wait object.
-fn check_idle_counter_waiters(transports: &[Transport], turns: Turns) {
+fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
     let _alone = lock_alone();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
@@ -273,7 +273,7 @@ fn wait_set_waiter_uses_no_processor_time() {
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
     let _alone = lock_alone();
     for object in BLOCKING_WAIT_OBJECTS {
-        let net = Net::new(&Transport::Shm4, Turns::Alternate);
+        let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
         let domain = net.open_other_domain();
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
@@ -325,7 +325,7 @@ fn reader_below_its_threshold_uses_no_processor_time() {
 #[test]
 fn reader_with_threshold_zero_uses_no_processor_time() {
     let _alone = lock_alone();
-    let net = Net::new(&Transport::Shm4, Turns::Alternate);
+    let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     thread::scope(|scope| {
@@ -403,7 +403,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
     let _alone = lock_alone();
-    let net = Net::new(&Transport::Shm4, Turns::Alternate);
+    let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::MutexCond);
     exchange_while_blocking(&alice, &bob);
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -495,7 +495,7 @@ impl FrameHandler for SilentHandler {
 
 /// A passive endpoint closes, while another endpoint has a link to the requester and is silent. The
 /// requester cannot tell whether that endpoint is about to accept, so only the timeout wakes it.
-fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
+fn requester_sleeps_until_its_timeout(transport: &TransportKind, provider: &impl Provider, turns: Turns) {
     let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
@@ -535,13 +535,13 @@ fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Pro
 #[test]
 fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
     for turns in [Turns::Alternate, Turns::Automatic] {
-        requester_sleeps_until_its_timeout(&Transport::Tcp4, &TcpProvider::new(), turns);
-        requester_sleeps_until_its_timeout(&Transport::Shm4, &ShmProvider::new(), turns);
+        requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
+        requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
     }
 }
 
 /// Blocks listeners, requesters and connected endpoints on their event queues.
-fn check_idle_event_waiters(transports: &[Transport], turns: Turns) {
+fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
     let _alone = lock_alone();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);

@@ -17,7 +17,7 @@ use homespun::{CounterEvents, FabricAddress, WaitObject};
 
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{self, PATIENCE};
-use homespun_suite::{Net, Party, Setup, Transport, Turns};
+use homespun_suite::{Net, Party, Setup, TransportKind, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -149,7 +149,7 @@ fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut ra
     }
 }
 
-fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs: bool, seed: u64) {
+fn interleave(transport: &TransportKind, wait: WaitObject, sleepers: usize, disturbs: bool, seed: u64) {
     let net = Net::new(transport, Turns::Alternate);
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -186,7 +186,8 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
                     .map(|tally| (tally.taken.load(Ordering::SeqCst), tally.sent.load(Ordering::SeqCst)));
                 is_over.store(true, Ordering::SeqCst);
                 panic!(
-                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; seed {seed}"
+                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; \
+                     seed {seed}"
                 );
             }
             thread::sleep(Duration::from_millis(1));
@@ -205,7 +206,7 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
     net.start_driving(&bob);
 }
 
-fn interleave_over(transport: &Transport) {
+fn interleave_over(transport: &TransportKind) {
     let seed = fastrand::u64(..);
     for wait in sleeping::BLOCKING_WAIT_OBJECTS {
         for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
@@ -216,12 +217,12 @@ fn interleave_over(transport: &Transport) {
 
 #[test]
 fn messages_over_tcp_wake_every_sleeper() {
-    interleave_over(&Transport::Tcp4);
+    interleave_over(&TransportKind::Tcp4);
 }
 
 #[test]
 fn messages_over_shared_memory_wake_every_sleeper() {
-    interleave_over(&Transport::Shm4);
+    interleave_over(&TransportKind::Shm4);
 }
 
 /// Posts operations whose success is not reported, and sleeps on the counter on which the next one
@@ -273,7 +274,7 @@ fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
     }
 }
 
-fn interleave_counters_over(transport: &Transport) {
+fn interleave_counters_over(transport: &TransportKind) {
     let mut seeds = Rng::with_seed(fastrand::u64(..));
     let rounds = read_round_count();
     for wait in sleeping::BLOCKING_WAIT_OBJECTS {
@@ -323,10 +324,10 @@ fn interleave_counters_over(transport: &Transport) {
 
 #[test]
 fn counter_events_over_tcp_wake_every_sleeper() {
-    interleave_counters_over(&Transport::Tcp4);
+    interleave_counters_over(&TransportKind::Tcp4);
 }
 
 #[test]
 fn counter_events_over_shared_memory_wake_every_sleeper() {
-    interleave_counters_over(&Transport::Shm4);
+    interleave_counters_over(&TransportKind::Shm4);
 }

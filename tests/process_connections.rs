@@ -15,11 +15,12 @@ use homespun_suite::connecting::{
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
-use homespun_suite::{Deadline, Net, Transport, Turns};
+use homespun_suite::{Deadline, Net, TransportKind, Turns};
 
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+const TRANSPORTS: [TransportKind; 4] =
+    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
@@ -28,7 +29,7 @@ const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
     /// Opens endpoints with this transport.
-    Begin(Transport),
+    Begin(TransportKind),
     Listen,
     Connect(SocketAddr, Vec<u8>),
     /// Waits for the next event of its queue.
@@ -179,7 +180,7 @@ fn other_process_entry() {
 struct SideProcess(Process);
 
 impl SideProcess {
-    fn spawn_over(transport: &Transport) -> SideProcess {
+    fn spawn_over(transport: &TransportKind) -> SideProcess {
         let mut elsewhere = SideProcess(Process::spawn(concat!(module_path!(), "::other_process_entry")));
         elsewhere.ask(&Command::Begin(transport.clone()));
         elsewhere

@@ -8,13 +8,14 @@ use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup, Transport, Turns};
+use homespun_suite::{Net, Party, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+const TRANSPORTS: [TransportKind; 4] =
+    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
 
 /// Lengths of messages that fit into the link without progress of the receiver.
 const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];
@@ -191,7 +192,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 }
             }
         }
-        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, 3, 0, 3).expect("room for a receive");
+        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, Tag(3), 3).expect("room for a receive");
         assert!(received_bytes(&receiver.next_completion().buffer) == payload(3, kept_bytes));
     }
 }

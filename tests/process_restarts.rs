@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns};
+use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+const TRANSPORTS: [TransportKind; 4] =
+    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
 
 /// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
@@ -106,7 +107,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
             post_send(&alice, context, 64, flags);
         }
         alice.endpoint.recv(marked_buffer(64), alice.peer(), 10).expect("room for a receive");
-        alice.endpoint.trecv(marked_buffer(64), alice.peer(), 5, 0, 11).expect("room for a receive");
+        alice.endpoint.trecv(marked_buffer(64), alice.peer(), Tag(5), 11).expect("room for a receive");
         alice.endpoint.recv(marked_buffer(64), ANY, 12).expect("room for a receive");
         alice.assert_no_completion();
         let bob = kill_and_reopen(&net, &bob, &alice);

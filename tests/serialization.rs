@@ -73,7 +73,11 @@ prop_compose! {
 
 prop_compose! {
     fn ep()(
-        ep_type in option::of(prop::sample::select(vec![EndpointType::Msg, EndpointType::Dgram, EndpointType::Rdm])),
+        ep_type in option::of(prop::sample::select(vec![
+            EndpointType::Msg,
+            EndpointType::Dgram,
+            EndpointType::Rdm,
+        ])),
         protocol in any::<[u32; 2]>(),
         sizes in any::<[usize; 7]>(),
         mem_tag_format in any::<u64>(),
@@ -213,9 +217,10 @@ proptest! {
         name in any_name(),
     ) {
         check_round_trip(&CqAttr { size_entries: size, format, wait, ..CqAttr::default() })?;
-        check_round_trip(&EqAttr { size_entries: size, flags: EqFlags::from_bits_retain(flags), wait, ..EqAttr::default() })?;
-        let flags = AvFlags::from_bits_retain(flags);
-        check_round_trip(&AvAttr { count: size, name, flags, av_type: Some(AvType::Map), ..AvAttr::default() })?;
+        let eq_flags = EqFlags::from_bits_retain(flags);
+        check_round_trip(&EqAttr { size_entries: size, flags: eq_flags, wait, ..EqAttr::default() })?;
+        let (flags, av_type) = (AvFlags::from_bits_retain(flags), Some(AvType::Map));
+        check_round_trip(&AvAttr { count: size, name, flags, av_type, ..AvAttr::default() })?;
     }
 }
 

@@ -19,12 +19,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Backend, Net, Party, Setup, Transport, Turns};
+use homespun_suite::{Backend, Net, Party, Setup, TransportKind, Turns};
 
 use crate::backend::ChannelProvider;
 
 /// The example of a backend.
-const EXAMPLE: Transport = Transport::Backend(Backend {
+const EXAMPLE: TransportKind = TransportKind::Backend(Backend {
     domain: "channel",
     install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
 });
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         let any = FabricAddress::UNSPECIFIED;
         match tag {
             Some(tag) => {
-                self.receiver.endpoint.trecv(marked_buffer(len_bytes), any, tag, 0, context).unwrap();
+                self.receiver.endpoint.trecv(marked_buffer(len_bytes), any, Tag(tag), context).unwrap();
             }
             None => self.receiver.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
         }
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn run_steps(transport: &Transport, is_told_of_strangers: bool, steps: &[Step]) {
+fn run_steps(transport: &TransportKind, is_told_of_strangers: bool, steps: &[Step]) {
     let net = Net::new(transport, Turns::Alternate);
     let mut run = Run::new(&net, is_told_of_strangers);
     steps.iter().for_each(|step| run.run_step(step));
@@ -236,23 +236,27 @@ proptest! {
     #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_a_choppy_network(told in any::<bool>(), seed in any::<u64>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&Transport::Loopback { seed, faults: Faults::choppy() }, told, &steps);
+    fn over_a_choppy_network(
+        told in any::<bool>(),
+        seed in any::<u64>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
+        run_steps(&TransportKind::Loopback { seed, faults: Faults::choppy() }, told, &steps);
     }
 
     #[test]
     fn over_tcp(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&Transport::Tcp4, told, &steps);
+        run_steps(&TransportKind::Tcp4, told, &steps);
     }
 
     #[test]
     fn over_tcp_ipv6(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&Transport::Tcp6, told, &steps);
+        run_steps(&TransportKind::Tcp6, told, &steps);
     }
 
     #[test]
     fn over_shared_memory(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&Transport::Shm4, told, &steps);
+        run_steps(&TransportKind::Shm4, told, &steps);
     }
 
     #[test]

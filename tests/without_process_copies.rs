@@ -6,7 +6,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Ended, Net, Party, Transport, Turns};
+use homespun_suite::{Ended, Net, Party, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -27,7 +27,10 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     for n in 0..count {
         for party in [alice, bob] {
             if n % 2 == 0 {
-                party.endpoint.trecv(marked_buffer(len_bytes(n)), ANY, n, 0, n).expect("room for a receive");
+                party
+                    .endpoint
+                    .trecv(marked_buffer(len_bytes(n)), ANY, Tag(n), n)
+                    .expect("room for a receive");
             }
             let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
             let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
@@ -38,7 +41,10 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     }
     for n in (1..count).step_by(2) {
         for party in [alice, bob] {
-            party.endpoint.trecv(marked_buffer(len_bytes(n) / 2), ANY, n, 0, n).expect("room for a receive");
+            party
+                .endpoint
+                .trecv(marked_buffer(len_bytes(n) / 2), ANY, Tag(n), n)
+                .expect("room for a receive");
         }
     }
     for party in [alice, bob] {
@@ -77,7 +83,7 @@ fn check_end(ended: &Ended) {
 }
 
 fn open_process_pair() -> (Party, Party) {
-    Net::new(&Transport::Shm4, Turns::Processes).open_pair()
+    Net::new(&TransportKind::Shm4, Turns::Processes).open_pair()
 }
 
 #[test]

@@ -28,13 +28,13 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
-use self::against::Request;
+use self::against::ComparisonRequest;
 use self::pair::Placement;
 use self::providers::Providers;
 use self::report::Report;
 use self::survey::{Domain, Kind, Survey};
 use crate::console::Console;
-use crate::cores::Cores;
+use crate::cores::AllowedCores;
 use crate::exchange::port;
 use crate::exchange::sizes::Sizes;
 use crate::failure::Failure;
@@ -80,7 +80,7 @@ const ROUNDS_MAX: u32 = 1_000;
 #[derive(Debug, Args)]
 #[command(max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArguments {
     /// Measure only this domain [default: all].
     #[arg(short, long, value_name = "NAME", value_enum)]
     domain: Option<Choice>,
@@ -228,13 +228,13 @@ enum Choice {
 }
 
 /// Runs the requested comparison and shows its results.
-pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(), Failure> {
     let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
     let timeout = Duration::from_secs(arguments.timeout);
     arguments.reject_conflicting_options();
     match &arguments.against {
         _ if arguments.only == Some(Kind::Sleep) => {
-            let request = sleep::Request {
+            let request = sleep::SleepRequest {
                 domains: &arguments.domain.unwrap_or(Choice::All).available_domains()?,
                 providers: arguments.against.as_ref(),
                 prefix: arguments.libfabric.as_deref(),
@@ -242,13 +242,13 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
                 rounds: arguments.rounds,
                 quick: arguments.quick,
                 json: arguments.json,
-                cores: Cores::of_this_process().choose_pair().filter(|_| !arguments.no_pin),
+                cores: AllowedCores::of_this_process().choose_pair().filter(|_| !arguments.no_pin),
                 timeout,
             };
             sleep::run(&request, console)
         }
         Some(providers) => {
-            let request = Request {
+            let request = ComparisonRequest {
                 providers,
                 prefix: arguments.libfabric.as_ref(),
                 built: arguments.libfabric_built.as_deref(),
@@ -268,7 +268,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
     }
 }
 
-impl Arguments {
+impl BenchArguments {
     /// If the values of options conflict, ends the process with the exit status for wrong usage.
     fn reject_conflicting_options(&self) {
         let is_sleep = self.only == Some(Kind::Sleep);
@@ -295,13 +295,13 @@ impl Arguments {
 
 /// Compares the fabric with bare loops.
 fn compare_with_bare_loops(
-    arguments: &Arguments,
+    arguments: &BenchArguments,
     sizes: &[usize],
     timeout: Duration,
     console: &mut Console,
 ) -> Result<(), Failure> {
     let domains = arguments.domain.unwrap_or(Choice::All).available_domains()?;
-    let all_cores = Cores::of_this_process();
+    let all_cores = AllowedCores::of_this_process();
     let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
     let survey = Survey {
@@ -331,7 +331,7 @@ fn compare_with_bare_loops(
 }
 
 /// Prints the lines above all tables.
-fn print_head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Failure> {
+fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> Result<(), Failure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
     console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
     console.print_line(match survey.placement.cores {

@@ -10,18 +10,18 @@ use crate::failure::Failure;
 
 /// The cores that this process may run on.
 #[derive(Debug)]
-pub(crate) struct Cores {
+pub(crate) struct AllowedCores {
     allowed: Vec<usize>,
 }
 
-impl Cores {
+impl AllowedCores {
     /// Asks the system for the cores. The list is empty if the call fails.
-    pub(crate) fn of_this_process() -> Cores {
+    pub(crate) fn of_this_process() -> AllowedCores {
         let allowed = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
             Err(_) => Vec::new(),
         };
-        Cores { allowed }
+        AllowedCores { allowed }
     }
 
     /// The number of cores, in words.
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn choose_pair(allowed: &[usize], physical: impl Fn(usize) -> Option<usize>) -> Option<(usize, usize)> {
-        Cores { allowed: allowed.to_vec() }.choose_pair_by(physical)
+        AllowedCores { allowed: allowed.to_vec() }.choose_pair_by(physical)
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn placements_are_one_pair_of_each_kind() {
         let placements = |allowed: &[usize], sharing: fn(usize, usize) -> Sharing| -> Vec<(usize, Sharing)> {
-            let cores = Cores { allowed: allowed.to_vec() };
+            let cores = AllowedCores { allowed: allowed.to_vec() };
             let found = cores.pairs_to_compare_by(sharing, Some((0, 9)));
             found.into_iter().map(|pair| (pair.second, pair.sharing)).collect()
         };
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(placements(&[0, 1, 8], two_sockets), [(8, Sharing::Nothing)]);
         assert_eq!(placements(&[0, 1], |_, _| Sharing::Core), [(9, Sharing::Core)]);
         assert_eq!(placements(&[0, 1, 9], |_, _| Sharing::Unknown), [(9, Sharing::Unknown)]);
-        assert_eq!(Cores { allowed: vec![0] }.pairs_to_compare_by(two_sockets, None), []);
+        assert_eq!(AllowedCores { allowed: vec![0] }.pairs_to_compare_by(two_sockets, None), []);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 /// to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub(crate) struct InfoArguments {
     /// The peer's host: a name or a numeric address.
     node: Option<String>,
     /// The peer's port, or the name of a service.
@@ -56,7 +56,7 @@ Examples:
 Exit status: 0 if something was found, 1 if not, 2 if the command line was wrong.";
 
 /// Converts the arguments to hints.
-fn build_hints(arguments: &Arguments) -> Hints {
+fn build_hints(arguments: &InfoArguments) -> Hints {
     let mut hints = Hints::new();
     if let Some(node) = &arguments.node {
         hints = hints.node(node);
@@ -74,7 +74,7 @@ fn build_hints(arguments: &Arguments) -> Hints {
 }
 
 /// Calls `getinfo` and shows the answers.
-pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), Failure> {
     if arguments.env {
         return env::show(arguments.json, console);
     }

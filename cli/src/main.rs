@@ -42,18 +42,18 @@ The exit status of homespun run is that of the command it runs.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Info(info::Arguments),
-    Pingpong(pingpong::Arguments),
-    Bench(bench::Arguments),
-    Run(run::Arguments),
+    Info(info::InfoArguments),
+    Pingpong(pingpong::PingpongArguments),
+    Bench(bench::BenchArguments),
+    Run(run::RunArguments),
     #[command(hide = true)]
-    Bare(bench::single::Arguments),
+    Bare(bench::single::BareArguments),
     #[command(hide = true)]
-    BenchFollower(bench::follower::Arguments),
+    BenchFollower(bench::follower::FollowerArguments),
     #[command(hide = true)]
-    BenchProgram(bench::against::on_core::Arguments),
+    BenchProgram(bench::against::on_core::ProgramArguments),
     #[command(hide = true)]
-    BenchPeer(bench::sleep::peer::Arguments),
+    BenchPeer(bench::sleep::peer::PeerArguments),
 }
 
 fn main() -> ExitCode {

@@ -13,7 +13,7 @@ use self::client::Client;
 use self::plan::Plan;
 use self::server::{LISTENING, Server};
 use crate::console::Console;
-use crate::cores::{self, Cores};
+use crate::cores::{self, AllowedCores};
 use crate::exchange::port;
 use crate::exchange::run::{ITERATIONS_MAX, Run};
 use crate::exchange::sizes::Sizes;
@@ -34,7 +34,7 @@ use crate::peer_process::{self, PeerProcess};
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub(crate) struct PingpongArguments {
     /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the default port is 7471.
     server: Option<Target>,
     /// Be a server at this address; with port 0 the system chooses the port. The first line printed has the
@@ -107,7 +107,7 @@ Exit status: 0 if everything was measured (or served); 1 if there is no answer, 
 or checked data is wrong; 2 if the command line was wrong.";
 
 /// Measures as a client, or serves clients.
-pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
     port::require_domain(arguments.domain.as_deref())?;
     match (&arguments.listen, &arguments.server) {
         (Some(at), _) => serve(arguments, at, console),
@@ -116,8 +116,8 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
     }
 }
 
-fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
-    let Arguments { keep, domain, core, peer_process, .. } = arguments;
+fn serve(arguments: &PingpongArguments, at: &Target, console: &Console) -> Result<(), Failure> {
+    let PingpongArguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
         // The parent sends no lines to this server, but the server ends with its parent.
         drop(peer_process::read_parent_lines_or_exit());
@@ -134,8 +134,12 @@ fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Fa
     served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
 }
 
-fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Console) -> Result<(), Failure> {
-    let cores = Cores::of_this_process().describe_core_count();
+fn measure_by_address(
+    arguments: &PingpongArguments,
+    server: &Target,
+    console: &mut Console,
+) -> Result<(), Failure> {
+    let cores = AllowedCores::of_this_process().describe_core_count();
     let about_cores = match arguments.core {
         Some(core) => {
             cores::pin_thread_to_core(core)?;
@@ -154,8 +158,8 @@ fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Cons
     client.run(console)
 }
 
-fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
-    let cores = Cores::of_this_process();
+fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
+    let cores = AllowedCores::of_this_process();
     let pair = cores.choose_pair().filter(|_| !arguments.no_pin);
     let count = cores.describe_core_count();
     let about_cores = match pair {
@@ -196,7 +200,7 @@ fn parse_listening_address(line: &str) -> Result<Target, Failure> {
     address.ok_or(Failure::PeerProtocol)
 }
 
-impl Arguments {
+impl PingpongArguments {
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }

@@ -39,7 +39,7 @@ use crate::failure::Failure;
 /// variables that its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub(crate) struct RunArguments {
     /// Offer only this domain: shm or tcp. By default the application chooses; Open MPI and Intel MPI choose
     /// tcp.
     #[arg(short, long, value_name = "NAME")]
@@ -74,7 +74,7 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 /// # Errors
 ///
 /// The reason why the command could not be executed. On success this function does not return.
-pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Failure> {
     // Use default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;

@@ -104,26 +104,44 @@ macro_rules! transport_contract {
         $(,)?
     ) => {
         $crate::transport_contract! {
-            @features [$($($feature)*)?] lacks lacks lacks lacks; ($provider $(, $patience)?)
+            @features [$($($feature)*)?] lacks lacks lacks lacks lacks; ($provider $(, $patience)?)
         }
     };
     // Whether the backend has each feature, in the order of the parameters.
-    (@features [pulls $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
-        $crate::transport_contract! { @features [$($rest)*] has $maps $splits $wakes; $run }
+    (
+        @features [pulls $($rest:ident)*]
+        $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
+    ) => {
+        $crate::transport_contract! { @features [$($rest)*] has $maps $splits $wakes $backlog; $run }
     };
-    (@features [maps $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
-        $crate::transport_contract! { @features [$($rest)*] $pulls has $splits $wakes; $run }
+    (
+        @features [maps $($rest:ident)*]
+        $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
+    ) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls has $splits $wakes $backlog; $run }
     };
-    (@features [splits $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
-        $crate::transport_contract! { @features [$($rest)*] $pulls $maps has $wakes; $run }
+    (
+        @features [splits $($rest:ident)*]
+        $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
+    ) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls $maps has $wakes $backlog; $run }
     };
-    (@features [wakes $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
-        $crate::transport_contract! { @features [$($rest)*] $pulls $maps $splits has; $run }
+    (
+        @features [wakes $($rest:ident)*]
+        $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
+    ) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls $maps $splits has $backlog; $run }
+    };
+    (
+        @features [backlog $($rest:ident)*]
+        $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
+    ) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls $maps $splits $wakes has; $run }
     };
     (@features [$unknown:ident $($rest:ident)*] $($has:ident)+; $run:tt) => {
         compile_error!(concat!("the contract knows no feature `", stringify!($unknown), "`"));
     };
-    (@features [] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+    (@features [] $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt) => {
         #[test]
         fn declared_features_match_the_backend() {
             let declared = $crate::transport::Features {
@@ -131,6 +149,7 @@ macro_rules! transport_contract {
                 maps: $crate::transport_contract!(@is $maps),
                 splits: $crate::transport_contract!(@is $splits),
                 wakes: $crate::transport_contract!(@is $wakes),
+                backlog: $crate::transport_contract!(@is $backlog),
             };
             $crate::transport_contract! { @with backend $run }
             $crate::transport::assert_features(backend, declared);
@@ -221,7 +240,6 @@ macro_rules! transport_contract {
                 arm_with_unreported_frames_stays_awake
                 arm_after_an_unreported_event_stays_awake
                 arm_after_room_was_freed_stays_awake
-                connect_to_a_full_backlog_wakes_the_connector
                 drain_completes_while_the_endpoint_sleeps
                 free_room_wakes_the_sender
                 drain_wakes_the_peer
@@ -229,6 +247,11 @@ macro_rules! transport_contract {
                 dropped_transport_wakes_the_peer
                 wake_fd_works_inside_another_epoll
                 sleeping_endpoints_miss_no_wakeup;
+        }
+        $crate::transport_contract! {
+            @tests $backlog "the backlog of the backend does not fill up" $run
+            waking:
+                connect_to_a_full_backlog_wakes_the_connector;
         }
     };
     (@is has) => { true };

@@ -4,7 +4,7 @@ use homespun_conformance::transport::{Backend, Features, assert_features};
 use homespun_engine::loopback::{Faults, Network};
 
 /// The features of a network without faults.
-const FEATURES: Features = Features { pulls: false, maps: true, splits: true, wakes: false };
+const FEATURES: Features = Features { pulls: false, maps: true, splits: true, wakes: false, backlog: false };
 
 fn assert_features_of_network(declared: Features) {
     assert_features(Backend::new(&Network::new(1, Faults::default())), declared);
@@ -37,4 +37,10 @@ fn false_pulls_is_found() {
 #[should_panic(expected = "the declared features")]
 fn false_wakes_is_found() {
     assert_features_of_network(Features { wakes: true, ..FEATURES });
+}
+
+#[test]
+#[should_panic(expected = "the declared features")]
+fn false_backlog_is_found() {
+    assert_features_of_network(Features { backlog: true, ..FEATURES });
 }

@@ -15,8 +15,7 @@ use std::str::FromStr;
 /// `serde`, an address is serialized as this text in every format.
 ///
 /// ```
-/// use homespun_engine::address::Address;
-///
+/// # use homespun_engine::address::Address;
 /// let address: Address = "[fe80::1%2]:7471".parse().unwrap();
 /// assert_eq!((address.port(), address.to_string().as_str()), (7471, "[fe80::1%2]:7471"));
 /// ```

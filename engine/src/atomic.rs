@@ -24,8 +24,7 @@
 //! stores.
 //!
 //! ```
-//! use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
-//!
+//! # use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 //! // fi_fetch_atomicvalid
 //! assert_eq!(AtomicKind::Fetch.count_max(AtomicOp::Sum, Datatype::Uint64), Some(2048));
 //! // What is smaller of two complex numbers?

@@ -22,7 +22,7 @@ pub use self::source::Source;
 ///
 /// ```
 /// use bytes::BytesMut;
-/// use homespun_engine::buffer::Buffer;
+/// # use homespun_engine::buffer::Buffer;
 ///
 /// /// What was received, in one piece.
 /// fn message(buffer: Buffer) -> Option<BytesMut> {
@@ -105,7 +105,7 @@ impl Buffer {
     ///
     /// ```
     /// use bytes::BytesMut;
-    /// use homespun_engine::buffer::Buffer;
+    /// # use homespun_engine::buffer::Buffer;
     ///
     /// let received = Buffer::Received(BytesMut::from("hello"));
     /// assert_eq!(received.into_received().as_deref(), Some(&b"hello"[..]));

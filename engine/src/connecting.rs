@@ -1,7 +1,7 @@
 //! The connection of an endpoint: requests for it, its acceptance, and its end.
 //!
 //! ```text
-//!  connect, accept, queue_shutdown +-----------------------------------+  report, add_message_link, arm_timeout
+//!  connect, accept, queue_shutdown +-----------------------------------+  report, add_message_link, ...
 //!  listen, reject, settle_request  | the stage of the connection, or   | --------------------------------->
 //!  ------------------------------> | requests of a passive endpoint    |  owe, abort_handshake_link, ...
 //!  link_up, frame_arrived, ...     | links that make and end           | --------------------------------->

@@ -69,8 +69,7 @@ pub enum Error {
 /// A mistake of the caller, or a request for something that homespun does not offer.
 ///
 /// ```
-/// use homespun_engine::error::{Error, InUse, Misuse};
-///
+/// # use homespun_engine::error::{Error, InUse, Misuse};
 /// fn is_counted_already(error: &Error) -> bool {
 ///     matches!(error, Error::Misuse(Misuse::Busy(InUse::CounterBound)))
 /// }

@@ -2,12 +2,16 @@
 //! that is being read from it, and what the peer has yet to answer.
 //!
 //! ```text
-//!              +-- LinkTx ---------------------------------+   +-- LinkRx ------------------------+
-//!  begun,      | the frame that the link has taken in part |   | the frame that has arrived in    |  began,
-//!  taken,  --> | credit, levels, fences, order             |   | part, where neither receiver nor |  next
-//!  answered    | accesses and offers without an answer     |   | target takes it piece by piece   |  <--
-//!              | Debts: what the peer waits to hear        |   |                                  |
-//!              +-------------------------------------------+   +----------------------------------+
+//!  message_begun, access_begun, request_sent,         begin_collecting, collect_bytes ...
+//!  clear_received, access_ended, request_done ...        |
+//!     |                                                  |
+//!     v                                                  v
+//!  +-- LinkTx ---------------------------------+      +-- LinkRx ------------------------+
+//!  | the frame that the link has taken in part |      | the frame that has arrived in    |
+//!  | credit, levels, fences, order             |      | part, where neither receiver nor |
+//!  | accesses and offers without an answer     |      | target takes it piece by piece   |
+//!  | Debts: what the peer waits to hear        |      |                                  |
+//!  +-------------------------------------------+      +----------------------------------+
 //! ```
 //!
 //! The engine tells both halves of the events on the link. They return the ids of the

@@ -291,7 +291,10 @@ impl Region {
         }
         let persisted = persistence.persist(offset_bytes, len_bytes);
         if let Err(errno) = persisted {
-            warn!(key = self.key, %errno, "what was written could not be made durable, and nothing is from now on");
+            warn!(
+                key = self.key, %errno,
+                "what was written could not be made durable, and nothing is from now on"
+            );
             self.has_failed.store(true, Ordering::Release);
         }
         persisted.is_ok()
@@ -555,7 +558,10 @@ mod tests {
         #[test]
         fn owned_and_raw_regions_behave_as_byte_vector(
             segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),
-            writes in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..50)), 1..20),
+            writes in prop::collection::vec(
+                (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..50)),
+                1..20,
+            ),
         ) {
             let len_bytes: usize = segments.iter().sum();
             prop_assume!(len_bytes > 0);
@@ -583,7 +589,8 @@ mod tests {
                 }
             }
             let window = Window::new(Arc::new(regions.into_iter().nth(1).unwrap()), 0);
-            let direct: Vec<u8> = window.slices(0, len_bytes).iter().flat_map(|slice| slice.to_vec()).collect();
+            let direct: Vec<u8> =
+                window.slices(0, len_bytes).iter().flat_map(|slice| slice.to_vec()).collect();
             prop_assert_eq!(&direct, &model);
             drop(window);
             prop_assert_eq!(memory.concat(), model);

@@ -7,8 +7,7 @@
 /// atomic operations.
 ///
 /// ```
-/// use homespun_engine::remote_memory::RemoteMemory;
-///
+/// # use homespun_engine::remote_memory::RemoteMemory;
 /// let region = RemoteMemory { address: 4096, key: 7 };
 /// let told = region.to_bytes();
 /// assert_eq!(RemoteMemory::from_bytes(told).offset(64), RemoteMemory { address: 4160, key: 7 });

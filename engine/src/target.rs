@@ -1,12 +1,12 @@
 //! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
-//!  write_arrived, begin_write, write_offered,.. +--------------------------------+   owe, owe_read_data, count, complete
-//!  -------------------------------------------> | windows of regions             | -------------------------------->
-//!  read_request_arrived, atomic_arrived, pull.. | what is being written, read    |   return_credit, keep_credit, ...
-//!  -------------------------------------------> | offered writes, durability     | -------------------------------->
-//!  link_added, link_ended, answer_sent, ...     | offered regions, held events   |   Err(ProtocolViolation)
-//!  -------------------------------------------> +--------------------------------+
+//!  write_arrived, begin_write, ...     +------------------------------+  owe, owe_read_data, count, ...
+//!  ----------------------------------> | windows of regions           | ------------------------------->
+//!  read_request_arrived, ...           | what is being written, read  |  return_credit, keep_credit, ...
+//!  ----------------------------------> | offered writes, durability   | ------------------------------->
+//!  link_added, link_ended, ...         | offered regions, held events |  Err(ProtocolViolation)
+//!  ----------------------------------> +------------------------------+
 //! ```
 //!
 //! ```text

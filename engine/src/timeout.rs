@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::limits::TIMEOUT_GRACE_MS;
 use crate::moment::Moment;
 
-/// A limit on silence. The time starts with the first [`start_or_check_expired`](Self::start_or_check_expired).
+/// A limit on silence. The time starts with the first
+/// [`start_or_check_expired`](Self::start_or_check_expired).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeout {
     deadline: Option<Moment>,

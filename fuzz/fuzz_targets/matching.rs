@@ -111,7 +111,9 @@ impl Step {
                 tag: tag.into(),
                 ignore: mask.ignore(),
             }),
-            Step::RemovePosted { place } => model.apply_and_check(Operation::RemovePosted { place: place.into() }),
+            Step::RemovePosted { place } => {
+                model.apply_and_check(Operation::RemovePosted { place: place.into() });
+            }
             Step::RemoveUnexpected { place } => {
                 model.apply_and_check(Operation::RemoveUnexpected { place: place.into() });
             }
@@ -129,7 +131,9 @@ impl Step {
             Step::PeekPosted { source, tag } => {
                 model.apply_and_check(Operation::PeekPosted { source: source.into(), tag: tag.into() });
             }
-            Step::PostedFor { source } => model.apply_and_check(Operation::PostedFor { source: source.into() }),
+            Step::PostedFor { source } => {
+                model.apply_and_check(Operation::PostedFor { source: source.into() });
+            }
         }
         model.check_order();
     }

@@ -7,8 +7,8 @@
 //! `size` tells the host where it ends. In memory that belongs to the caller they exist only if the
 //! caller was compiled with such a version.
 //!
-//! Sizes are asserted at compile time; the test `layout` compares every offset and constant in [`structs`]
-//! and [`constants`] with the installed headers.
+//! Sizes are asserted at compile time; the test `layout` compares every offset and constant in
+//! [`struct_layouts`] and [`constants`] with the installed headers.
 
 #![expect(missing_docs, reason = "fields and constants are the C ones and are described in the man pages")]
 
@@ -100,7 +100,7 @@ macro_rules! c_structs {
 use c_structs;
 
 /// Returns the layout of every structure that this module declares.
-pub fn structs() -> impl Iterator<Item = &'static Layout> {
+pub fn struct_layouts() -> impl Iterator<Item = &'static Layout> {
     [
         atomic::STRUCTS,
         collective::STRUCTS,

@@ -15,8 +15,8 @@ use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
 use crate::edge::{Failure, run_entry_point};
 use crate::object;
 use crate::posting::{
-    Desc, Descs, Segments, SegmentsMut, context_number, deref_non_null, entry_points, flags_or_default,
-    inject_bytes, segment, segment_mut, single_remote_memory, vector_entries,
+    Desc, Descs, Segments, SegmentsMut, bytes_to_inject, context_number, deref_non_null, entry_points,
+    flags_or_default, segment, segment_mut, single_remote_memory, vector_entries,
 };
 use crate::states::DomainState;
 use crate::triggered;
@@ -44,7 +44,7 @@ entry_points! {
         op: u32, ctx: *mut c_void,
     ) -> isize {
         let target = make_target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
-        post_base(ep, operands_in_one_piece(buf, count, target)?, target, ctx, None)
+        post_base(ep, operands_in_buffer(buf, count, target)?, target, ctx, None)
     }
 
     fn writev(
@@ -56,7 +56,8 @@ entry_points! {
     }
 
     fn writemsg(ep, msg: *const FiMsgAtomic, flags: u64) -> isize {
-        let AtomicMessage { target, operands, ctx, .. } = parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let message = parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let AtomicMessage { target, operands, ctx, .. } = message;
         post_base(ep, operands, target, ctx, Some(flags))
     }
 
@@ -64,7 +65,7 @@ entry_points! {
         ep, buf: *const c_void, count: usize, to: u64, address: u64, key: u64, datatype: u32, op: u32,
     ) -> isize {
         let target = make_target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
-        let operand = inject_bytes(buf, len_bytes(count, target.datatype)?)?;
+        let operand = bytes_to_inject(buf, len_bytes(count, target.datatype)?)?;
         ep.inject_atomic(operand, target).map_err(Failure::from)
     }
 
@@ -74,7 +75,7 @@ entry_points! {
     ) -> isize {
         let target = make_target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
         let result = segment_mut(result, len_bytes(count, target.datatype)?);
-        post_fetch(ep, operands_in_one_piece(buf, count, target)?, result, target, ctx, None)
+        post_fetch(ep, operands_in_buffer(buf, count, target)?, result, target, ctx, None)
     }
 
     fn readwritev(
@@ -155,7 +156,7 @@ unsafe fn post_base(
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_atomic(&atomic).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Atomic(atomic))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Atomic(atomic))
         })
     }
 }
@@ -179,7 +180,9 @@ unsafe fn post_fetch(
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_fetch_atomic(&atomic).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || {
+                Operation::FetchAtomic(atomic)
+            })
         })
     }
 }
@@ -204,7 +207,9 @@ unsafe fn post_compare(
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_compare_atomic(&atomic).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || {
+                Operation::CompareAtomic(atomic)
+            })
         })
     }
 }
@@ -225,15 +230,18 @@ unsafe fn write_max_count(
     if count.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    let (datatype, op) = check_supported(kind, datatype, op)?;
+    let (datatype, op) = parse_supported_atomic(kind, datatype, op)?;
     // SAFETY: not null, so writable.
     unsafe { count.write(valid(endpoint, datatype, op)?) };
     Ok(())
 }
 
-/// Returns the operation and the type of its elements if homespun offers this call. It offers no
-/// call with values that the headers lack.
-fn check_supported(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
+/// Converts the numbers of a call to the type of its elements and its operation.
+///
+/// # Errors
+///
+/// EOPNOTSUPP for a number that the headers lack, and for a call that homespun does not offer.
+fn parse_supported_atomic(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;
     kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
@@ -248,7 +256,7 @@ fn make_target(
     datatype: u32,
     op: u32,
 ) -> Result<AtomicTarget, Failure> {
-    let (datatype, op) = check_supported(kind, datatype, op)?;
+    let (datatype, op) = parse_supported_atomic(kind, datatype, op)?;
     Ok(AtomicTarget { peer: FabricAddress(to), memory, datatype, op })
 }
 
@@ -313,11 +321,7 @@ unsafe fn operands_in_vector(
 }
 
 /// Returns the operands in one buffer; none for an operation without operands.
-fn operands_in_one_piece(
-    buf: *const c_void,
-    count: usize,
-    target: AtomicTarget,
-) -> Result<Segments, Failure> {
+fn operands_in_buffer(buf: *const c_void, count: usize, target: AtomicTarget) -> Result<Segments, Failure> {
     match target.op.has_operand() {
         true => Ok(segment(buf, len_bytes(count, target.datatype)?).into_iter().collect()),
         false => Ok(Segments::new()),
@@ -391,7 +395,7 @@ pub(crate) unsafe extern "C" fn query_atomic(
         if flags & Caps::TAGGED.bits() != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let (datatype, op) = check_supported(kind, datatype, op)?;
+        let (datatype, op) = parse_supported_atomic(kind, datatype, op)?;
         let limits = domain.domain.query_atomic(datatype, op, kind)?;
         // SAFETY: not null, so writable.
         unsafe { attr.write(FiAtomicAttr { count: limits.count, size: limits.size_bytes }) };

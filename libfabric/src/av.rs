@@ -12,16 +12,16 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CLASS_AV, FI_SYNC_ERR};
 use crate::edge::{Failure, run_entry_point};
 use crate::info::read_string;
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::states::DomainState;
 use crate::text;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 /// The object behind a `struct fid_av`.
 pub(crate) struct AvState {
     pub(crate) av: AddressVector,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _domain: Lease,
 }
 
@@ -41,11 +41,11 @@ static OPS: FiOpsAv = FiOpsAv {
     remove,
     lookup,
     straddr: straddr_to,
-    av_set: Unsupported::STUB,
-    insert_auth_key: Unsupported::STUB,
-    lookup_auth_key: Unsupported::STUB,
-    set_user_id: Unsupported::STUB,
-    lookup2: Unsupported::STUB,
+    av_set: StubFn::STUB,
+    insert_auth_key: StubFn::STUB,
+    lookup_auth_key: StubFn::STUB,
+    set_user_id: StubFn::STUB,
+    lookup2: StubFn::STUB,
 };
 
 /// `fi_av_open`.
@@ -65,7 +65,8 @@ pub(crate) unsafe extern "C" fn open_av(
         let wanted = unsafe { read_attr(attr)? };
         let opened = domain.domain.open_av(&wanted)?;
         let av_type = opened.av_type().raw();
-        let state = AvState { av: opened, in_use: InUse::default(), _domain: domain.in_use.lease() };
+        let state =
+            AvState { av: opened, dependents: Dependents::default(), _domain: domain.dependents.lease() };
         let front = FidAv { fid: object::new_fid::<AvState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: neither is null, so both are writable. The type tells the application which one
         // it got.
@@ -98,7 +99,7 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
 unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<AvState>(av.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<AvState>(av.cast(), |state| state.dependents.has_any())? };
         Ok(0)
     })
 }

@@ -12,12 +12,12 @@ use crate::abi::fid::Fid;
 use crate::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
 use crate::edge::{Failure, run_entry_point};
 use crate::handles;
-use crate::info::{InfoList, write_request_info};
+use crate::info::{InfoList, malloc_request_info};
 use crate::object;
 use crate::opened;
 use crate::sockaddr::{self, CAddress};
 use crate::states::EndpointState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 pub(crate) static OPS: FiOpsCm = FiOpsCm {
     size: size_of::<FiOpsCm>(),
@@ -25,11 +25,11 @@ pub(crate) static OPS: FiOpsCm = FiOpsCm {
     getname,
     getpeer,
     connect,
-    listen: Unsupported::STUB,
+    listen: StubFn::STUB,
     accept,
-    reject: Unsupported::STUB,
+    reject: StubFn::STUB,
     shutdown,
-    join: Unsupported::STUB,
+    join: StubFn::STUB,
 };
 
 unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
@@ -186,14 +186,14 @@ impl CmEvent {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
-                let handle = handles::handle_of_request(&request, fabric);
+                let handle = handles::find_or_add_request_handle(&request, fabric);
                 let info = match peeked {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {
                         let info = request.info();
-                        let list = write_request_info(&info)?;
+                        let list = malloc_request_info(&info)?;
                         // SAFETY: the list was just made from this info.
-                        unsafe { opened::write_into_request_info(fabric, &info, list.head()) };
+                        unsafe { opened::write_open_objects_into_request(fabric, &info, list.head()) };
                         // SAFETY: as above.
                         unsafe { (*list.head()).handle = handle };
                         list

@@ -11,9 +11,9 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_SETOPSFLAG};
 use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, run_entry_point};
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
-use crate::unsupported::{Status, Unsupported};
+use crate::unsupported::{Status, StubFn};
 use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
@@ -22,7 +22,7 @@ pub(crate) struct CounterState {
     pub(crate) counter: Counter,
     /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _domain: Lease,
     _wait_set: Option<Lease>,
 }
@@ -44,7 +44,7 @@ static OPS: FiOpsCntr = FiOpsCntr {
     wait,
     adderr,
     seterr,
-    export_xpu: Unsupported::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 /// The value of a counter; 0 if the call fails.
@@ -81,8 +81,8 @@ pub(crate) unsafe extern "C" fn open_counter(
         let state = CounterState {
             counter: domain.domain.open_counter(&CounterAttr { wait, wait_set })?,
             wait_obj,
-            in_use: InUse::default(),
-            _domain: domain.in_use.lease(),
+            dependents: Dependents::default(),
+            _domain: domain.dependents.lease(),
             _wait_set: lease,
         };
         let front = FidCntr { fid: object::new_fid::<CounterState>(context, &FID_OPS), ops: &OPS };
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn open_counter(
 
 unsafe extern "C" fn close(cntr: *mut Fid) -> c_int {
     run_entry_point(|| {
-        let in_use = |state: &CounterState| state.in_use.is_leased() || state.counter.is_in_use();
+        let in_use = |state: &CounterState| state.dependents.has_any() || state.counter.is_in_use();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<CounterState>(cntr.cast(), in_use)? };
         Ok(0)

@@ -17,11 +17,11 @@ use crate::abi::{
 };
 use crate::edge::{Failure, run_entry_point};
 use crate::error_data::ErrorData;
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::sockaddr::CAddress;
 use crate::states::DomainState;
 use crate::text;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 use crate::wait::{BlockingRead, WaitCondition, control_wait};
 use crate::wait_set::WaitAttr;
 
@@ -34,7 +34,7 @@ pub(crate) struct CqState {
     wait_cond: WaitCondition,
     err_data: ErrorData,
     api_version: Version,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _domain: Lease,
     _wait_set: Option<Lease>,
 }
@@ -56,7 +56,7 @@ static OPS: FiOpsCq = FiOpsCq {
     sreadfrom,
     signal,
     strerror,
-    export_xpu: Unsupported::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 /// `fi_cq_open`.
@@ -87,8 +87,8 @@ pub(crate) unsafe extern "C" fn open_cq(
             cq: opened,
             err_data: ErrorData::default(),
             api_version: domain.api_version,
-            in_use: InUse::default(),
-            _domain: domain.in_use.lease(),
+            dependents: Dependents::default(),
+            _domain: domain.dependents.lease(),
             _wait_set: wait_set,
         };
         let front = FidCq { fid: object::new_fid::<CqState>(context, &FID_OPS), ops: &OPS };
@@ -130,7 +130,7 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
 unsafe extern "C" fn close(cq: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<CqState>(cq.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<CqState>(cq.cast(), |state| state.dependents.has_any())? };
         Ok(0)
     })
 }

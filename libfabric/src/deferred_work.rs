@@ -23,10 +23,10 @@ use crate::abi::{
 use crate::atomic::{self, AtomicMessage};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
-use crate::message::receive_segments;
+use crate::message::segments_of_receive;
 use crate::posting::{self, context_number, deref_non_null, remote_data, segments, segments_mut};
 use crate::rma::rma_remote_memory;
-use crate::shared_receive_context::context_of;
+use crate::shared_receive_context::receive_context_from_fid;
 use crate::triggered::{RawOperation, counter_from_fid};
 
 /// Work, and what it does, with the caller's memory.
@@ -140,17 +140,17 @@ unsafe fn queue_receive(
     let MessageOp { ep, peer: from, tagged, context, flags, .. } = *op;
     // SAFETY: the caller promises it.
     unsafe {
-        let buffers = receive_segments(op.iov, op.iov_count, flags.bits())?;
+        let buffers = segments_of_receive(op.iov, op.iov_count, flags.bits())?;
         let receive = |caps| {
             let from = posting::receive_source(from.0, caps);
             RecvMsg { buffers: &buffers[..], from, tagged, context, flags }
         };
-        if let Ok(receive_context) = context_of(ep.cast()) {
+        if let Ok(receive_context) = receive_context_from_fid(ep.cast()) {
             let (receive_context, receive) = (receive_context.clone(), receive(receive_context.attr().caps));
             return queue(DeferredAction::Receive { receive_context, receive });
         }
         let receive = receive(posting::endpoint_from_fid(ep)?.info().caps);
-        queue(post_action(ep, Operation::Receive(receive))?)
+        queue(make_post_action(ep, Operation::Receive(receive))?)
     }
 }
 
@@ -169,7 +169,7 @@ unsafe fn queue_send(
     unsafe {
         let buffers = segments(op.iov, op.iov_count)?;
         let send = SendMsg { buffers: &buffers[..], to, tag, data, context, flags };
-        queue(post_action(ep, Operation::Send(send))?)
+        queue(make_post_action(ep, Operation::Send(send))?)
     }
 }
 
@@ -193,7 +193,7 @@ unsafe fn queue_read(
             context: context_number(msg.context),
             flags: OpFlags::from_bits_retain(flags),
         };
-        queue(post_action(ep, Operation::Read(read))?)
+        queue(make_post_action(ep, Operation::Read(read))?)
     }
 }
 
@@ -218,7 +218,7 @@ unsafe fn queue_write(
             context: context_number(msg.context),
             flags: OpFlags::from_bits_retain(flags),
         };
-        queue(post_action(ep, Operation::Write(write))?)
+        queue(make_post_action(ep, Operation::Write(write))?)
     }
 }
 
@@ -237,7 +237,7 @@ unsafe fn queue_atomic(
             atomic::parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
         let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let atomic = AtomicMsg { operands: &*operands, target, context, flags };
-        queue(post_action(ep, Operation::Atomic(atomic))?)
+        queue(make_post_action(ep, Operation::Atomic(atomic))?)
     }
 }
 
@@ -257,7 +257,7 @@ unsafe fn queue_fetch_atomic(
         let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let (operands, results) = (&*operands, &*results);
         let atomic = FetchAtomicMsg { operands, results, target, context, flags };
-        queue(post_action(ep, Operation::FetchAtomic(atomic))?)
+        queue(make_post_action(ep, Operation::FetchAtomic(atomic))?)
     }
 }
 
@@ -278,11 +278,11 @@ unsafe fn queue_compare_atomic(
         let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let (operands, results) = (&*operands, &*results);
         let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
-        queue(post_action(ep, Operation::CompareAtomic(atomic))?)
+        queue(make_post_action(ep, Operation::CompareAtomic(atomic))?)
     }
 }
 
-/// Queues work that does this. The application cancels it by its address.
+/// Queues work with this action. The application cancels it by the address of `work`.
 ///
 /// # Safety
 ///
@@ -303,12 +303,12 @@ unsafe fn queue_action(
     }
 }
 
-/// Posts an operation through an endpoint.
+/// Returns the action that posts an operation through an endpoint.
 ///
 /// # Safety
 ///
 /// `ep` is null or an open endpoint.
-unsafe fn post_action(ep: *mut FidEp, operation: RawOperation<'_>) -> Result<RawAction<'_>, Failure> {
+unsafe fn make_post_action(ep: *mut FidEp, operation: RawOperation<'_>) -> Result<RawAction<'_>, Failure> {
     // SAFETY: the caller promises it.
     let endpoint = unsafe { posting::endpoint_from_fid(ep)? }.clone();
     Ok(DeferredAction::Post { endpoint, operation })

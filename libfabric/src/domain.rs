@@ -25,7 +25,7 @@ use crate::poll_set::open_poll_set;
 use crate::shared_receive_context::open_shared_receive_context;
 use crate::shared_transmit_context::open_shared_transmit_context;
 use crate::states::{DomainState, FabricState};
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 static FID_OPS: FiOps = FiOps { close, control, ops_open: memory::ops_open, ..FiOps::UNSUPPORTED };
 
@@ -34,15 +34,15 @@ static OPS: FiOpsDomain = FiOpsDomain {
     av_open: open_av,
     cq_open: open_cq,
     endpoint: open_endpoint,
-    scalable_ep: Unsupported::STUB,
+    scalable_ep: StubFn::STUB,
     cntr_open: open_counter,
     poll_open: open_poll_set,
     stx_ctx: open_shared_transmit_context,
     srx_ctx: open_shared_receive_context,
     query_atomic: atomic::query_atomic,
-    query_collective: Unsupported::STUB,
-    endpoint2: Unsupported::STUB,
-    xpu_ctx: Unsupported::STUB,
+    query_collective: StubFn::STUB,
+    endpoint2: StubFn::STUB,
+    xpu_ctx: StubFn::STUB,
 };
 
 /// `fi_domain`.
@@ -106,7 +106,7 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
                 Err(Errno::EINVAL.into())
             }
             // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
-            FI_MAP_RAW_MR => unsafe { mr::map_raw(&*arg.cast()) },
+            FI_MAP_RAW_MR => unsafe { mr::map_raw_key(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
             // SAFETY: for this command it points to a `struct fi_deferred_work` that meets the
             // conditions of `fi_trigger(3)`.
@@ -122,12 +122,12 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
 unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &DomainState| {
-            let is_leased = state.in_use.is_leased();
+            let has_dependents = state.dependents.has_any();
             // Remove it before another object may have its address.
-            if !is_leased {
+            if !has_dependents {
                 opened::remove_domain(domain);
             }
-            is_leased
+            has_dependents
         };
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<DomainState>(domain.cast(), in_use)? };

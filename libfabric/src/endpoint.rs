@@ -27,7 +27,7 @@ use crate::object::{self, Lease};
 use crate::shared_receive_context::SharedReceiveContextState;
 use crate::shared_transmit_context::SharedTransmitContextState;
 use crate::states::{DomainState, EndpointState};
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 use crate::{atomic, connection, message, options, posting, rma, tagged};
 
 static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
@@ -37,26 +37,26 @@ static OPS: FiOpsEp = FiOpsEp {
     cancel,
     getopt: options::getopt,
     setopt: options::setopt,
-    tx_ctx: Unsupported::STUB,
-    rx_ctx: Unsupported::STUB,
-    rx_size_left: Unsupported::STUB,
-    tx_size_left: Unsupported::STUB,
-    export_xpu: Unsupported::STUB,
+    tx_ctx: StubFn::STUB,
+    rx_ctx: StubFn::STUB,
+    rx_size_left: StubFn::STUB,
+    tx_size_left: StubFn::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 pub(crate) static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
     size: size_of::<FiOpsCollective>(),
-    barrier: Unsupported::STUB,
-    broadcast: Unsupported::STUB,
-    alltoall: Unsupported::STUB,
-    allreduce: Unsupported::STUB,
-    allgather: Unsupported::STUB,
-    reduce_scatter: Unsupported::STUB,
-    reduce: Unsupported::STUB,
-    scatter: Unsupported::STUB,
-    gather: Unsupported::STUB,
-    msg: Unsupported::STUB,
-    barrier2: Unsupported::STUB,
+    barrier: StubFn::STUB,
+    broadcast: StubFn::STUB,
+    alltoall: StubFn::STUB,
+    allreduce: StubFn::STUB,
+    allgather: StubFn::STUB,
+    reduce_scatter: StubFn::STUB,
+    reduce: StubFn::STUB,
+    scatter: StubFn::STUB,
+    gather: StubFn::STUB,
+    msg: StubFn::STUB,
+    barrier2: StubFn::STUB,
 };
 
 /// `fi_endpoint`.
@@ -120,7 +120,7 @@ unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlia
         return Err(Errno::EINVAL.into());
     }
     let endpoint = state.endpoint.alias();
-    write_op_flags(&endpoint, alias.flags)?;
+    setopsflag(&endpoint, alias.flags)?;
     let aliased = state.new_alias_state(endpoint);
     // SAFETY: not null, so writable.
     unsafe { alias.fid.write(object::open(new_fid_ep(context), aliased).cast()) };
@@ -130,7 +130,7 @@ unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlia
 unsafe extern "C" fn close(ep: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<EndpointState>(ep.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<EndpointState>(ep.cast(), |state| state.dependents.has_any())? };
         Ok(0)
     })
 }
@@ -164,7 +164,7 @@ unsafe fn bind_object(
             FI_CLASS_CQ => {
                 let cq = object::state::<CqState>(other.cast())?;
                 endpoint.bind_cq(&cq.cq, BindFlags::from_bits_retain(flags))?;
-                Ok(cq.in_use.lease())
+                Ok(cq.dependents.lease())
             }
             FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX if flags != 0 => {
                 Err(Misuse::Flags(flags).into())
@@ -172,27 +172,27 @@ unsafe fn bind_object(
             FI_CLASS_AV => {
                 let av = object::state::<AvState>(other.cast())?;
                 endpoint.bind_av(&av.av)?;
-                Ok(av.in_use.lease())
+                Ok(av.dependents.lease())
             }
             FI_CLASS_EQ => {
                 let eq = object::state::<EqState>(other.cast())?;
                 endpoint.bind_eq(&eq.eq, ep.expose_provenance() as u64)?;
-                Ok(eq.in_use.lease())
+                Ok(eq.dependents.lease())
             }
             FI_CLASS_SRX_CTX => {
                 let srx = object::state::<SharedReceiveContextState>(other.cast())?;
                 endpoint.bind_shared_receive_context(&srx.context)?;
-                Ok(srx.in_use.lease())
+                Ok(srx.dependents.lease())
             }
             FI_CLASS_STX_CTX => {
                 let stx = object::state::<SharedTransmitContextState>(other.cast())?;
                 endpoint.bind_shared_transmit_context(&stx.context)?;
-                Ok(stx.in_use.lease())
+                Ok(stx.dependents.lease())
             }
             FI_CLASS_CNTR => {
                 let counter = object::state::<CounterState>(other.cast())?;
                 endpoint.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
-                Ok(counter.in_use.lease())
+                Ok(counter.dependents.lease())
             }
             _ => Err(Errno::EINVAL.into()),
         }
@@ -211,9 +211,9 @@ unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> 
             FI_ENABLE => endpoint.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             // SAFETY: for these commands it points to flags.
-            FI_GETOPSFLAG => unsafe { read_op_flags(endpoint, arg.cast())? },
+            FI_GETOPSFLAG => unsafe { getopsflag(endpoint, arg.cast())? },
             // SAFETY: as above.
-            FI_SETOPSFLAG => write_op_flags(endpoint, unsafe { arg.cast::<u64>().read() })?,
+            FI_SETOPSFLAG => setopsflag(endpoint, unsafe { arg.cast::<u64>().read() })?,
             _ => return Err(Errno::ENOSYS.into()),
         }
         Ok(0)
@@ -239,10 +239,12 @@ impl Direction {
     }
 }
 
+/// `FI_GETOPSFLAG`: `flags` names the direction, and receives the default flags of that direction.
+///
 /// # Safety
 ///
 /// `flags` is valid.
-unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
+unsafe fn getopsflag(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     let (direction, _) = Direction::split_from_flags(unsafe { flags.read() })?;
     let found = match direction {
@@ -254,7 +256,8 @@ unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Fail
     Ok(())
 }
 
-fn write_op_flags(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
+/// `FI_SETOPSFLAG`: `flags` names the direction, and has its new default flags.
+fn setopsflag(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
     match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
         (Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,

@@ -17,7 +17,7 @@ use crate::connection::{CmEvent, ENTRY_BYTES};
 use crate::edge::{Failure, run_entry_point};
 use crate::error_data::ErrorData;
 use crate::info::InfoList;
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
 use crate::text;
 use crate::wait::control_wait;
@@ -35,7 +35,7 @@ pub(crate) struct EqState {
     wait_obj: u32,
     err_data: ErrorData,
     api_version: Version,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _fabric: Lease,
     _wait_set: Option<Lease>,
 }
@@ -81,8 +81,8 @@ pub(crate) unsafe extern "C" fn open_eq(
             wait_obj,
             err_data: ErrorData::default(),
             api_version: fabric.api_version,
-            in_use: InUse::default(),
-            _fabric: fabric.in_use.lease(),
+            dependents: Dependents::default(),
+            _fabric: fabric.dependents.lease(),
             _wait_set: lease,
         };
         let front = FidEq { fid: object::new_fid::<EqState>(context, &FID_OPS), ops: &OPS };
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn open_eq(
 unsafe extern "C" fn close(eq: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<EqState>(eq.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<EqState>(eq.cast(), |state| state.dependents.has_any())? };
         Ok(0)
     })
 }

@@ -15,11 +15,11 @@ use crate::eq::open_eq;
 use crate::handles;
 use crate::host;
 use crate::info::read_string;
-use crate::object::{self, InUse};
+use crate::object::{self, Dependents};
 use crate::opened;
 use crate::passive_endpoint::open_passive;
 use crate::states::FabricState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 use crate::wait::trywait;
 use crate::wait_set::open_wait_set;
 
@@ -32,7 +32,7 @@ static OPS: FiOpsFabric = FiOpsFabric {
     eq_open: open_eq,
     wait_open: open_wait_set,
     trywait,
-    domain2: Unsupported::STUB,
+    domain2: StubFn::STUB,
 };
 
 /// Opens a fabric: the provider's side of `fi_fabric`.
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn open_fabric(
         let state = FabricState {
             fabric: Fabric::with_params(host::read_params()),
             api_version,
-            in_use: InUse::default(),
+            dependents: Dependents::default(),
         };
         let opened = object::open(front, state);
         opened::add_fabric(opened);
@@ -74,13 +74,13 @@ pub(crate) unsafe extern "C" fn open_fabric(
 unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
     run_entry_point(|| {
         let in_use = |state: &FabricState| {
-            let is_leased = state.in_use.is_leased();
+            let has_dependents = state.dependents.has_any();
             // Remove it before another object may have its address.
-            if !is_leased {
+            if !has_dependents {
                 opened::remove_fabric(fabric);
                 handles::remove_fabric(fabric);
             }
-            is_leased
+            has_dependents
         };
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<FabricState>(fabric.cast(), in_use)? };

@@ -71,7 +71,7 @@ pub(crate) fn remove_fabric<T>(at: *const T) {
 
 /// Returns the handle of a request, the same on every call. Keeps the request until the application
 /// has accepted or rejected it.
-pub(crate) fn handle_of_request(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
+pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
     let at = known.unwrap_or_else(|| {
@@ -94,7 +94,10 @@ pub(crate) fn lookup_handle(handle: *const Fid) -> Option<Handle> {
 }
 
 /// Returns the request that a handle names, if this passive endpoint has received it.
-pub(crate) fn request_at<T>(passive: *const T, handle: *const Fid) -> Option<ConnectionRequest> {
+pub(crate) fn lookup_request_of_passive<T>(
+    passive: *const T,
+    handle: *const Fid,
+) -> Option<ConnectionRequest> {
     let handles = HANDLES.lock();
     let held = handles.requests.get(&handle.addr()).filter(|held| held.passive == passive.addr())?;
     Some(held.request.clone())

@@ -40,13 +40,14 @@ unsafe impl Sync for Host {}
 /// again at another address.
 static HOST: RwLock<Option<Host>> = RwLock::new(None);
 
-/// Looks up the host. `provider` identifies the plugin to it.
-pub(crate) fn attach(provider: *const FiProvider) {
-    *HOST.write() = Host::find(provider);
+/// Looks up the libfabric that has loaded the plugin, and makes it the current host. `provider` identifies
+/// the plugin to it.
+pub(crate) fn find_and_set_current(provider: *const FiProvider) {
+    *HOST.write() = Host::from_loaded_libfabric(provider);
 }
 
 /// Forgets the host.
-pub(crate) fn detach() {
+pub(crate) fn clear_current() {
     *HOST.write() = None;
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn read_params() -> Params {
 }
 
 impl Host {
-    fn find(provider: *const FiProvider) -> Option<Host> {
+    fn from_loaded_libfabric(provider: *const FiProvider) -> Option<Host> {
         let library = Library::find_loaded(c"libfabric.so.1")?;
         // SAFETY: the functions have had these types since 1.0.
         unsafe {

@@ -17,7 +17,7 @@ use crate::abi::{
 use crate::host;
 
 /// Sends log messages to the host from now on; drops them if the host is gone.
-pub(crate) fn forward_to_host() {
+pub(crate) fn install_or_refresh_subscriber() {
     // The plugin has its own copy of `tracing`, so an existing subscriber is its own too.
     if set_global_default(Forward).is_err() {
         callsite::rebuild_interest_cache();

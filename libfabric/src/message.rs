@@ -9,8 +9,8 @@ use libc::{c_void, iovec};
 use crate::abi::endpoint::{FiMsg, FiOpsMsg};
 use crate::edge::Failure;
 use crate::posting::{
-    Desc, Descs, SegmentsMut, context_number, deref_non_null, entry_points, flags_or_default, inject_bytes,
-    receive_source, remote_data, segment, segment_mut, segments, segments_mut,
+    Desc, Descs, SegmentsMut, bytes_to_inject, context_number, deref_non_null, entry_points,
+    flags_or_default, receive_source, remote_data, segment, segment_mut, segments, segments_mut,
 };
 use crate::triggered;
 
@@ -38,7 +38,7 @@ entry_points! {
 
     fn recvmsg(ep, msg: *const FiMsg, flags: u64) -> isize {
         let FiMsg { msg_iov, iov_count, addr, context, .. } = *deref_non_null(msg)?;
-        post_receive(ep, receive_segments(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
+        post_receive(ep, segments_of_receive(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
     }
 
     fn send(ep, buf: *const c_void, len: usize, _: Desc, to: u64, ctx: *mut c_void) -> isize {
@@ -89,7 +89,7 @@ pub(crate) unsafe fn post_send(
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_send(&send).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Send(send))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Send(send))
         })
     }
 }
@@ -114,7 +114,7 @@ pub(crate) unsafe fn post_receive(
     // SAFETY: the caller keeps the same conditions.
     unsafe {
         endpoint.post_receive(&receive).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Receive(receive))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Receive(receive))
         })
     }
 }
@@ -134,7 +134,7 @@ pub(crate) unsafe fn post_inject(
     data: Option<u64>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let message = unsafe { inject_bytes(buf, len)? };
+    let message = unsafe { bytes_to_inject(buf, len)? };
     endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
@@ -144,7 +144,7 @@ pub(crate) unsafe fn post_inject(
 /// # Safety
 ///
 /// `iov` is readable for `count` entries, if the receive gets data.
-pub(crate) unsafe fn receive_segments(
+pub(crate) unsafe fn segments_of_receive(
     iov: *const iovec,
     count: usize,
     flags: u64,

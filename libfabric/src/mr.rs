@@ -150,7 +150,7 @@ pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
-    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.in_use.lease() })
+    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.dependents.lease() })
 }
 
 unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
@@ -179,7 +179,7 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 FI_CLASS_CNTR => {
                     let counter = object::state::<CounterState>(other.cast())?;
                     region.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
-                    bound.lock().push(counter.in_use.lease());
+                    bound.lock().push(counter.dependents.lease());
                 }
                 _ => return Err(Errno::EINVAL.into()),
             }
@@ -201,18 +201,18 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
-            FI_GET_RAW_MR => unsafe { write_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
+            FI_GET_RAW_MR => unsafe { fill_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
             _ => Err(Errno::ENOSYS.into()),
         }
     })
 }
 
-/// `fi_mr_raw_attr`.
+/// `fi_mr_raw_attr`: writes the raw key and the base address to the memory that `attr` names.
 ///
 /// # Safety
 ///
 /// `attr` is null or points to a valid structure.
-unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
+unsafe fn fill_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -231,12 +231,12 @@ unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_
     Ok(0)
 }
 
-/// `fi_mr_map_raw`: the raw key is the key's bytes.
+/// `fi_mr_map_raw`: converts a raw key, which is the key's bytes, to the key.
 ///
 /// # Safety
 ///
 /// `map` is null or points to a valid structure.
-pub(crate) unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
+pub(crate) unsafe fn map_raw_key(map: &FiMrMapRaw) -> Result<c_int, Failure> {
     if map.raw_key.is_null() || map.key.is_null() || map.key_size != KEY_BYTES {
         return Err(Errno::EINVAL.into());
     }

@@ -100,7 +100,7 @@ pub(crate) unsafe fn close<S: State>(
 
 /// Counts the objects that depend on an object, so that closing it too early gets EBUSY.
 #[derive(Debug, Default)]
-pub(crate) struct InUse(Arc<()>);
+pub(crate) struct Dependents(Arc<()>);
 
 /// The reference that an object holds while it depends on another.
 #[derive(Debug)]
@@ -108,14 +108,14 @@ pub(crate) struct Lease {
     _count: Arc<()>,
 }
 
-impl InUse {
+impl Dependents {
     /// Returns a lease for one dependent object.
     pub(crate) fn lease(&self) -> Lease {
         Lease { _count: Arc::clone(&self.0) }
     }
 
     /// Whether there are leases.
-    pub(crate) fn is_leased(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 }
@@ -126,41 +126,42 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::unsupported::Unsupported;
+    use crate::unsupported::StubFn;
 
-    struct Thing(InUse);
+    struct TestObject(Dependents);
 
     // SAFETY: the front is a `Fid`; the class is not one of libfabric's.
-    unsafe impl State for Thing {
+    unsafe impl State for TestObject {
         type Front = Fid;
         const CLASS: usize = 1000;
     }
 
     static OPS: FiOps = FiOps {
         size: size_of::<FiOps>(),
-        close: Unsupported::STUB,
-        bind: Unsupported::STUB,
-        control: Unsupported::STUB,
-        ops_open: Unsupported::STUB,
-        tostr: Unsupported::STUB,
-        ops_set: Unsupported::STUB,
+        close: StubFn::STUB,
+        bind: StubFn::STUB,
+        control: StubFn::STUB,
+        ops_open: StubFn::STUB,
+        tostr: StubFn::STUB,
+        ops_set: StubFn::STUB,
     };
 
     #[test]
     fn object_is_found_by_class_and_closed_once_unleased() {
-        let thing = open(new_fid::<Thing>(std::ptr::null_mut(), &OPS), Thing(InUse::default()));
-        // SAFETY: `thing` is open until the successful `close`.
+        let object =
+            open(new_fid::<TestObject>(std::ptr::null_mut(), &OPS), TestObject(Dependents::default()));
+        // SAFETY: `object` is open until the successful `close`.
         unsafe {
-            let lease = state::<Thing>(thing.cast()).map(|thing| thing.0.lease()).unwrap();
+            let lease = state::<TestObject>(object.cast()).map(|object| object.0.lease()).unwrap();
             assert_eq!(
-                close::<Thing>(thing.cast(), |thing| thing.0.is_leased()).err(),
+                close::<TestObject>(object.cast(), |object| object.0.has_any()).err(),
                 Some(Errno::EBUSY.into())
             );
             drop(lease);
-            (*thing).fclass = 999;
-            assert_eq!(state::<Thing>(thing.cast()).err(), Some(Errno::EINVAL.into()));
-            (*thing).fclass = Thing::CLASS;
-            assert!(close::<Thing>(thing.cast(), |thing| thing.0.is_leased()).is_ok());
+            (*object).fclass = 999;
+            assert_eq!(state::<TestObject>(object.cast()).err(), Some(Errno::EINVAL.into()));
+            (*object).fclass = TestObject::CLASS;
+            assert!(close::<TestObject>(object.cast(), |object| object.0.has_any()).is_ok());
         }
     }
 
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn null_object_is_refused() {
         // SAFETY: null is allowed.
-        let nothing = unsafe { state::<Thing>(std::ptr::null()) };
+        let nothing = unsafe { state::<TestObject>(std::ptr::null()) };
         assert_eq!(nothing.err(), Some(Errno::EINVAL.into()));
     }
 }

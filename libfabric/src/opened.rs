@@ -71,10 +71,14 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
 /// # Safety
 ///
 /// `written` was made from `info`, and the application does not have it yet.
-pub(crate) unsafe fn write_into_request_info(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
+pub(crate) unsafe fn write_open_objects_into_request(
+    fabric: *const c_void,
+    info: &Info,
+    written: *mut FiInfo,
+) {
     let named = NamedObjects { fabric: fabric.addr(), ..NamedObjects::default() };
     // SAFETY: the caller promises it.
-    unsafe { named.write_into_answer(std::slice::from_ref(info), written) };
+    unsafe { named.write_open_objects(std::slice::from_ref(info), written) };
 }
 
 /// The addresses of the objects that hints name.
@@ -154,7 +158,7 @@ impl NamedObjects {
     /// # Safety
     ///
     /// `list` was made from `infos`, and the application does not have it yet.
-    pub(crate) unsafe fn write_into_answer(self, infos: &[Info], list: *mut FiInfo) {
+    pub(crate) unsafe fn write_open_objects(self, infos: &[Info], list: *mut FiInfo) {
         let handle = self.passive_endpoint().map(|_| self.handle);
         let opened = OPENED.lock();
         let mut next = list;

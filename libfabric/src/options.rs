@@ -16,7 +16,7 @@ use crate::abi::{
 };
 use crate::edge::{Failure, run_entry_point};
 use crate::object;
-use crate::shared_receive_context::context_of;
+use crate::shared_receive_context::receive_context_from_fid;
 use crate::states::EndpointState;
 
 /// The length of an option's value, in bytes.
@@ -109,7 +109,7 @@ unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setti
     }
     if class == FI_CLASS_SRX_CTX {
         // SAFETY: the caller promises it.
-        let context = unsafe { context_of(ep.cast())? };
+        let context = unsafe { receive_context_from_fid(ep.cast())? };
         return match (level, name) {
             (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecvOfContext(context)),
             _ => Err(Errno::ENOPROTOOPT.into()),

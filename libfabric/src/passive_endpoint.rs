@@ -17,7 +17,7 @@ use crate::info::{Extent, read_info};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::states::FabricState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 use crate::{handles, options};
 
 /// The object behind a `struct fid_pep`.
@@ -38,27 +38,27 @@ static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),
-    cancel: Unsupported::STUB,
+    cancel: StubFn::STUB,
     getopt: options::getopt,
     setopt: options::setopt,
-    tx_ctx: Unsupported::STUB,
-    rx_ctx: Unsupported::STUB,
-    rx_size_left: Unsupported::STUB,
-    tx_size_left: Unsupported::STUB,
-    export_xpu: Unsupported::STUB,
+    tx_ctx: StubFn::STUB,
+    rx_ctx: StubFn::STUB,
+    rx_size_left: StubFn::STUB,
+    tx_size_left: StubFn::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 static CM_OPS: FiOpsCm = FiOpsCm {
     size: size_of::<FiOpsCm>(),
     setname,
     getname,
-    getpeer: Unsupported::STUB,
-    connect: Unsupported::STUB,
+    getpeer: StubFn::STUB,
+    connect: StubFn::STUB,
     listen,
-    accept: Unsupported::STUB,
+    accept: StubFn::STUB,
     reject,
-    shutdown: Unsupported::STUB,
-    join: Unsupported::STUB,
+    shutdown: StubFn::STUB,
+    join: StubFn::STUB,
 };
 
 /// `fi_passive_ep`.
@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn open_passive(
         let state = PassiveState {
             passive: passive.clone(),
             bound: Mutex::default(),
-            _fabric: fabric.in_use.lease(),
+            _fabric: fabric.dependents.lease(),
         };
         let front =
             FidPep { fid: object::new_fid::<PassiveState>(context, &FID_OPS), ops: &OPS, cm: &CM_OPS };
@@ -120,7 +120,7 @@ unsafe extern "C" fn bind(pep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         // SAFETY: it is an open event queue.
         let eq = unsafe { object::state::<EqState>(other.cast())? };
         state.passive.bind_eq(&eq.eq, pep.expose_provenance() as u64)?;
-        state.bound.lock().push(eq.in_use.lease());
+        state.bound.lock().push(eq.dependents.lease());
         Ok(0)
     })
 }
@@ -184,7 +184,7 @@ unsafe extern "C" fn reject(
     run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         unsafe { object::state::<PassiveState>(pep.cast())? };
-        let request = handles::request_at(pep, handle).ok_or(CMisuse::NoRequest)?;
+        let request = handles::lookup_request_of_passive(pep, handle).ok_or(CMisuse::NoRequest)?;
         // SAFETY: the caller passes data of this length.
         request.reject(unsafe { connection_data(param, paramlen)? })?;
         handles::forget_request(&request);

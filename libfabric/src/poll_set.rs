@@ -14,7 +14,7 @@ use crate::abi::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL};
 use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::edge::{Failure, run_entry_point};
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
 
 /// The object behind a `struct fid_poll`.
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
         let state = PollSetState {
             set: domain.domain.open_poll_set(),
             members: Mutex::default(),
-            _domain: domain.in_use.lease(),
+            _domain: domain.dependents.lease(),
         };
         let front = FidPoll { fid: object::new_fid::<PollSetState>(ptr::null_mut(), &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
@@ -82,7 +82,7 @@ unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
 /// # Safety
 ///
 /// `fid` is null or an open object that stays open.
-unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InUse), Failure> {
+unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a Dependents), Failure> {
     if fid.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -91,11 +91,11 @@ unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InU
         match (*fid).fclass {
             FI_CLASS_CQ => {
                 let state = object::state::<CqState>(fid.cast())?;
-                Ok(((&state.cq).into(), &state.in_use))
+                Ok(((&state.cq).into(), &state.dependents))
             }
             FI_CLASS_CNTR => {
                 let state = object::state::<CounterState>(fid.cast())?;
-                Ok(((&state.counter).into(), &state.in_use))
+                Ok(((&state.counter).into(), &state.dependents))
             }
             _ => Err(Errno::EINVAL.into()),
         }
@@ -106,7 +106,7 @@ unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InU
 unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open poll set and another open object.
-        let (state, (object, in_use)) =
+        let (state, (object, dependents)) =
             unsafe { (object::state::<PollSetState>(pollset.cast())?, find_poll_object(fid)?) };
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
@@ -115,7 +115,7 @@ unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) 
         let context = unsafe { (*fid).context }.expose_provenance() as u64;
         let mut members = state.members.lock();
         state.set.add(object, context)?;
-        members.insert(fid.addr(), in_use.lease());
+        members.insert(fid.addr(), dependents.lease());
         Ok(0)
     })
 }

@@ -31,7 +31,10 @@ pub(crate) type Descs = *mut *mut c_void;
 /// the object where C passes the structure. It runs behind the [edge](crate::edge), and in an
 /// `unsafe` block: the caller keeps to the function's manual page.
 macro_rules! entry_points {
-    (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
+    (
+        of $object:path,
+        $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*
+    ) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
             $crate::edge::run_entry_point(|| {
                 // SAFETY: the caller passes null or an open object, and keeps to the manual page.
@@ -175,7 +178,7 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
 ///
 /// `buf` is null or readable for `len` bytes, and no code writes to them as long as the slice is
 /// used.
-pub(crate) unsafe fn inject_bytes<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),

@@ -14,7 +14,7 @@ use crate::abi::provider::FiProvider;
 use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, run_entry_point};
 use crate::fabric::open_fabric;
-use crate::info::{Extent, read_info, write_list};
+use crate::info::{Extent, malloc_list_for_host, read_info};
 use crate::opened::NamedObjects;
 use crate::{host, layers, log};
 
@@ -46,7 +46,7 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
     run_entry_point(|| {
-        host::attach(provider);
+        host::find_and_set_current(provider);
         let host = host::current();
         // A host skips a provider with a version below the application's, and accepts every
         // application version up to its own.
@@ -60,7 +60,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
             (*provider).fi_version = fi_version.raw();
             (*provider).context = layers::context_for_host(host.map(|host| host.version()));
         }
-        log::forward_to_host();
+        log::install_or_refresh_subscriber();
         if let Some(host) = host {
             host::define_params(&host);
         }
@@ -70,9 +70,9 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 
 extern "C" fn cleanup() {
     // Even after a panic: the plugin must not call an unloaded host.
-    host::detach();
+    host::clear_current();
     run_entry_point(|| {
-        log::forward_to_host();
+        log::install_or_refresh_subscriber();
         Ok(())
     });
 }
@@ -115,9 +115,9 @@ unsafe extern "C" fn provider_getinfo(
         }
         let flags = InfoFlags::from_bits_retain(flags);
         let infos = Fabric::with_params(host::read_params()).getinfo(node, service, flags, hints.as_ref())?;
-        let list = write_list(&infos)?;
+        let list = malloc_list_for_host(&infos)?;
         // SAFETY: the list was just made.
-        unsafe { named.write_into_answer(&infos, list) };
+        unsafe { named.write_open_objects(&infos, list) };
         // SAFETY: as above.
         unsafe { info.write(list) };
         Ok(0)

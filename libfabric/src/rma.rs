@@ -8,8 +8,8 @@ use libc::{c_void, iovec};
 use crate::abi::rma::{FiMsgRma, FiOpsRma};
 use crate::edge::Failure;
 use crate::posting::{
-    Desc, Descs, context_number, deref_non_null, entry_points, flags_or_default, inject_bytes, remote_data,
-    segment, segment_mut, segments, segments_mut, single_remote_memory,
+    Desc, Descs, bytes_to_inject, context_number, deref_non_null, entry_points, flags_or_default,
+    remote_data, segment, segment_mut, segments, segments_mut, single_remote_memory,
 };
 use crate::triggered;
 
@@ -103,7 +103,7 @@ unsafe fn post_write(
     // SAFETY: the caller promises it.
     unsafe {
         endpoint.post_write(&write).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Write(write))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Write(write))
         })
     }
 }
@@ -128,7 +128,7 @@ unsafe fn post_read(
     // SAFETY: the caller promises it.
     unsafe {
         endpoint.post_read(&read).or_else(|error| {
-            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Read(read))
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Read(read))
         })
     }
 }
@@ -147,7 +147,7 @@ unsafe fn post_inject(
     data: Option<u64>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let bytes = unsafe { inject_bytes(buf, len)? };
+    let bytes = unsafe { bytes_to_inject(buf, len)? };
     endpoint.inject_write(bytes, FabricAddress(to), memory, data).map_err(Failure::from)
 }
 

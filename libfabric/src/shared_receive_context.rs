@@ -14,15 +14,15 @@ use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, run_entry_point};
 use crate::endpoint::COLLECTIVE_OPS;
 use crate::info::read_rx_attr;
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 use crate::{atomic, connection, options, posting, rma, shared_receives};
 
 /// The state behind a `struct fid_ep` that is a receive context.
 pub(crate) struct SharedReceiveContextState {
     pub(crate) context: SharedReceiveContext,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _domain: Lease,
 }
 
@@ -35,7 +35,7 @@ unsafe impl State for SharedReceiveContextState {
 static FID_OPS: FiOps = FiOps {
     close,
     // Queues and counters are bound to its endpoints.
-    bind: Unsupported::STUB,
+    bind: StubFn::STUB,
     control,
     ..FiOps::UNSUPPORTED
 };
@@ -45,11 +45,11 @@ static OPS: FiOpsEp = FiOpsEp {
     cancel,
     getopt: options::getopt,
     setopt: options::setopt,
-    tx_ctx: Unsupported::STUB,
-    rx_ctx: Unsupported::STUB,
-    rx_size_left: Unsupported::STUB,
-    tx_size_left: Unsupported::STUB,
-    export_xpu: Unsupported::STUB,
+    tx_ctx: StubFn::STUB,
+    rx_ctx: StubFn::STUB,
+    rx_size_left: StubFn::STUB,
+    tx_size_left: StubFn::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 /// `fi_srx_context`.
@@ -69,8 +69,8 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
         let attr = unsafe { read_rx_attr(attr) };
         let state = SharedReceiveContextState {
             context: domain.domain.shared_receive_context(&attr)?,
-            in_use: InUse::default(),
-            _domain: domain.in_use.lease(),
+            dependents: Dependents::default(),
+            _domain: domain.dependents.lease(),
         };
         let front = FidEp {
             fid: object::new_fid::<SharedReceiveContextState>(context, &FID_OPS),
@@ -98,14 +98,16 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
 /// # Safety
 ///
 /// As [`object::state`].
-pub(crate) unsafe fn context_of<'a>(srx: *const c_void) -> Result<&'a SharedReceiveContext, Failure> {
+pub(crate) unsafe fn receive_context_from_fid<'a>(
+    srx: *const c_void,
+) -> Result<&'a SharedReceiveContext, Failure> {
     // SAFETY: the caller's promise is ours.
     Ok(unsafe { &object::state::<SharedReceiveContextState>(srx)?.context })
 }
 
 unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
     run_entry_point(|| {
-        let in_use = |state: &SharedReceiveContextState| state.in_use.is_leased();
+        let in_use = |state: &SharedReceiveContextState| state.dependents.has_any();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<SharedReceiveContextState>(srx.cast(), in_use)? };
         Ok(0)
@@ -115,7 +117,7 @@ unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
 unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open context.
-        let context = unsafe { context_of(srx.cast())? };
+        let context = unsafe { receive_context_from_fid(srx.cast())? };
         let flags: *mut u64 = arg.cast();
         match command {
             // A context accepts receives as soon as it is open.
@@ -146,7 +148,7 @@ fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
 unsafe extern "C" fn cancel(srx: *mut Fid, context: *mut c_void) -> isize {
     run_entry_point(|| {
         // SAFETY: the caller passes an open context.
-        unsafe { context_of(srx.cast())? }.cancel(posting::context_number(context))?;
+        unsafe { receive_context_from_fid(srx.cast())? }.cancel(posting::context_number(context))?;
         Ok(0)
     })
 }

@@ -7,26 +7,26 @@ use libc::{c_void, iovec};
 use crate::abi::endpoint::{FiMsg, FiOpsMsg, FidEp};
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
 use crate::edge::Failure;
-use crate::message::receive_segments;
+use crate::message::segments_of_receive;
 use crate::posting::{
     Desc, Descs, context_number, deref_non_null, entry_points, flags_or_default, receive_source, segment_mut,
     segments_mut,
 };
-use crate::shared_receive_context::context_of;
+use crate::shared_receive_context::receive_context_from_fid;
 use crate::triggered;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 pub(crate) static MSG_OPS: FiOpsMsg = FiOpsMsg {
     size: size_of::<FiOpsMsg>(),
     recv,
     recvv,
     recvmsg,
-    send: Unsupported::STUB,
-    sendv: Unsupported::STUB,
-    sendmsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    senddata: Unsupported::STUB,
-    injectdata: Unsupported::STUB,
+    send: StubFn::STUB,
+    sendv: StubFn::STUB,
+    sendmsg: StubFn::STUB,
+    inject: StubFn::STUB,
+    senddata: StubFn::STUB,
+    injectdata: StubFn::STUB,
 };
 
 pub(crate) static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
@@ -34,16 +34,16 @@ pub(crate) static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
     recv: trecv,
     recvv: trecvv,
     recvmsg: trecvmsg,
-    send: Unsupported::STUB,
-    sendv: Unsupported::STUB,
-    sendmsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    senddata: Unsupported::STUB,
-    injectdata: Unsupported::STUB,
+    send: StubFn::STUB,
+    sendv: StubFn::STUB,
+    sendmsg: StubFn::STUB,
+    inject: StubFn::STUB,
+    senddata: StubFn::STUB,
+    injectdata: StubFn::STUB,
 };
 
 entry_points! {
-    of receive_context,
+    of receive_context_from_fid_ep,
 
     fn recv(srx, buf: *mut c_void, len: usize, _: Desc, from: u64, ctx: *mut c_void) -> isize {
         post_receive(srx, segment_mut(buf, len), from, None, ctx, None)
@@ -55,7 +55,7 @@ entry_points! {
 
     fn recvmsg(srx, msg: *const FiMsg, flags: u64) -> isize {
         let FiMsg { msg_iov, iov_count, addr, context, .. } = *deref_non_null(msg)?;
-        post_receive(srx, receive_segments(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
+        post_receive(srx, segments_of_receive(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
     }
 
     fn trecv(
@@ -72,7 +72,8 @@ entry_points! {
 
     fn trecvmsg(srx, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *deref_non_null(msg)?;
-        let (buffers, tagged) = (receive_segments(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
+        let buffers = segments_of_receive(msg_iov, iov_count, flags)?;
+        let tagged = Some(TagMatch { tag, ignore });
         post_receive(srx, buffers, addr, tagged, context, Some(flags))
     }
 }
@@ -81,14 +82,14 @@ entry_points! {
 ///
 /// # Errors
 ///
-/// As [`context_of`].
+/// As [`receive_context_from_fid`].
 ///
 /// # Safety
 ///
-/// As [`context_of`].
-unsafe fn receive_context<'a>(srx: *mut FidEp) -> Result<&'a SharedReceiveContext, Failure> {
+/// As [`receive_context_from_fid`].
+unsafe fn receive_context_from_fid_ep<'a>(srx: *mut FidEp) -> Result<&'a SharedReceiveContext, Failure> {
     // SAFETY: the caller promises it.
-    unsafe { context_of(srx.cast()) }
+    unsafe { receive_context_from_fid(srx.cast()) }
 }
 
 /// Posts a receive.
@@ -109,6 +110,7 @@ unsafe fn post_receive(
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises it.
     unsafe {
-        srx.post_receive(&receive).or_else(|error| triggered::receive_if_triggered(srx, ctx, error, receive))
+        srx.post_receive(&receive)
+            .or_else(|error| triggered::receive_triggered_or_refuse(srx, ctx, error, receive))
     }
 }

@@ -10,14 +10,14 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
 use crate::edge::run_entry_point;
 use crate::info::{Extent, read_tx_attr};
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
-use crate::unsupported::Unsupported;
+use crate::unsupported::StubFn;
 
 /// The state behind a `struct fid_stx`.
 pub(crate) struct SharedTransmitContextState {
     pub(crate) context: SharedTransmitContext,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _domain: Lease,
 }
 
@@ -31,14 +31,14 @@ static FID_OPS: FiOps = FiOps { close, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),
-    cancel: Unsupported::STUB,
-    getopt: Unsupported::STUB,
-    setopt: Unsupported::STUB,
-    tx_ctx: Unsupported::STUB,
-    rx_ctx: Unsupported::STUB,
-    rx_size_left: Unsupported::STUB,
-    tx_size_left: Unsupported::STUB,
-    export_xpu: Unsupported::STUB,
+    cancel: StubFn::STUB,
+    getopt: StubFn::STUB,
+    setopt: StubFn::STUB,
+    tx_ctx: StubFn::STUB,
+    rx_ctx: StubFn::STUB,
+    rx_size_left: StubFn::STUB,
+    tx_size_left: StubFn::STUB,
+    export_xpu: StubFn::STUB,
 };
 
 /// `fi_stx_context`.
@@ -59,8 +59,8 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
         let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
         let state = SharedTransmitContextState {
             context: domain.domain.shared_transmit_context(&attr)?,
-            in_use: InUse::default(),
-            _domain: domain.in_use.lease(),
+            dependents: Dependents::default(),
+            _domain: domain.dependents.lease(),
         };
         let front =
             FidStx { fid: object::new_fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
 
 unsafe extern "C" fn close(stx: *mut Fid) -> c_int {
     run_entry_point(|| {
-        let in_use = |state: &SharedTransmitContextState| state.in_use.is_leased();
+        let in_use = |state: &SharedTransmitContextState| state.dependents.has_any();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<SharedTransmitContextState>(stx.cast(), in_use)? };
         Ok(0)

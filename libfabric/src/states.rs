@@ -10,7 +10,7 @@ use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::FidEp;
 use crate::abi::fabric::FidFabric;
 use crate::abi::{FI_CLASS_DOMAIN, FI_CLASS_EP, FI_CLASS_FABRIC};
-use crate::object::{InUse, Lease, State};
+use crate::object::{Dependents, Lease, State};
 
 /// The state behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
@@ -18,7 +18,7 @@ pub(crate) struct FabricState {
     /// The version that the application passed to `fi_getinfo`: it determines the length of the
     /// application's structures.
     pub(crate) api_version: Version,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
 }
 
 /// The state behind a `struct fid_domain`.
@@ -26,7 +26,7 @@ pub(crate) struct DomainState {
     pub(crate) domain: Domain,
     /// The fabric's version.
     pub(crate) api_version: Version,
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     _fabric: Lease,
 }
 
@@ -40,15 +40,15 @@ pub(crate) struct EndpointState {
     /// The leases of the objects bound to the endpoint.
     bound: Arc<Mutex<Vec<Lease>>>,
     /// Its aliases hold leases of it.
-    pub(crate) in_use: InUse,
+    pub(crate) dependents: Dependents,
     /// The lease of the domain, or of the original endpoint if this is an alias.
     _parent: Lease,
 }
 
 impl DomainState {
     pub(crate) fn new(domain: Domain, fabric: &FabricState) -> DomainState {
-        let (api_version, _fabric) = (fabric.api_version, fabric.in_use.lease());
-        DomainState { domain, api_version, in_use: InUse::default(), _fabric }
+        let (api_version, _fabric) = (fabric.api_version, fabric.dependents.lease());
+        DomainState { domain, api_version, dependents: Dependents::default(), _fabric }
     }
 }
 
@@ -62,8 +62,8 @@ impl EndpointState {
             endpoint,
             request: Arc::new(Mutex::new(request)),
             bound: Arc::default(),
-            in_use: InUse::default(),
-            _parent: domain.in_use.lease(),
+            dependents: Dependents::default(),
+            _parent: domain.dependents.lease(),
         }
     }
 
@@ -73,8 +73,8 @@ impl EndpointState {
             endpoint,
             request: self.request.clone(),
             bound: self.bound.clone(),
-            in_use: InUse::default(),
-            _parent: self.in_use.lease(),
+            dependents: Dependents::default(),
+            _parent: self.dependents.lease(),
         }
     }
 

@@ -4,7 +4,7 @@ use homespun::TagMatch;
 use libc::{c_void, iovec};
 
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
-use crate::message::{post_inject, post_receive, post_send, receive_segments};
+use crate::message::{post_inject, post_receive, post_send, segments_of_receive};
 use crate::posting::{
     Desc, Descs, deref_non_null, entry_points, remote_data, segment, segment_mut, segments, segments_mut,
 };
@@ -37,7 +37,8 @@ entry_points! {
 
     fn recvmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *deref_non_null(msg)?;
-        let (buffers, tagged) = (receive_segments(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
+        let buffers = segments_of_receive(msg_iov, iov_count, flags)?;
+        let tagged = Some(TagMatch { tag, ignore });
         post_receive(ep, buffers, addr, tagged, context, Some(flags))
     }
 

@@ -19,61 +19,61 @@ use crate::posting::deref_non_null;
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
 /// Posts an operation as a triggered one if its flags have `FI_TRIGGER`, for which the plain post
-/// refused it. Otherwise returns the refusal, `error`.
+/// refused it. Otherwise returns `refusal`, the error of the plain post.
 ///
 /// # Safety
 ///
 /// As the call that posts the operation; with `FI_TRIGGER`, `ctx` is null or a `struct fi_triggered_context`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn post_if_triggered<'a>(
+pub(crate) unsafe fn post_triggered_or_refuse<'a>(
     endpoint: &Endpoint,
     ctx: *mut c_void,
     flags: OpFlags,
-    error: Error,
+    refusal: Error,
     operation: impl FnOnce() -> RawOperation<'a>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
-        let trigger = read_trigger(endpoint.info().caps, ctx, flags, error)?;
+        let trigger = read_trigger_or_refuse(endpoint.info().caps, ctx, flags, refusal)?;
         endpoint.post_triggered(&trigger, operation()).map_err(Failure::from)
     }
 }
 
-/// As [`post_if_triggered`], for a receive of a shared context.
+/// As [`post_triggered_or_refuse`], for a receive of a shared context.
 ///
 /// # Safety
 ///
-/// As [`post_if_triggered`].
+/// As [`post_triggered_or_refuse`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn receive_if_triggered(
+pub(crate) unsafe fn receive_triggered_or_refuse(
     receive_context: &SharedReceiveContext,
     ctx: *mut c_void,
-    error: Error,
+    refusal: Error,
     receive: RecvMsg<&[SegmentMut]>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
-        let trigger = read_trigger(receive_context.attr().caps, ctx, receive.flags, error)?;
+        let trigger = read_trigger_or_refuse(receive_context.attr().caps, ctx, receive.flags, refusal)?;
         receive_context.post_triggered(&trigger, receive).map_err(Failure::from)
     }
 }
 
-/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `error` for an operation without, and
-/// for an object without the capability.
+/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without
+/// it, and for an object without the capability.
 ///
 /// # Safety
 ///
-/// As [`post_if_triggered`].
-unsafe fn read_trigger(
+/// As [`post_triggered_or_refuse`].
+unsafe fn read_trigger_or_refuse(
     caps: Caps,
     ctx: *mut c_void,
     flags: OpFlags,
-    error: Error,
+    refusal: Error,
 ) -> Result<Trigger, Failure> {
     if !flags.contains(OpFlags::TRIGGER) || !caps.contains(Caps::TRIGGER) {
-        return Err(error.into());
+        return Err(refusal.into());
     }
     // SAFETY: the caller promises it.
     let triggered = unsafe { deref_non_null(ctx.cast::<FiTriggeredContext>())? };

@@ -8,7 +8,7 @@ use libc::c_int;
 use crate::abi::fid::FiOps;
 
 /// A function type of the C interface with a stub that only returns `-FI_ENOSYS`.
-pub(crate) trait Unsupported {
+pub(crate) trait StubFn {
     /// The stub.
     const STUB: Self;
 }
@@ -17,12 +17,12 @@ impl FiOps {
     /// The vtable of an object that implements none of its functions.
     pub(crate) const UNSUPPORTED: FiOps = FiOps {
         size: size_of::<FiOps>(),
-        close: Unsupported::STUB,
-        bind: Unsupported::STUB,
-        control: Unsupported::STUB,
-        ops_open: Unsupported::STUB,
-        tostr: Unsupported::STUB,
-        ops_set: Unsupported::STUB,
+        close: StubFn::STUB,
+        bind: StubFn::STUB,
+        control: StubFn::STUB,
+        ops_open: StubFn::STUB,
+        tostr: StubFn::STUB,
+        ops_set: StubFn::STUB,
     };
 }
 
@@ -45,11 +45,11 @@ impl Status for isize {
     }
 }
 
-/// Implements [`Unsupported`] for functions with one parameter per name, and for those with fewer.
+/// Implements [`StubFn`] for functions with one parameter per name, and for those with fewer.
 macro_rules! unsupported {
     () => {};
     ($first:ident $($rest:ident)*) => {
-        impl<R: Status, $first, $($rest),*> Unsupported for unsafe extern "C" fn($first, $($rest),*) -> R {
+        impl<R: Status, $first, $($rest),*> StubFn for unsafe extern "C" fn($first, $($rest),*) -> R {
             const STUB: Self = {
                 extern "C" fn stub<R: Status, $first, $($rest),*>(_: $first, $(_: $rest),*) -> R {
                     R::failure(Errno::ENOSYS)
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn stub_returns_enosys_in_its_result_type() {
-        let narrow: unsafe extern "C" fn(u32) -> c_int = Unsupported::STUB;
-        let wide: unsafe extern "C" fn(*mut u8, u64, usize) -> isize = Unsupported::STUB;
+        let narrow: unsafe extern "C" fn(u32) -> c_int = StubFn::STUB;
+        let wide: unsafe extern "C" fn(*mut u8, u64, usize) -> isize = StubFn::STUB;
         // SAFETY: a stub reads no argument.
         let answers = unsafe { (narrow(1), wide(std::ptr::null_mut(), 2, 3)) };
         assert_eq!(answers, (-38, -38));

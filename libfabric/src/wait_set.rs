@@ -10,7 +10,7 @@ use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, run_entry_point};
-use crate::object::{self, InUse, Lease, State};
+use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
 use crate::wait::{control_wait, parse_wait_object};
 
@@ -19,7 +19,7 @@ pub(crate) struct WaitSetState {
     pub(crate) set: WaitSet,
     /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,
-    in_use: InUse,
+    dependents: Dependents,
     _fabric: Lease,
 }
 
@@ -58,7 +58,7 @@ impl WaitAttr {
         }
         // SAFETY: the caller promises it.
         let state = unsafe { object::state::<WaitSetState>(wait_set.cast())? };
-        Ok(WaitAttr { object, set: Some(state.set.clone()), lease: Some(state.in_use.lease()) })
+        Ok(WaitAttr { object, set: Some(state.set.clone()), lease: Some(state.dependents.lease()) })
     }
 }
 
@@ -82,8 +82,8 @@ pub(crate) unsafe extern "C" fn open_wait_set(
         let state = WaitSetState {
             set: fabric.fabric.open_wait_set(parse_wait_object(wait_obj)?)?,
             wait_obj,
-            in_use: InUse::default(),
-            _fabric: fabric.in_use.lease(),
+            dependents: Dependents::default(),
+            _fabric: fabric.dependents.lease(),
         };
         let front =
             FidWait { fid: object::new_fid::<WaitSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn open_wait_set(
 unsafe extern "C" fn close(waitset: *mut Fid) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<WaitSetState>(waitset.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<WaitSetState>(waitset.cast(), |state| state.dependents.has_any())? };
         Ok(0)
     })
 }

@@ -1,7 +1,7 @@
 //! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian:
 //! `libfabric-bin`).
 //!
-//! Without that program the tests report a skip and pass, or fail if `CI` is set. `PATH` and
+//! Without that program the tests report a skip and pass, or fail in `./test`. `PATH` and
 //! `LD_LIBRARY_PATH` choose another libfabric.
 
 use std::env;

@@ -1,7 +1,7 @@
 //! Compares the hand-written C interface with the installed headers: every size, offset and constant.
 //!
 //! Without a C compiler or the headers (Debian: `libfabric-dev`), the test reports a skip and
-//! passes, or fails if `CI` is set. `C_INCLUDE_PATH` chooses other headers.
+//! passes, or fails in `./test`. `C_INCLUDE_PATH` chooses other headers.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,7 +17,7 @@ use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, MrAcces
 use homespun::info::{
     AvType, EndpointType, MrMode, Progress, ResourceManagement, SHARED_CONTEXT, Threading, address_format_raw,
 };
-use homespun_fi::abi::{BASE_VERSION, CONSTANTS, Layout, structs};
+use homespun_fi::abi::{BASE_VERSION, CONSTANTS, Layout, struct_layouts};
 use homespun_suite::prerequisites::Prerequisite;
 
 const INCLUDES: &str = "\
@@ -111,12 +111,12 @@ fn list_named_flags<F: bitflags::Flags<Bits = u64>>() -> Vec<(&'static str, u64)
     F::all().iter_names().map(|(name, flag)| (name, flag.bits())).collect()
 }
 
-fn write_layout_program() -> String {
+fn make_layout_program() -> String {
     let mut text = INCLUDES.to_owned();
     // Writing to a string does not fail.
     let mut line = |line: String| writeln!(text, "{line}").expect("memory");
     line("SHOW(\"major\", FI_MAJOR_VERSION) SHOW(\"minor\", FI_MINOR_VERSION)".to_owned());
-    for Layout { name, fields, .. } in structs() {
+    for Layout { name, fields, .. } in struct_layouts() {
         line(format!("SHOW(\"{name}\", sizeof({name}))"));
         for field in *fields {
             let (major, minor) = field.since;
@@ -149,12 +149,12 @@ fn has_headers(directory: &Path) -> bool {
 }
 
 /// Returns the values in the headers by name, or `None` without headers.
-fn header_values() -> Option<BTreeMap<String, u64>> {
+fn compile_header_values() -> Option<BTreeMap<String, u64>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     if !has_headers(directory.path()) {
         return None;
     }
-    let output = compile(directory.path(), &write_layout_program()).expect("a compiler, as just now");
+    let output = compile(directory.path(), &make_layout_program()).expect("a compiler, as just now");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown =
         Command::new(directory.path().join("layout")).output().expect("the program that was compiled");
@@ -169,7 +169,7 @@ fn header_values() -> Option<BTreeMap<String, u64>> {
 
 #[test]
 fn interface_matches_the_installed_headers() {
-    let Some(headers) = header_values() else {
+    let Some(headers) = compile_header_values() else {
         return Prerequisite::LIBFABRIC_HEADERS.report_skipped("nothing to compare with");
     };
     let version = (headers["major"] as u16, headers["minor"] as u16);
@@ -179,7 +179,7 @@ fn interface_matches_the_installed_headers() {
         Some(theirs) if is_same(theirs, &ours) => {}
         theirs => differences.push(format!("{name}: {ours} here, {theirs:?} in the headers")),
     };
-    for Layout { name, size_bytes, fields } in structs() {
+    for Layout { name, size_bytes, fields } in struct_layouts() {
         for field in fields.iter().filter(|field| field.since <= version) {
             compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
         }

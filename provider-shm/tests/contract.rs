@@ -10,6 +10,6 @@ mod short_backlog {
 
     homespun_conformance::transport_contract!(
         ShmProvider::new().with_backlog_connections(1),
-        features: [pulls, maps, splits, wakes],
+        features: [pulls, maps, splits, wakes, backlog],
     );
 }

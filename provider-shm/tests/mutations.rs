@@ -166,25 +166,24 @@ fn byte_mutations(byte: u8) -> Vec<u8> {
 /// The lines that a peer has written into its ring.
 struct Case {
     what: String,
-    /// Correct lines, from the first on.
-    sound: Vec<LineSpec>,
-    /// The bytes in the place of the line after the correct ones.
-    spoilt: Vec<u8>,
-    /// How many frames the correct lines hold.
+    /// Valid lines, from the first on.
+    valid: Vec<LineSpec>,
+    /// The bytes in the place of the line after them.
+    mutated: Vec<u8>,
+    /// How many frames the valid lines hold.
     frames: usize,
 }
 
-/// One case for each change of a byte of the line that `spec` describes. The correct lines `sound` come
-/// before it.
-fn mutated_line_cases(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
-    let line = spec.encode_at(sound.len() as u64);
+/// Cases with a line, each of its bytes changed in every way, after valid lines.
+fn mutated_line_cases(valid: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
+    let line = spec.encode_at(valid.len() as u64);
     let mut cases = Vec::new();
     for at in 0..line.len() {
-        for mutated in byte_mutations(line[at]) {
-            let mut spoilt = line.clone();
-            spoilt[at] = mutated;
-            let what = format!("byte {at} of {spec:x?}, become {mutated:#x}");
-            cases.push(Case { what, sound: sound.to_vec(), spoilt, frames });
+        for value in byte_mutations(line[at]) {
+            let mut mutated = line.clone();
+            mutated[at] = value;
+            let what = format!("byte {at} of {spec:x?}, become {value:#x}");
+            cases.push(Case { what, valid: valid.to_vec(), mutated, frames });
         }
     }
     cases
@@ -226,12 +225,12 @@ impl Fixture {
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
         let mut lines: Vec<u8> = Vec::new();
-        for (spec, position) in case.sound.iter().zip(0..) {
+        for (spec, position) in case.valid.iter().zip(0..) {
             lines.extend(spec.encode_at(position));
             lines.resize((position as usize + 1) * LINE_BYTES, 0);
         }
-        if case.sound.len() < LINES {
-            lines.extend(&case.spoilt);
+        if case.valid.len() < LINES {
+            lines.extend(&case.mutated);
         }
         pwrite(&ring, &lines, LINES_START_BYTES).unwrap();
         let control = RawSocket::connect(self.endpoints[1].address());
@@ -239,8 +238,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the endpoint until `done` accepts what it has recorded of each peer, and returns that. The first
-    /// `seen` events do not count. Arms the endpoint after each pass, as an idle application would.
+    /// Drives the endpoint until `done` accepts what it has recorded of each peer, and returns that. The
+    /// first `seen` events do not count. Arms the endpoint after each pass, as an idle application would.
     fn observe_until(
         &mut self,
         seen: usize,
@@ -301,7 +300,7 @@ fn unchanged_samples_are_accepted() {
         let is_long = flags & flag::LONG != 0;
         let what = format!("{lines:x?}");
         let after = if is_long { vec![] } else { vec![ACK] };
-        let case = Case { what, sound: [vec![ACK], lines, after].concat(), spoilt: vec![], frames: 1 };
+        let case = Case { what, valid: [vec![ACK], lines, after].concat(), mutated: vec![], frames: 1 };
         let seen = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, &case);
         fixture.observe_until(seen, "the frame before a sample", |logs| {
@@ -335,7 +334,7 @@ fn changed_header_byte_ends_the_link() {
         let peers: Vec<_> =
             (first..).zip(batch).map(|(instance, case)| fixture.connect_peer(instance, case)).collect();
         // The peers stay connected and write nothing more.
-        let logs = fixture.observe_until(seen, "the end of each spoilt link", |logs| {
+        let logs = fixture.observe_until(seen, "the end of each link with a mutated line", |logs| {
             logs.len() == batch.len() && logs.values().all(|log| log.down.is_some())
         });
         drop(peers);
@@ -343,7 +342,7 @@ fn changed_header_byte_ends_the_link() {
             assert!(matches!(log.down, Some(LinkError::Protocol(_))), "{}: {log:?}", case.what);
             assert_eq!(log.frames, vec![FIRST; case.frames], "{}", case.what);
         }
-        fixture.assert_link_works("a frame of the sound link");
+        fixture.assert_link_works("a frame of the unaffected link");
     }
 }
 
@@ -355,10 +354,10 @@ fn line_with_previous_sequence_number_ends_the_link() {
     let spec = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]);
     let cases: Vec<Case> = mutated_line_cases(&[ACK; LINES], spec, LINES)
         .into_iter()
-        .filter(|case| case.spoilt[2..] == spec.encode_at(LINES as u64)[2..])
+        .filter(|case| case.mutated[2..] == spec.encode_at(LINES as u64)[2..])
         .collect();
     assert!(
-        cases.iter().any(|case| case.spoilt[..2] == ACK.encode_at(0)[..2]),
+        cases.iter().any(|case| case.mutated[..2] == ACK.encode_at(0)[..2]),
         "no case has the previous number"
     );
     for (case, instance) in cases.iter().zip(100..) {
@@ -367,13 +366,13 @@ fn line_with_previous_sequence_number_ends_the_link() {
         fixture.observe_until(seen, "a lap of frames", |logs| {
             logs.get(&instance).is_some_and(|log| log.frames.len() == LINES)
         });
-        pwrite(&peer.ring, &case.spoilt, LINES_START_BYTES).unwrap();
-        // The endpoint has stopped polling the ring, so ring its doorbell.
+        pwrite(&peer.ring, &case.mutated, LINES_START_BYTES).unwrap();
+        // The endpoint sleeps, so ring its doorbell.
         write(&peer.doorbell, &ONE).unwrap();
         let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let why = &logs[&instance].down;
         assert!(matches!(why, Some(LinkError::Protocol(_))), "{}: {why:?}", case.what);
-        fixture.assert_link_works("a frame of the sound link");
+        fixture.assert_link_works("a frame of the unaffected link");
     }
 }
 
@@ -386,18 +385,18 @@ fn truncated_frame_resets_the_link() {
     let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).encode_at(1);
     unpublished[..WORD_BYTES].fill(0);
     let cases = [
-        Case { what: "a first piece".into(), sound: vec![ACK, begun], spoilt: vec![], frames: 1 },
+        Case { what: "a first piece".into(), valid: vec![ACK, begun], mutated: vec![], frames: 1 },
         Case {
             what: "a line without its first word".into(),
-            sound: vec![ACK],
-            spoilt: unpublished,
+            valid: vec![ACK],
+            mutated: unpublished,
             frames: 1,
         },
     ];
     for (case, instance) in cases.iter().zip(100..) {
         let seen = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, case);
-        fixture.observe_until(seen, "the sound lines", |logs| {
+        fixture.observe_until(seen, "the valid lines", |logs| {
             logs.get(&instance).is_some_and(|log| log.frames.len() == case.frames)
         });
         drop(peer);
@@ -405,6 +404,6 @@ fn truncated_frame_resets_the_link() {
         let log = &logs[&instance];
         assert_eq!(log.down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
         assert_eq!(log.frames.len(), case.frames, "{}", case.what);
-        fixture.assert_link_works("a frame of the sound link");
+        fixture.assert_link_works("a frame of the unaffected link");
     }
 }

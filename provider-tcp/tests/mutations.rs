@@ -27,9 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
-/// The instance of the peer that sends only correct frames. The instance of each other peer is the number of
-/// its case.
-const SOUND: u64 = u64::MAX;
+/// The instance of the peer with correct frames. Those of the others are the numbers of their cases.
+const UNAFFECTED: u64 = u64::MAX;
 
 /// The frame that each peer sends before the changed frame.
 const FIRST: Header = Header::Ack { received: 1 };
@@ -218,12 +217,12 @@ fn mutation_cases() -> Vec<Case> {
 
 /// Asserts that a frame on the correct peer's link arrives.
 fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
-    let frame_count = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
+    let frame_count = |side: &Side| side.logs.frames.get(&UNAFFECTED).map_or(0, Vec::len);
     let before = frame_count(side);
     friend.drive_until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
     friend.transport.flush();
     side.drive_until(after, |side| frame_count(side) > before);
-    assert!(!side.logs.down.contains_key(&SOUND));
+    assert!(!side.logs.down.contains_key(&UNAFFECTED));
 }
 
 /// Without this test, a sample that the link refuses for another reason would make the tests of all its
@@ -253,12 +252,12 @@ fn unchanged_header_arrives() {
 fn changed_header_byte_ends_the_link() {
     let mut side = Side::open(1);
     let address = side.transport.address();
-    let mut friend = Side::open(SOUND);
+    let mut friend = Side::open(UNAFFECTED);
     let link = friend.transport.connect(address);
-    side.drive_until("the sound link", |side| {
+    side.drive_until("the unaffected link", |side| {
         friend.transport.receive(64, &mut friend.logs);
         friend.transport.flush();
-        side.logs.live.values().any(|instance| *instance == SOUND)
+        side.logs.live.values().any(|instance| *instance == UNAFFECTED)
     });
 
     let cases = mutation_cases();
@@ -276,7 +275,9 @@ fn changed_header_byte_ends_the_link() {
             .collect();
         let instances = first..first + batch.len() as u64;
         // The peers stay connected and send nothing more.
-        side.drive_until("the end of each spoilt link", |side| side.logs.down.len() as u64 == instances.end);
+        side.drive_until("the end of each link with a mutated frame", |side| {
+            side.logs.down.len() as u64 == instances.end
+        });
         drop(peers);
         for (instance, case) in instances.zip(batch) {
             match &side.logs.down[&instance] {
@@ -286,7 +287,7 @@ fn changed_header_byte_ends_the_link() {
             }
             assert_eq!(side.logs.frames[&instance], [FIRST], "{}", case.what);
         }
-        assert_link_works(&mut side, &mut friend, link, "a frame of the sound link");
+        assert_link_works(&mut side, &mut friend, link, "a frame of the unaffected link");
     }
 }
 

@@ -201,12 +201,12 @@ proptest! {
             match step {
                 Step::Insert(ports) => {
                     let peers: Vec<Address> = ports.iter().map(|&port| make_peer_address(port)).collect();
-                    let inserted: Vec<Option<u64>> =
-                        av.insert(&peers).into_iter().map(|result| result.ok().map(|address| address.0)).collect();
-                    prop_assert_eq!(inserted, model.insert(&ports));
+                    let inserted = av.insert(&peers).into_iter();
+                    let inserted = inserted.map(|result| result.ok().map(|address| address.0));
+                    prop_assert_eq!(inserted.collect::<Vec<_>>(), model.insert(&ports));
                 }
                 Step::Remove(indices) => {
-                    let addresses: Vec<FabricAddress> = indices.iter().map(|&index| FabricAddress(index)).collect();
+                    let addresses: Vec<_> = indices.iter().map(|&index| FabricAddress(index)).collect();
                     prop_assert_eq!(av.remove(&addresses).is_ok(), model.remove(&indices));
                 }
             }
@@ -215,7 +215,9 @@ proptest! {
                 prop_assert_eq!(av.lookup(FabricAddress(index)).ok(), model.0.get(&index).copied());
             }
             for port in 0..6 {
-                prop_assert_eq!(av.reverse_lookup(&make_peer_address(port)).map(|address| address.0), model.reverse_lookup(make_peer_address(port)));
+                let peer = make_peer_address(port);
+                let found = av.reverse_lookup(&peer).map(|address| address.0);
+                prop_assert_eq!(found, model.reverse_lookup(peer));
             }
         }
     }

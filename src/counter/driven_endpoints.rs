@@ -89,7 +89,7 @@ impl CounterShared {
     pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.driven_endpoints.known.lock();
         self.driven_endpoints.driven.add(endpoint.clone());
-        self.fence_and_wake();
+        self.fence_and_wake_sleepers();
     }
 
     /// Undoes [`watch_endpoint`](Self::watch_endpoint) and [`drive_endpoint`](Self::drive_endpoint),
@@ -103,7 +103,7 @@ impl CounterShared {
                 waiter.unwatch_endpoint(&**endpoint);
             }
             known.swap_remove(place);
-            self.driven_endpoints.driven.remove(endpoint);
+            self.driven_endpoints.driven.remove_unless_first(endpoint);
         }
     }
 }

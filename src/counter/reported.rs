@@ -15,7 +15,7 @@ impl Reported {
 
     /// Reports the counter's state to the application. Returns whether it has changed since the
     /// last report.
-    pub(crate) fn update(&self, state: [u64; 3]) -> bool {
+    pub(crate) fn update_if_outdated(&self, state: [u64; 3]) -> bool {
         let mut has_changed = false;
         for (reported, number) in self.0.iter().zip(state) {
             has_changed |= reported.swap(number, Ordering::SeqCst) != number;

@@ -73,14 +73,14 @@ impl CounterShared {
         self.triggering.works.get_or_init(|| (works.clone(), works.next_number())).1
     }
 
-    /// Notifies the queue when the sum of both values reaches this threshold, or has reached it.
-    /// The caller has the waiting works locked.
+    /// Has the counter marked as due when the sum of both values reaches this threshold; at once if it has
+    /// reached it already. The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.
         fence_for_loom();
         if self.sum() >= threshold {
-            self.notify_due();
+            self.mark_due_in_queue();
         }
     }
 
@@ -90,37 +90,37 @@ impl CounterShared {
         value.saturating_add(errors)
     }
 
-    /// Notifies the queue if a change has made a work due.
+    /// Marks the counter as due in its queue if its sum has reached the threshold. Called after each change.
     #[inline]
-    pub(super) fn check_threshold(&self) {
+    pub(super) fn mark_due_if_threshold_reached(&self) {
         // SYNC POINT threshold.
         fence_for_loom();
         if self.triggering.threshold.load(Ordering::SeqCst) != u64::MAX {
-            self.notify_due_if_reached();
+            self.compare_sum_and_mark_due();
         }
     }
 
     #[cold]
-    fn notify_due_if_reached(&self) {
+    fn compare_sum_and_mark_due(&self) {
         if self.sum() >= self.triggering.threshold.load(Ordering::SeqCst) {
-            self.notify_due();
+            self.mark_due_in_queue();
         }
     }
 
     #[cold]
-    fn notify_due(&self) {
+    fn mark_due_in_queue(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             // One notification is enough until the queue has checked its works.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
-            works.mark_due(*number);
+            works.mark_counter_due(*number);
         }
     }
 
     /// Marks the works that are due now, before a value is set: they run even if the new value is
     /// lower.
-    pub(super) fn mark_reached_due(&self) {
+    pub(super) fn mark_reached_works_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            works.mark_reached_due(*number);
+            works.mark_reached_works_due(*number);
         }
     }
 
@@ -144,11 +144,11 @@ impl CounterShared {
         match change {
             CounterChange::Add(value) => self.add_to(&self.value, value),
             CounterChange::Set(value) => {
-                self.mark_reached_due();
+                self.mark_reached_works_due();
                 self.value.store(value, Ordering::SeqCst);
             }
         }
-        self.value_changed();
+        self.count_change_wake_and_fire();
     }
 
     /// Adds to one of the values. If the value wraps, each waiting work has reached its threshold.
@@ -164,16 +164,16 @@ impl CounterShared {
     fn add_wrapping(&self, number: &AtomicU64, value: u64) {
         let add = || number.fetch_add(value, Ordering::SeqCst).checked_add(value).is_none();
         match self.triggering.works.get() {
-            Some((works, counter_number)) => works.mark_all_due_if(*counter_number, add),
+            Some((works, counter_number)) => works.change_and_mark_all_due_if_wrapped(*counter_number, add),
             None => _ = add(),
         }
     }
 
     /// Marks all waiting works as due, after a value has wrapped to 0.
     #[cold]
-    pub(super) fn mark_all_due(&self) {
+    pub(super) fn mark_all_works_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            works.mark_all_due_if(*number, || true);
+            works.change_and_mark_all_due_if_wrapped(*number, || true);
         }
     }
 }

@@ -89,7 +89,7 @@ impl CompletionQueue {
         let signal = Signal::Of(&reader);
         let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
         let found = waiter.wait(timeout, &entries, || {
-            if threshold_entries == 1 || self.shared.has_enough_after_progress(threshold_entries) {
+            if threshold_entries == 1 || self.shared.progress_and_check_enough(threshold_entries) {
                 match self.read_each(max, &mut take) {
                     Ok(None) => {}
                     read => return Some(read),
@@ -251,14 +251,14 @@ impl Member for CqShared {
 }
 
 impl CqShared {
-    /// Whether the queue has at least this many entries, after a pass over the endpoints.
-    fn has_enough_after_progress(&self, threshold_entries: usize) -> bool {
+    /// Makes a pass over the endpoints. Returns whether a wait for this many entries can end.
+    fn progress_and_check_enough(&self, threshold_entries: usize) -> bool {
         self.progress();
         self.has_enough(threshold_entries)
     }
 
-    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring, so
-    /// a thread that inserts an entry later sees the doorbell armed.
+    /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring,
+    /// so a thread that inserts an entry later sees the doorbell armed.
     fn has_enough(&self, threshold_entries: usize) -> bool {
         // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();

@@ -59,7 +59,8 @@ pub struct Completion {
     pub flags: CompletionFlags,
     /// For a receive, the length of the message.
     pub len_bytes: usize,
-    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set: see [`remote_data`](Self::remote_data).
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set:
+    /// [`remote_data`](Self::remote_data).
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: Tag,
@@ -130,8 +131,8 @@ pub struct CompletionError {
 }
 
 impl Completion {
-    /// The data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if it sent any; 0 in a
-    /// queue whose format has no data ([`CqFormat::Msg`]).
+    /// The data that the peer sent along with a message or a write (`FI_REMOTE_CQ_DATA`), if it sent any; 0
+    /// in a queue whose format has no data ([`CqFormat::Msg`]).
     pub fn remote_data(&self) -> Option<u64> {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }

@@ -14,7 +14,7 @@ pub enum Entry {
     /// [`read_from`](CompletionQueue::read_from).
     Completed(Completion, FabricAddress),
     /// A receive has succeeded, and the address vector does not hold its sender. The address is the
-    /// sender's. Only endpoints with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR)
+    /// sender's. Only endpoints with [`Caps::SOURCE_ERR`](crate::flags::Caps::SOURCE_ERR)
     /// report it; a C application reads it as an error (`FI_EADDRNOTAVAIL`).
     UnknownSource(Completion, Address),
     /// An operation has failed.

@@ -27,16 +27,16 @@ impl<'a> Reader<'a> {
         Reader { unread, taken: None, wants_one: max > 0, is_next: false }
     }
 
-    /// Call it once an endpoint is locked: the ring then has all entries that the endpoint has reported
-    /// before.
+    /// Allows a hand-over if the ring has no entry to read. Call it once an endpoint is locked: the ring then
+    /// has all entries that the endpoint has reported before.
     #[inline(always)]
-    pub(crate) fn refresh_is_next(&mut self) {
+    pub(crate) fn allow_hand_over_if_ring_empty(&mut self) {
         self.is_next = self.unread.load(Ordering::Acquire) == 0;
     }
 
     /// Whether the next completion for the queue with these unread entries can be handed over.
     #[inline(always)]
-    pub(crate) fn can_take_from(&self, unread: &AtomicUsize) -> bool {
+    pub(crate) fn can_hand_over_from(&self, unread: &AtomicUsize) -> bool {
         self.is_next && self.wants_one && ptr::eq(self.unread, unread)
     }
 
@@ -46,9 +46,10 @@ impl<'a> Reader<'a> {
         self.wants_one = false;
     }
 
-    /// An entry went into the ring of that queue, so later completions must follow it there.
+    /// Forbids a hand-over for the queue with these unread entries. Call it when an entry goes into the ring
+    /// of that queue: later completions must follow the entry there.
     #[inline]
-    pub(crate) fn ring_written(&mut self, unread: &AtomicUsize) {
+    pub(crate) fn forbid_hand_over_from(&mut self, unread: &AtomicUsize) {
         self.is_next &= !ptr::eq(self.unread, unread);
     }
 }

@@ -55,7 +55,8 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         NO_MESSAGE => "no message that the peek or claim asked for has arrived",
         FAULT => "the memory that the message was to be fetched from could not be read",
         UNKNOWN_SOURCE => {
-            "the operation has succeeded, but its source is not in the address vector: the error data is its address"
+            "the operation has succeeded, but its source is not in the address vector: the error data is its \
+             address"
         }
         CLOSED => "the peer has closed its endpoint",
         DENIED => "the endpoint at the peer's address is not one that this process may talk to",

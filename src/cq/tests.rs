@@ -74,18 +74,18 @@ fn overrun_queue_returns_entries_before_the_error() {
 }
 
 #[test]
-fn overrun_queue_takes_no_completion_directly() {
+fn overrun_ring_forbids_hand_over_to_a_reader() {
     let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread_entries(), 1);
-    reader.refresh_is_next();
+    reader.allow_hand_over_if_ring_empty();
     assert!(
-        reader.can_take_from(cq.shared().unread_entries())
-            && !reader.can_take_from(other.shared().unread_entries())
+        reader.can_hand_over_from(cq.shared().unread_entries())
+            && !reader.can_hand_over_from(other.shared().unread_entries())
     );
     // An overrun ring prevents the hand-over even if it is empty.
     cq.shared().lock_ring().mark_overrun();
-    reader.refresh_is_next();
-    assert!(!reader.can_take_from(cq.shared().unread_entries()));
+    reader.allow_hand_over_if_ring_empty();
+    assert!(!reader.can_hand_over_from(cq.shared().unread_entries()));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn every_read_of_an_overrun_queue_drives_progress() {
         let _ = cq.read_error();
     }
     for _ in 0..3 {
-        assert!(cq.shared().count_read_and_check_progress());
+        assert!(cq.shared().count_read_and_check_progress_due());
         assert_eq!(cq.read(), Err(ReadError::Overrun));
     }
 }
@@ -155,7 +155,7 @@ fn signal_ends_a_wait_while_other_readers_come() {
 }
 
 #[test]
-fn error_behind_successes_ends_a_wait_for_many() {
+fn error_behind_successes_ends_a_wait_below_its_threshold() {
     let cq = open_with_wait(WaitObject::Unspec);
     push_context(&cq, 1);
     cq.shared().lock_ring().push_failed(make_failure(2));
@@ -166,7 +166,7 @@ fn error_behind_successes_ends_a_wait_for_many() {
 }
 
 #[test]
-fn mutex_and_condition_are_created_on_request() {
+fn wait_mutex_cond_creates_its_pair_once() {
     let cq = open_with_wait(WaitObject::MutexCond);
     let pair = cq.wait_mutex_cond().expect("a thread").expect("what it was opened with");
     let again = cq.wait_mutex_cond().expect("no other thread").expect("the same");
@@ -175,7 +175,7 @@ fn mutex_and_condition_are_created_on_request() {
 }
 
 #[test]
-fn entry_is_a_success_an_unknown_source_or_a_failure() {
+fn read_entry_returns_successes_unknown_sources_and_failures() {
     let cq = open_cq(ResourceManagement::Enabled);
     assert_eq!(cq.read_entry(), Ok(None));
     push_context(&cq, 1);

@@ -356,8 +356,9 @@ impl Endpoint {
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require; the engine does
-        // as above.
+        // SAFETY: the caller promises what `Source::raw` asks for of the operands, and `Destination::raw` of
+        // the results: the engine ends the operation before its completion can be read, copies operands that
+        // are injected before it returns, and is dropped when the endpoint is closed.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
@@ -379,8 +380,8 @@ impl Endpoint {
         atomic: &CompareAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` and `Destination::raw` require; the engine does
-        // as above.
+        // SAFETY: as in `post_fetch_atomic`; the caller promises the same of the comparands as of the
+        // operands.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
         let op = target.into_op(AtomicLocal::Compare { operand, compare, result });

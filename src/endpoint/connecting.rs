@@ -7,7 +7,7 @@ use homespun_engine::connection::EndpointRole;
 use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 
 use super::{Endpoint, EndpointShared};
-use crate::av::check_peer;
+use crate::av::check_peer_address;
 use crate::connection::{ConnectionRequest, Listener, check_data_len};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
@@ -44,7 +44,7 @@ impl Endpoint {
         if let EndpointOrigin::Request(_) = self.shared.origin {
             return Err(Misuse::State(ObjectState::OpenedForRequest).into());
         }
-        check_peer(to, self.shared.domain.format())?;
+        check_peer_address(to, self.shared.domain.format())?;
         let number = random::draw_u64()?;
         self.enable()?;
         self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
@@ -69,8 +69,9 @@ impl Endpoint {
         check_data_len(data)?;
         self.enable()?;
         let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
-        reporter.settle_later(request.begin_accept()?);
-        self.shared.begin_connection(request.from().address, |pump| pump.accept(request.from(), data))
+        reporter.keep_accept_until_confirmed(request.begin_accept()?);
+        self.shared
+            .begin_connection(request.requester().address, |pump| pump.accept(request.requester(), data))
     }
 
     /// Ends the connection: `fi_shutdown`. Messages that have completed still reach the peer, which then
@@ -139,7 +140,7 @@ impl EndpointShared {
     /// # Errors
     ///
     /// [`Misuse::NoEventQueue`] if it has connections, and no queue is bound.
-    pub(super) fn new_reporter(
+    pub(super) fn init_reporter_if_connection_oriented(
         &self,
         eq: Option<&(EventQueue, u64)>,
     ) -> Result<Option<Arc<Reporter>>, Error> {

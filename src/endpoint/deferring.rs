@@ -89,7 +89,7 @@ impl Endpoint {
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
-        let pump = self.prepare_waiting(post, flags)?;
+        let pump = self.prepare_waiting_post(post, flags)?;
         if let DeferredPost::Transmit(post) = post
             && post.request.options.inject
         {
@@ -105,15 +105,19 @@ impl Endpoint {
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
-        let pump = self.prepare_waiting(post, flags)?;
+        let pump = self.prepare_waiting_post(post, flags)?;
         match post {
             DeferredPost::Transmit(post) => post.request.options.signalled = Signalled::Deferred,
-            DeferredPost::Receive(post) => post.defer()?,
+            DeferredPost::Receive(post) => post.mark_deferred()?,
         }
         Ok(pump)
     }
 
-    fn prepare_waiting(&self, post: &mut DeferredPost, flags: OpFlags) -> Result<Arc<dyn Poster>, Error> {
+    fn prepare_waiting_post(
+        &self,
+        post: &mut DeferredPost,
+        flags: OpFlags,
+    ) -> Result<Arc<dyn Poster>, Error> {
         self.shared.check_caps(Caps::TRIGGER)?;
         let flags = flags - OpFlags::TRIGGER;
         match post {

@@ -75,8 +75,9 @@ receive_calls! {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv). Also [`Misuse::Invalid`](crate::Misuse::Invalid) if the default flags
-    /// have [`OpFlags::MULTI_RECV`]: the application gets the messages of a multi-receive buffer as parts
+    /// As [`recv`](Self::recv). Also [`Misuse::Memory`](crate::Misuse::Memory) with
+    /// [`BadMemory::Reusable`](crate::error::BadMemory::Reusable) if the default flags have
+    /// [`OpFlags::MULTI_RECV`]: the application gets the messages of a multi-receive buffer as parts
     /// of it, while others are still arriving, so the whole buffer cannot come back.
     ///
     /// ```
@@ -127,12 +128,13 @@ impl Endpoint {
     /// has read the operation's completion, or has closed the endpoint. With selective completion, if the
     /// operation has no completion of its own, this holds until the endpoint is closed. The endpoint uses
     /// a multi-receive buffer until the application has read its release
-    /// ([`CompletionFlags::MULTI_RECV`](homespun_engine::flags::CompletionFlags::MULTI_RECV)). The
+    /// ([`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV)). The
     /// application may read and change a message in that buffer once it has read the message's
     /// completion. With `PEEK`, and with `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `receive_raw` requires.
+        // SAFETY: the caller promises what `receive_raw` asks for: initialised memory that nothing else uses
+        // until the receive has ended.
         unsafe { self.receive_raw(receive) }
     }
 }

@@ -148,7 +148,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooLong`](homespun_engine::error::Misuse::TooLong) beyond the endpoint's inject size;
+    /// [`Misuse::TooLong`](crate::Misuse::TooLong) beyond the endpoint's inject size;
     /// otherwise as [`post_send`](Self::post_send).
     pub fn inject_write(
         &self,

@@ -54,7 +54,7 @@ impl Endpoint {
     /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
     ///     loop {
     ///         match endpoint.send(message, to, 0) {
-    ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned: buffer }) => message = buffer,
+    ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned }) => message = returned,
     ///             other => return Ok(other?),
     ///         }
     ///         // Here completions are to be read, which makes room.
@@ -132,8 +132,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Again`](homespun_engine::error::Again) when a queue is full.
-    /// [`Misuse`](homespun_engine::error::Misuse) for an unknown address, a message that is too long, a
+    /// [`Again`](crate::Again) when a queue is full.
+    /// [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a
     /// capability that the endpoint lacks, or an endpoint that is not enabled; also for a flag that
     /// changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends
     /// ignore all other flags that they do not have. The memory is not used after an error.
@@ -160,7 +160,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooLong`](homespun_engine::error::Misuse::TooLong) beyond the endpoint's inject size;
+    /// [`Misuse::TooLong`](crate::Misuse::TooLong) beyond the endpoint's inject size;
     /// otherwise as [`post_send`](Self::post_send).
     #[inline(always)]
     pub fn inject(

@@ -114,7 +114,7 @@ impl Endpoint {
         if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
             return Err(Misuse::Busy(InUse::CompletionQueueBound).into());
         }
-        let pump = self.shared.pump_in_service();
+        let pump = self.shared.pump_if_enabled();
         let is_new = (transmits || receives)
             && !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
         if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
@@ -171,7 +171,7 @@ impl Endpoint {
             self.shared.check_caps(Caps::RMA_EVENT)?;
         }
         setup.counters.check_events_free(events)?;
-        let pump = self.shared.pump_in_service();
+        let pump = self.shared.pump_if_enabled();
         if let Some(pump) = pump {
             let has_progress_thread = self.shared.progress_thread().is_some();
             counter.shared().watch_endpoint(&as_drive(pump), DriveReason::BOUND, has_progress_thread)?;
@@ -291,20 +291,20 @@ impl Endpoint {
             return Ok(());
         }
         let shared = &self.shared;
-        let av = shared.vector_for_lookups(setup)?;
+        let av = shared.bound_av_or_unused(setup)?;
         if shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
-        let reporter = shared.new_reporter(setup.eq.as_ref())?;
+        let reporter = shared.init_reporter_if_connection_oriented(setup.eq.as_ref())?;
         setup.check_completions_reported(shared.info.caps)?;
-        shared.check_receive_context(setup)?;
-        let pump = shared.open_pump(setup.name)?;
+        shared.check_receive_context_bound(setup)?;
+        let pump = shared.pump_or_open(setup.name)?;
         let driven = &as_drive(pump);
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
         // First take all steps that may fail, and let readers watch the endpoint; only then let queues
         // drive it.
-        shared.watch(driven, setup, reporter.as_deref())?;
-        let bindings = shared.bindings(av, setup, reporter.clone(), progress_doorbell);
+        shared.let_readers_watch(driven, setup, reporter.as_deref())?;
+        let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
             Some(counters) => counters.enable_endpoint(driven, || pump.enable(bindings)),
@@ -314,24 +314,24 @@ impl Endpoint {
             shared.leave_receive_context(setup, pump);
         }
         enabled?;
-        shared.drive(driven, setup, reporter.as_deref());
+        shared.let_readers_drive(driven, setup, reporter.as_deref());
         shared.service.add_flags(ServiceFlags::ENABLED);
         Ok(())
     }
 }
 
 impl EndpointShared {
-    /// Returns the address vector in which the endpoint looks up peers.
-    fn vector_for_lookups(&self, setup: &Setup) -> Result<AddressVector, Error> {
+    /// Returns the bound address vector, in which the endpoint looks up peers; for a connected endpoint, an
+    /// empty one that it does not use.
+    fn bound_av_or_unused(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
-            // Such an endpoint looks up nothing in it.
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
         }
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
     /// Has the progress thread watch the endpoint; if there is none, the queues and counters.
-    fn watch(
+    fn let_readers_watch(
         &self,
         driven: &Arc<dyn Drive>,
         setup: &Setup,
@@ -353,7 +353,7 @@ impl EndpointShared {
     }
 
     /// Has the queues, the counters and the progress thread drive the endpoint.
-    fn drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
+    fn let_readers_drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
         setup.bound_cqs().for_each(|cq| cq.shared().drive_endpoint(driven));
         setup.counters.iter().for_each(|counter| counter.drive_endpoint(driven));
         if let Some(reporter) = reporter {
@@ -365,7 +365,7 @@ impl EndpointShared {
     }
 
     /// Returns the objects that the pump uses from the moment when it is enabled.
-    fn bindings(
+    fn make_bindings(
         &self,
         av: AddressVector,
         setup: &Setup,
@@ -391,7 +391,7 @@ impl EndpointShared {
     }
 
     /// Returns the endpoint's pump, once the endpoint is enabled.
-    fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
+    fn pump_if_enabled(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())
     }
 

@@ -53,7 +53,7 @@ impl Endpoint {
         if self.shared.service.is_enabled() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
-        shared.check_info(&self.shared.info)?;
+        shared.check_caps_for_endpoint(&self.shared.info)?;
         shared.add_binding();
         setup.receive_context = Some(BoundReceiveContext { context: context.clone(), member: None });
         Ok(())
@@ -66,8 +66,8 @@ impl EndpointShared {
         self.info.ep.rx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the endpoint has the receive context that it needs.
-    pub(super) fn check_receive_context(&self, setup: &Setup) -> Result<(), Misuse> {
+    /// Checks that the endpoint has the receive context that it needs.
+    pub(super) fn check_receive_context_bound(&self, setup: &Setup) -> Result<(), Misuse> {
         if self.shares_receive_context() && setup.receive_context.is_none() {
             return Err(Misuse::State(ObjectState::NoReceiveContext));
         }
@@ -95,7 +95,7 @@ impl EndpointShared {
         let Some(bound) = &mut setup.receive_context else { return };
         bound.member = None;
         bound.context.shared().members().leave(pump);
-        pump.leave_receiver();
+        pump.leave_shared_receiver();
     }
 }
 

@@ -57,13 +57,13 @@ impl Reporter {
         *self.peer.lock() = Some(peer);
     }
 
-    /// Has the accept settled when the requester has confirmed it, or when it has failed.
-    pub(crate) fn settle_later(&self, pending_accept: PendingAccept) {
+    /// Keeps the accept until the requester has confirmed it, or until it has failed. Then it is settled.
+    pub(crate) fn keep_accept_until_confirmed(&self, pending_accept: PendingAccept) {
         *self.unsettled.lock() = Some(pending_accept);
     }
 
     /// Takes the accept that is not settled yet, if any.
-    pub(crate) fn take_unsettled(&self) -> Option<PendingAccept> {
+    pub(crate) fn take_unsettled_accept(&self) -> Option<PendingAccept> {
         self.unsettled.lock().take()
     }
 
@@ -100,12 +100,14 @@ impl Reporter {
             engine::ConnectionReport::Connected { data } => {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }
-            engine::ConnectionReport::Confirmed => return self.eq.defer_settling(self.take_unsettled()),
+            engine::ConnectionReport::Confirmed => {
+                return self.eq.settle_in_later_call(self.take_unsettled_accept());
+            }
             engine::ConnectionReport::Failed(error) => {
-                (Err(self.to_event_error(error)), self.take_unsettled())
+                (Err(self.to_event_error(error)), self.take_unsettled_accept())
             }
             engine::ConnectionReport::Shutdown => {
-                (Ok(ConnectionEvent::Shutdown { endpoint }), self.take_unsettled())
+                (Ok(ConnectionEvent::Shutdown { endpoint }), self.take_unsettled_accept())
             }
         };
         self.eq.report(outcome.map(Event::Connection), self.origin, pending_accept);

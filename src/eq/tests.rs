@@ -115,7 +115,7 @@ fn errors_are_read_before_events() {
 }
 
 #[test]
-fn forgetting_an_object_waits_for_reads_of_its_error() {
+fn drop_entries_waits_for_a_running_read_of_an_error() {
     type Read = fn(&EventQueue, &mut dyn FnMut()) -> EventError;
     let reads: [Read; 2] = [
         |eq, look| eq.peek_error_with(|_| look()).expect("an error").0,
@@ -161,7 +161,7 @@ fn event_queue_reader_waits_for_a_writer() {
 }
 
 #[test]
-fn waiting_ends_with_the_timeout() {
+fn sread_ends_at_the_timeout() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = EventQueue::open(&attr).expect("a queue");

@@ -278,7 +278,7 @@ pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
         granted.caps -= CAPS_IF_ASKED | Caps::DIRECTED_RECV;
     }
     require(Order::all().contains(asked.msg_order), Unmet::MessageOrder)?;
-    granted.msg_order = with_atomic_orders(asked.msg_order) | ORDERS_FOR_FREE;
+    granted.msg_order = with_implied_orders(asked.msg_order) | ORDERS_FOR_FREE;
     Ok(granted)
 }
 
@@ -301,12 +301,12 @@ fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
         *size_bytes > 0 && !asked.iter().any(|asked| asked.intersects(*orders))
     });
     let meant = meant.fold(Order::empty(), |meant, (_, order, _)| meant | *order);
-    Ok(asked.map(|asked| with_atomic_orders(asked | meant) | ORDERS_FOR_FREE))
+    Ok(asked.map(|asked| with_implied_orders(asked | meant) | ORDERS_FOR_FREE))
 }
 
 /// Adds the orders that an order of all reads or writes implies: that of atomic operations, and that of
 /// other accesses.
-fn with_atomic_orders(order: Order) -> Order {
+fn with_implied_orders(order: Order) -> Order {
     let wholes = [
         (Order::RAR, RAR_ORDERS),
         (Order::RAW, RAW_ORDERS),

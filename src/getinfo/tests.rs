@@ -20,11 +20,11 @@ fn make_provider(domain: &str) -> ProviderAttr {
 
 /// Returns the result of these providers for a peer at the loopback interface.
 fn getinfo_of_loopback_peer(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
-    getinfo_of_one_domain(providers, None, hints)
+    getinfo_with_domain_param(providers, None, hints)
 }
 
 /// As [`getinfo_of_loopback_peer`], but a parameter allows only one domain.
-fn getinfo_of_one_domain(
+fn getinfo_with_domain_param(
     providers: &[ProviderAttr],
     only: Option<&str>,
     hints: &Info,
@@ -81,23 +81,25 @@ fn domain_parameter_leaves_only_that_domain() {
     let providers = [make_provider("tcp"), make_provider("shm")];
     let any = Info::default();
     assert_eq!(
-        check_and_list_domains(&getinfo_of_one_domain(&providers, Some("shm"), &any).expect("the one left")),
+        check_and_list_domains(
+            &getinfo_with_domain_param(&providers, Some("shm"), &any).expect("the one left")
+        ),
         ["shm"]
     );
     let mut named = Info::default();
     named.domain.name = Some("shm".into());
     assert_eq!(
         check_and_list_domains(
-            &getinfo_of_one_domain(&providers, Some("shm"), &named).expect("the one left")
+            &getinfo_with_domain_param(&providers, Some("shm"), &named).expect("the one left")
         ),
         ["shm"]
     );
     let unmet = Unmet::NotPreferredDomain;
-    assert_eq!(getinfo_of_one_domain(&providers, Some("tcp"), &named), Err(Misuse::Unmet(unmet).into()));
+    assert_eq!(getinfo_with_domain_param(&providers, Some("tcp"), &named), Err(Misuse::Unmet(unmet).into()));
     let unmet = Unmet::PreferredDomain;
     for hints in [any, named] {
         let refused =
-            getinfo_of_one_domain(&providers, Some("token-ring"), &hints).expect_err("there is none");
+            getinfo_with_domain_param(&providers, Some("token-ring"), &hints).expect_err("there is none");
         assert_eq!(refused, Misuse::Unmet(unmet).into());
         assert_eq!(refused.errno(), Errno::ENODATA);
     }
@@ -110,7 +112,7 @@ fn only_remaining_domain_is_offered_even_for_remote_comm_hints() {
     let mut hints = Info { caps, ..Info::default() };
     hints.tx.caps = caps;
     hints.domain.caps = Caps::REMOTE_COMM;
-    let found = getinfo_of_one_domain(&providers, Some("shm"), &hints).expect("the one left");
+    let found = getinfo_with_domain_param(&providers, Some("shm"), &hints).expect("the one left");
     assert_eq!(check_and_list_domains(&found), ["shm"]);
     assert!(found[0].caps.contains(Caps::MSG | Caps::LOCAL_COMM), "{found:?}");
     assert!(!found[0].caps.contains(Caps::REMOTE_COMM), "{found:?}");

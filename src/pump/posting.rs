@@ -34,7 +34,7 @@ impl Wired {
                 self.report_ended_access(local, *context, options.signalled, engine);
                 Ok(())
             }
-            attempt => self.post_access(attempt, to, &mut post.request, engine, transport),
+            attempt => self.post_access_after_attempt(attempt, to, &mut post.request, engine, transport),
         }
     }
 
@@ -42,7 +42,7 @@ impl Wired {
     /// made.
     // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
-    fn post_access(
+    fn post_access_after_attempt(
         &mut self,
         attempt: Attempt,
         to: PeerId,

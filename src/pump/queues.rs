@@ -77,7 +77,7 @@ impl<'a, 'r> Queues<'a, 'r> {
     /// Locks the ring of the queue for these flags, to write an entry.
     fn lock_ring_for_write(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
-            reader.ring_written(cq.unread_entries());
+            reader.forbid_hand_over_from(cq.unread_entries());
         }
         if flags.intersects(CompletionFlags::TRANSMITTED) || self.is_single_queue() {
             self.lock_transmit_ring()
@@ -123,20 +123,20 @@ impl<'a, 'r> Queues<'a, 'r> {
             if !is_protected {
                 ring.mark_overrun();
             }
-            self.unlock_rings_if_shared();
+            self.unlock_rings_if_receiver_shared();
             return if is_protected { Err(failure) } else { Ok(()) };
         }
         let peer = failure.peer().map(|peer| Box::new(peers.address_of(peer)));
         let completion::FailedOperation { completion, error, .. } = failure;
         ring.push_failed(CompletionError { completion: completion.into(), error, source, peer });
-        self.unlock_rings_if_shared();
+        self.unlock_rings_if_receiver_shared();
         Ok(())
     }
 
     /// Unlocks the rings if the receiver is shared. The receiver's lock is taken before that of a ring,
     /// also by other endpoints that report to the same queue.
     #[inline(always)]
-    fn unlock_rings_if_shared(&mut self) {
+    fn unlock_rings_if_receiver_shared(&mut self) {
         if self.wiring.shares_receiver {
             (self.transmit, self.receive) = (None, None);
         }
@@ -165,7 +165,7 @@ impl Sink for Queues<'_, '_> {
             entry
         };
         if let Some(reader) = &mut self.reader
-            && reader.can_take_from(cq.unread_entries())
+            && reader.can_hand_over_from(cq.unread_entries())
         {
             reader.hand_over(entry(completion), source);
             return Ok(());
@@ -176,11 +176,11 @@ impl Sink for Queues<'_, '_> {
             if !is_protected {
                 ring.mark_overrun();
             }
-            self.unlock_rings_if_shared();
+            self.unlock_rings_if_receiver_shared();
             return if is_protected { Err(completion) } else { Ok(()) };
         }
         ring.push_completed(entry(completion), source);
-        self.unlock_rings_if_shared();
+        self.unlock_rings_if_receiver_shared();
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::{AddressFormat, AvAttr};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An endpoint over shared memory, its queue, and the doorbell of a progress thread that does not run.
-struct Alone {
+struct EndpointWithoutThread {
     pump: Arc<dyn EndpointPump>,
     cq: CompletionQueue,
     av: AddressVector,
@@ -34,8 +34,8 @@ struct Alone {
     works: Arc<WorkQueue>,
 }
 
-impl Alone {
-    fn new() -> Alone {
+impl EndpointWithoutThread {
+    fn new() -> EndpointWithoutThread {
         let info =
             Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None).expect("an address");
         let bind = info[0].src_addr.expect("a source was asked for");
@@ -73,19 +73,19 @@ impl Alone {
         };
         pump.enable(wiring).expect("it is enabled for the first time");
         cq.shared().drive_endpoint(&as_drive(&pump));
-        Alone { pump, cq, av, doorbell, works }
+        EndpointWithoutThread { pump, cq, av, doorbell, works }
     }
 
-    /// Makes a round of the progress thread. Returns whether the thread would then sleep.
-    fn can_sleep_after_round(&self) -> bool {
+    /// Makes up to three rounds of the progress thread. Returns whether the thread would then sleep.
+    fn make_rounds_and_check_sleep(&self) -> bool {
         self.doorbell.arm();
         // The first pass after an event may find that there could be more to do.
         (0..3).any(|_| self.pump.progress_for_progress_thread() == WatchResult::Resting(AT_REST))
     }
 
-    /// Whether the doorbell or the transport's descriptor ends the thread's sleep, now or within a
-    /// millisecond.
-    fn has_wake_reason(&self) -> bool {
+    /// Waits up to a millisecond for the doorbell or the transport's descriptor to end the thread's sleep.
+    /// Returns whether one of them does.
+    fn wait_for_wake_reason(&self) -> bool {
         let mut is_readable = false;
         self.pump.with_wake_fd(&mut |fd| {
             let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.doorbell, PollFlags::IN)];
@@ -120,24 +120,24 @@ impl Alone {
 
 #[test]
 fn few_polls_leave_the_progress_thread_asleep() {
-    let alone = Alone::new();
-    assert!(alone.can_sleep_after_round());
-    alone.poll(CHANCE_POLLS_MAX);
-    assert!(!alone.is_woken());
+    let endpoint = EndpointWithoutThread::new();
+    assert!(endpoint.make_rounds_and_check_sleep());
+    endpoint.poll(CHANCE_POLLS_MAX);
+    assert!(!endpoint.is_woken());
 }
 
 #[test]
 fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
-    let alone = Alone::new();
-    assert!(alone.can_sleep_after_round());
-    alone.poll(CHANCE_POLLS_MAX + 1);
-    assert!(alone.is_woken(), "the thread would stay where each poll has to arm the transport");
-    alone.doorbell.arm();
-    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
-    alone.poll(1000);
-    assert!(!alone.is_woken(), "polls do not wake the thread from now on");
-    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
-    assert!(alone.can_sleep_after_round(), "the application has not polled since");
+    let endpoint = EndpointWithoutThread::new();
+    assert!(endpoint.make_rounds_and_check_sleep());
+    endpoint.poll(CHANCE_POLLS_MAX + 1);
+    assert!(endpoint.is_woken(), "the thread would stay where each poll has to arm the transport");
+    endpoint.doorbell.arm();
+    assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
+    endpoint.poll(1000);
+    assert!(!endpoint.is_woken(), "polls do not wake the thread from now on");
+    assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
+    assert!(endpoint.make_rounds_and_check_sleep(), "the application has not polled since");
 }
 
 /// Returns a receive that accepts any message, with the context 1.
@@ -147,56 +147,56 @@ fn make_receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destin
 
 #[test]
 fn peeks_that_read_no_queue_count_as_polls() {
-    let alone = Alone::new();
-    assert!(alone.can_sleep_after_round());
+    let endpoint = EndpointWithoutThread::new();
+    assert!(endpoint.make_rounds_and_check_sleep());
     let peek = || {
         let kind = ReceiveKind::Peek(PeekAction::Keep);
         let mut post = make_receive(kind, Some(Tag(1).into()), Destination::default());
-        alone.pump.post_receive(&mut post).expect("room for its answer");
+        endpoint.pump.post_receive(&mut post).expect("room for its answer");
     };
     (0..CHANCE_POLLS_MAX).for_each(|_| peek());
-    assert!(!alone.is_woken());
+    assert!(!endpoint.is_woken());
     peek();
-    assert!(alone.is_woken(), "the thread would stay where each peek has to arm the transport");
-    alone.doorbell.arm();
-    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
-    assert!(alone.can_sleep_after_round(), "there was no peek since");
+    assert!(endpoint.is_woken(), "the thread would stay where each peek has to arm the transport");
+    endpoint.doorbell.arm();
+    assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
+    assert!(endpoint.make_rounds_and_check_sleep(), "there was no peek since");
 }
 
 #[test]
 fn blocking_reader_wakes_the_progress_thread_at_once() {
-    let alone = Alone::new();
-    alone.poll(1000);
-    alone.doorbell.arm();
-    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
-    alone.poll(1000);
-    assert_eq!(alone.pump.arm(), AT_REST);
-    assert!(alone.is_woken());
-    assert!(alone.can_sleep_after_round());
+    let endpoint = EndpointWithoutThread::new();
+    endpoint.poll(1000);
+    endpoint.doorbell.arm();
+    assert_eq!(endpoint.pump.progress_for_progress_thread(), WatchResult::Polled);
+    endpoint.poll(1000);
+    assert_eq!(endpoint.pump.arm(), AT_REST);
+    assert!(endpoint.is_woken());
+    assert!(endpoint.make_rounds_and_check_sleep());
     // The next call finds the thread asleep on the endpoint.
-    assert_eq!(alone.pump.arm(), AT_REST);
-    assert!(!alone.is_woken());
+    assert_eq!(endpoint.pump.arm(), AT_REST);
+    assert!(!endpoint.is_woken());
 }
 
 #[test]
 fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
-    let (alone, peer) = (Alone::new(), Alone::new());
-    let to = alone.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
-    assert!(alone.can_sleep_after_round() && peer.can_sleep_after_round());
+    let (endpoint, peer) = (EndpointWithoutThread::new(), EndpointWithoutThread::new());
+    let to = endpoint.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
+    assert!(endpoint.make_rounds_and_check_sleep() && peer.make_rounds_and_check_sleep());
     let room = Destination::owned(BytesMut::zeroed(8));
     peer.pump.post_receive(&mut make_receive(ReceiveKind::Single, None, room)).expect("room for a receive");
     let message = Source::owned(Bytes::from_static(b"hello"));
     let mut send = Post::new(to, TransmitOp::Send { source: message, tag: None, data: None }, 2);
     send.request.options =
         TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
-    alone.pump.post(&mut send).expect("room for a send");
+    endpoint.pump.post(&mut send).expect("room for a send");
     // From now on each endpoint only does what its thread would do: a pass when it is woken.
     let deadline = Instant::now() + PATIENCE;
-    while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
+    while !(endpoint.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
-        for one in [&alone, &peer] {
-            if one.has_wake_reason() {
-                one.can_sleep_after_round();
+        for one in [&endpoint, &peer] {
+            if one.wait_for_wake_reason() {
+                one.make_rounds_and_check_sleep();
             }
         }
     }
@@ -205,32 +205,36 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
 
 #[test]
 fn arming_the_transport_leaves_due_works_to_the_caller() {
-    let alone = Alone::new();
-    alone.pump.attach_work_queue(&alone.works);
+    let endpoint = EndpointWithoutThread::new();
+    endpoint.pump.attach_work_queue(&endpoint.works);
     // A waiter arms the endpoints of its queue with its sleepers locked, so arming must not run due
     // works.
-    alone.works.mark_due(0);
-    alone.pump.arm();
-    assert!(alone.works.is_due());
-    alone.pump.fire_due_works();
-    assert!(!alone.works.is_due());
+    endpoint.works.mark_counter_due(0);
+    endpoint.pump.arm();
+    assert!(endpoint.works.is_due());
+    endpoint.pump.fire_due_works();
+    assert!(!endpoint.works.is_due());
 }
 
 #[test]
 fn pass_of_either_kind_carries_out_due_works() {
-    let alone = Alone::new();
-    alone.pump.attach_work_queue(&alone.works);
-    for pass in [Alone::poll_once, Alone::progress_without_cq_reader, Alone::make_progress_thread_pass] {
-        alone.works.mark_due(0);
-        pass(&alone);
-        assert!(!alone.works.is_due());
+    let endpoint = EndpointWithoutThread::new();
+    endpoint.pump.attach_work_queue(&endpoint.works);
+    for pass in [
+        EndpointWithoutThread::poll_once,
+        EndpointWithoutThread::progress_without_cq_reader,
+        EndpointWithoutThread::make_progress_thread_pass,
+    ] {
+        endpoint.works.mark_counter_due(0);
+        pass(&endpoint);
+        assert!(!endpoint.works.is_due());
     }
 }
 
 #[test]
-fn works_that_are_left_wake_the_progress_thread() {
-    let alone = Alone::new();
-    assert!(alone.can_sleep_after_round());
-    alone.pump.wake_sleepers();
-    assert!(alone.is_woken());
+fn wake_sleepers_wakes_the_progress_thread() {
+    let endpoint = EndpointWithoutThread::new();
+    assert!(endpoint.make_rounds_and_check_sleep());
+    endpoint.pump.wake_sleepers();
+    assert!(endpoint.is_woken());
 }

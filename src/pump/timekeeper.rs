@@ -32,7 +32,7 @@ impl Timekeeper {
     /// out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
-    pub(super) fn count_pass_or_advance(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
+    pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         if self.passes_to_look == 0 {
             self.advance_engine_time(engine, sink);
         } else {

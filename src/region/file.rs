@@ -67,7 +67,7 @@ impl MappedFile {
         let mapped = mapped.map_err(|error| SystemRequest::FileMapping.refused(error))?;
         let address = NonNull::new(mapped.cast());
         let address = address.ok_or_else(|| SystemRequest::FileMapping.refused(Errno::ENOMEM))?;
-        let place = file_page_number(metadata.dev(), metadata.ino(), offset_bytes);
+        let place = lock_address_of_file_page(metadata.dev(), metadata.ino(), offset_bytes);
         Ok(MappedFile { address, len_bytes, is_dax, place })
     }
 }
@@ -92,8 +92,9 @@ impl Words for FileMemory {
     }
 }
 
-/// Returns a number for a page of a file. Pages of two files may have the same number; that does no harm.
-fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
+/// Returns the [`Words::lock_address`] of a page of a file: the same number in every mapping of that page.
+/// Pages of two files may have the same number; that does no harm.
+fn lock_address_of_file_page(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
 }

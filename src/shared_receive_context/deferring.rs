@@ -31,7 +31,7 @@ impl SharedReceiveContext {
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
         let poster = self.prepare_triggered(post, flags)?;
-        post.defer()?;
+        post.mark_deferred()?;
         Ok(poster)
     }
 
@@ -52,11 +52,11 @@ impl Poster for ReceiveContext {
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.finish_cancel(self.receiver.cancel(context))
+        self.deliver_mail_and_report_cancel(self.receiver.cancel(context))
     }
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
-        self.finish_cancel(self.receiver.cancel_work(number))
+        self.deliver_mail_and_report_cancel(self.receiver.cancel_work(number))
     }
 
     fn report_refused(&self, refused: RefusedPost) {
@@ -75,7 +75,7 @@ impl Poster for ReceiveContext {
 }
 
 impl ReceiveContext {
-    fn finish_cancel(&self, is_cancelled: bool) -> Result<(), Error> {
+    fn deliver_mail_and_report_cancel(&self, is_cancelled: bool) -> Result<(), Error> {
         self.deliver_mail_and_fire();
         if is_cancelled { Ok(()) } else { Err(Misuse::NotFound(Missing::Operation).into()) }
     }

@@ -29,11 +29,11 @@ const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
 
-fn explore(test: impl Fn() + Sync + Send + 'static) {
-    explore_with(PREEMPTIONS_MAX, test);
+fn explore_interleavings(test: impl Fn() + Sync + Send + 'static) {
+    explore_interleavings_with(PREEMPTIONS_MAX, test);
 }
 
-fn explore_with(preemptions_max: usize, test: impl Fn() + Sync + Send + 'static) {
+fn explore_interleavings_with(preemptions_max: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions_max);
     builder.check(test);
@@ -147,7 +147,7 @@ impl Awaited for Holds<'_> {
 
 #[test]
 fn doorbell_is_armed_or_readable() {
-    explore(|| {
+    explore_interleavings(|| {
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let others = [Doorbell::arm, Doorbell::ring].map(|act| {
             let doorbell = doorbell.clone();
@@ -164,7 +164,7 @@ fn doorbell_is_armed_or_readable() {
 
 #[test]
 fn counter_wait_wakes_on_unlocked_add() {
-    explore(|| {
+    explore_interleavings(|| {
         let counter = open_counter(WaitObject::Unspec);
         let wait = spawn_waiter(&counter, 1);
         counter.add(1);
@@ -174,7 +174,7 @@ fn counter_wait_wakes_on_unlocked_add() {
 
 #[test]
 fn one_ring_wakes_all_sleepers() {
-    explore(|| {
+    explore_interleavings(|| {
         let counter = open_counter(WaitObject::Unspec);
         let waits = [1, 1].map(|threshold| spawn_waiter(&counter, threshold));
         counter.add(1);
@@ -187,7 +187,7 @@ fn one_ring_wakes_all_sleepers() {
 /// A thread whose wait times out must not ring the doorbell of other waiters.
 #[test]
 fn abandoned_wait_keeps_doorbell_of_other_waiters() {
-    explore(|| {
+    explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Unspec);
         let others = [
             thread::spawn({
@@ -210,7 +210,7 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
 /// yet.
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
-    explore(|| {
+    explore_interleavings(|| {
         let counter = open_counter(WaitObject::Unspec);
         let waits = [1, 2].map(|threshold| spawn_waiter(&counter, threshold));
         counter.add(1);
@@ -223,7 +223,7 @@ fn wait_woken_below_its_threshold_wakes_again() {
 
 #[test]
 fn counter_waits_wake_on_endpoint_events() {
-    explore(|| {
+    explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Unspec);
         let waits = [1, 2].map(|threshold| {
             let counted = counted.clone();
@@ -239,7 +239,7 @@ fn counter_waits_wake_on_endpoint_events() {
 
 #[test]
 fn queue_waits_wake_on_inserted_entries() {
-    explore(|| {
+    explore_interleavings(|| {
         let inserted = Inserted { waiter: make_waiter(WaitObject::Unspec), entries: Mutex::new(0) };
         let inserted = Arc::new(inserted);
         let waits = [1, 2].map(|threshold| {
@@ -256,7 +256,7 @@ fn queue_waits_wake_on_inserted_entries() {
 
 #[test]
 fn threads_in_calls_and_in_application_waits_both_wake() {
-    explore(|| {
+    explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Fd);
         let sleepers = [Counted::wait, Counted::sleep_in_application].map(|sleep| {
             let counted = counted.clone();
@@ -272,7 +272,7 @@ fn threads_in_calls_and_in_application_waits_both_wake() {
 
 #[test]
 fn signal_ends_a_read() {
-    explore(|| {
+    explore_interleavings(|| {
         let cq = open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
         let reader = thread::spawn({
             let cq = cq.clone();
@@ -285,7 +285,7 @@ fn signal_ends_a_read() {
 
 #[test]
 fn event_queue_read_wakes_on_write() {
-    explore(|| {
+    explore_interleavings(|| {
         let attr = EqAttr { flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
         let eq = EventQueue::open(&attr).expect("a queue");
         let readers = [(); 2].map(|()| {
@@ -303,7 +303,7 @@ fn event_queue_read_wakes_on_write() {
 
 #[test]
 fn set_wait_wakes_on_a_member_of_several() {
-    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+    explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let members = [open_counter_in_set(&set), open_counter_in_set(&set)];
         let wait = thread::spawn(move || {
@@ -316,7 +316,7 @@ fn set_wait_wakes_on_a_member_of_several() {
 
 #[test]
 fn set_wait_wakes_on_a_member_added_meanwhile() {
-    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+    explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let wait = thread::spawn({
             let set = set.clone();
@@ -330,7 +330,7 @@ fn set_wait_wakes_on_a_member_added_meanwhile() {
 
 #[test]
 fn set_wait_wakes_on_the_signal_of_a_member() {
-    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+    explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let wait_set = Some(set.clone());
         let cq = open_cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });

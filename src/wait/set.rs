@@ -41,7 +41,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// # let domain = fabric.domain(info)?;
 /// let set = fabric.open_wait_set(WaitObject::Unspec)?;
 /// let member = Some(set.clone());
-/// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Set, wait_set: member.clone(), ..CqAttr::default() })?;
+/// let cq_attr = CqAttr { wait: WaitObject::Set, wait_set: member.clone(), ..CqAttr::default() };
+/// let cq = domain.open_cq(&cq_attr)?;
 /// let sent = domain.open_counter(&CounterAttr { wait: WaitObject::Set, wait_set: member })?;
 /// # let (av, endpoint) = (domain.open_av(&AvAttr::default())?, domain.endpoint(info)?);
 /// # endpoint.bind_av(&av)?;
@@ -180,8 +181,8 @@ impl WaitSet {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(super) fn admit(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
-        let number = self.shared.members.lock().admit();
+    pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
+        let number = self.shared.members.lock().add_opening_member();
         // List the member first: a sleeper that this wakes then finds the member in the list, and yields
         // until it is open.
         let watched = self.shared.waiter.watch_member(sleepers);

@@ -18,7 +18,7 @@ pub trait Waitable: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for an object that was opened
+    /// [`Misuse::Invalid`](crate::Misuse::Invalid) for an object that was opened
     /// without a wait object.
     fn try_wait(&self) -> Result<bool, Error>;
 
@@ -73,7 +73,7 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for an object that was opened
+    /// [`Misuse::Invalid`](crate::Misuse::Invalid) for an object that was opened
     /// without a wait object.
     pub fn try_wait(&self, objects: &[&dyn Waitable]) -> Result<bool, Error> {
         for object in objects {

@@ -64,7 +64,7 @@ impl Waiter {
             },
             WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
         };
-        let membership = set.map(|set| set.admit(sleepers.as_ref())).transpose()?;
+        let membership = set.map(|set| set.add_opening_member(sleepers.as_ref())).transpose()?;
         Ok(Some(Waiter { object, sleepers, watcher: OnceLock::new(), membership }))
     }
 

@@ -161,9 +161,9 @@ impl Watched {
 
     fn run(&self) {
         // Nothing to do before `try_wait` first allows the application to wait.
-        self.sleep(&self.notify_fd, None);
+        self.sleep_and_take_notification(&self.notify_fd, None);
         while !self.is_stopping() {
-            self.sleep(&self.queue, None);
+            self.sleep_and_take_notification(&self.queue, None);
             self.needs_notification.store(true, Ordering::SeqCst);
             self.broadcast_until_read();
             self.needs_notification.store(false, Ordering::SeqCst);
@@ -176,7 +176,7 @@ impl Watched {
         let mut pause = REPEAT_MIN;
         while !self.is_stopping() && is_readable(&self.queue) {
             self.broadcast();
-            if self.sleep(&self.notify_fd, Some(pause)) {
+            if self.sleep_and_take_notification(&self.notify_fd, Some(pause)) {
                 return;
             }
             pause = (pause * 2).min(REPEAT_MAX);
@@ -185,7 +185,7 @@ impl Watched {
 
     /// Sleeps until a descriptor is readable, the thread is notified, or the time has passed.
     /// Returns whether it was notified.
-    fn sleep(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
+    fn sleep_and_take_notification(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.notify_fd, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());
         // A failure returns early, which does no harm.

@@ -117,27 +117,31 @@ impl WorkQueue {
 
     /// Notes that a counter may be due.
     #[cold]
-    pub(crate) fn mark_due(&self, counter_number: u64) {
+    pub(crate) fn mark_counter_due(&self, counter_number: u64) {
         let mut due = self.due.lock();
         due.counters.insert(counter_number);
         self.firing.set_due(true);
     }
 
-    /// Called before a counter is set to another value. Notes the works that are due by now: they are run
-    /// even if the new value is lower.
-    pub(crate) fn mark_reached_due(&self, counter_number: u64) {
-        if self.waiting.lock().mark_reached_due(counter_number) {
-            self.mark_due(counter_number);
+    /// Marks the works of a counter that are due by its current value. A caller that sets the counter to
+    /// another value calls this first, so that these works run even if the new value is lower.
+    pub(crate) fn mark_reached_works_due(&self, counter_number: u64) {
+        if self.waiting.lock().mark_reached_works_due(counter_number) {
+            self.mark_counter_due(counter_number);
         }
     }
 
-    /// Makes a change that may take a counter beyond the largest number. If it does, the counter has
-    /// reached the thresholds of all works that wait for it.
-    pub(crate) fn mark_all_due_if(&self, counter_number: u64, change: impl FnOnce() -> bool) {
+    /// Makes a change of a counter. If `change` returns true, the counter's value has wrapped, and all works
+    /// that wait for it become due.
+    pub(crate) fn change_and_mark_all_due_if_wrapped(
+        &self,
+        counter_number: u64,
+        change: impl FnOnce() -> bool,
+    ) {
         // Locked during the change, so that no work is added in between.
         let mut waiting = self.waiting.lock();
-        if change() && waiting.mark_all_due(counter_number) {
-            self.mark_due(counter_number);
+        if change() && waiting.mark_all_works_due(counter_number) {
+            self.mark_counter_due(counter_number);
         }
     }
 
@@ -187,7 +191,7 @@ impl WorkQueue {
                 && let Some(counter_number) = take_next_counter(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
-                match self.run_work_of_counter(counter_number, &mut works_left) {
+                match self.run_due_works_of_counter(counter_number, &mut works_left) {
                     Fired::All => {}
                     Fired::Blocked => _ = blocked.insert(counter_number),
                     Fired::Unfinished => _ = counters.insert(counter_number),
@@ -207,11 +211,11 @@ impl WorkQueue {
     }
 
     /// Runs the due works of a counter, in order.
-    fn run_work_of_counter(&self, counter_number: u64, works_left: &mut u32) -> Fired {
+    fn run_due_works_of_counter(&self, counter_number: u64, works_left: &mut u32) -> Fired {
         while *works_left > 0 {
             let taken = self.waiting.lock().pop_due_or_arm(counter_number);
             let Some((number, work)) = taken else { return Fired::All };
-            if let Some(work) = self.carry_out(number, work) {
+            if let Some(work) = self.carry_out_or_return(number, work) {
                 let (counter, threshold) = (work.trigger.counter().clone(), work.threshold);
                 self.waiting.lock().put_back((counter_number, counter), threshold, number, work);
                 return Fired::Blocked;
@@ -221,8 +225,8 @@ impl WorkQueue {
         Fired::Unfinished
     }
 
-    /// Runs a work that is due. Returns it if its endpoint has no room yet.
-    fn carry_out(&self, number: u64, work: Work) -> Option<Work> {
+    /// Carries out a work that is due. Returns it if its endpoint has no room yet.
+    fn carry_out_or_return(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
         let (poster, post) = match action {
             Action::Post { poster, post } => (poster, post),
@@ -235,16 +239,18 @@ impl WorkQueue {
             }
         };
         let (post, kind) = match kind {
-            WorkKind::Triggered => post_triggered(&*poster, post).map(|post| (post, WorkKind::Triggered)),
+            WorkKind::Triggered => {
+                post_triggered_or_return(&*poster, post).map(|post| (post, WorkKind::Triggered))
+            }
             WorkKind::Deferred { context, completion, is_reported } => self
-                .post_deferred(number, &poster, post, completion, is_reported)
+                .post_deferred_or_return(number, &poster, post, completion, is_reported)
                 .map(|(post, completion)| (post, WorkKind::Deferred { context, completion, is_reported })),
         }?;
         Some(Work { trigger, threshold, action: Action::Post { poster, post }, kind })
     }
 
     /// Posts deferred work. Returns it if its endpoint has no room yet.
-    fn post_deferred(
+    fn post_deferred_or_return(
         &self,
         number: u64,
         poster: &Arc<dyn Poster>,
@@ -305,7 +311,7 @@ impl WorkQueue {
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if no such work waits.
-    pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
+    pub(crate) fn cancel_deferred_work(&self, context: u64) -> Result<(), Error> {
         match self
             .while_nothing_fires(|| self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true))
         {
@@ -328,7 +334,11 @@ impl WorkQueue {
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if there is no such operation.
-    pub(crate) fn cancel_by_context(&self, endpoint: &dyn Poster, context: u64) -> Result<(), Error> {
+    pub(crate) fn cancel_operation_of_endpoint(
+        &self,
+        endpoint: &dyn Poster,
+        context: u64,
+    ) -> Result<(), Error> {
         self.while_nothing_fires(|| {
             let name = WorkName::Triggered(context);
             let waiting = self.waiting.lock().take_oldest(name, |work| work.is_for(endpoint));
@@ -359,7 +369,7 @@ impl WorkQueue {
 
     /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
     /// is reported, even if another thread is just trying to post it.
-    pub(crate) fn forget_waiting(&self, endpoint: &dyn Poster) {
+    pub(crate) fn drop_waiting_works_of(&self, endpoint: &dyn Poster) {
         drop(self.while_nothing_fires(|| self.take_waiting_where(|work| work.is_for(endpoint))));
     }
 
@@ -394,7 +404,7 @@ fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
 }
 
 /// Posts a triggered operation. Returns it if its endpoint has no room yet.
-fn post_triggered(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
+fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
     let error = post_to(poster, &mut post).err()?;
     match refusal_to_report(error) {
         None => Some(post),

@@ -75,12 +75,12 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
 
     /// Marks the works of a counter that are due by its current sum. They remain due. Returns whether
     /// there are any.
-    pub(super) fn mark_reached_due(&mut self, counter_number: u64) -> bool {
-        self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_due)
+    pub(super) fn mark_reached_works_due(&mut self, counter_number: u64) -> bool {
+        self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_works_due)
     }
 
     /// Marks all works of a counter as due. Returns whether there are any.
-    pub(super) fn mark_all_due(&mut self, counter_number: u64) -> bool {
+    pub(super) fn mark_all_works_due(&mut self, counter_number: u64) -> bool {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
@@ -187,12 +187,12 @@ impl<C, W> CounterWorks<C, W> {
 }
 
 impl<C: TriggerCounter, W> CounterWorks<C, W> {
-    fn mark_reached_due(&mut self) -> bool {
+    fn mark_reached_works_due(&mut self) -> bool {
         self.mark_due_up_to(self.counter.sum())
     }
 
     fn pop_due_or_arm(&mut self) -> Option<(u64, W)> {
-        if self.mark_reached_due() {
+        if self.mark_reached_works_due() {
             let (_, (number, work)) = self.reached.pop_first()?;
             self.turns.remove(&number);
             return Some((number, work));
@@ -241,7 +241,7 @@ mod tests {
         for number in 0..JOBS {
             waiting.add((number % 10, At(JOBS / 2)), number, number, Job(number));
         }
-        (0..10).for_each(|counter| assert!(waiting.mark_reached_due(counter)));
+        (0..10).for_each(|counter| assert!(waiting.mark_reached_works_due(counter)));
         waiting
     }
 
@@ -265,7 +265,7 @@ mod tests {
         // The older work waits for the higher threshold.
         waiting.add((7, At(5)), 9, 1, Job(3));
         waiting.add((8, At(5)), 4, 2, Job(3));
-        assert!(!waiting.mark_reached_due(7) && waiting.mark_reached_due(8));
+        assert!(!waiting.mark_reached_works_due(7) && waiting.mark_reached_works_due(8));
         assert_eq!(waiting.take_oldest(3, |_| true), Some(Job(3)));
         assert_eq!(waiting.pop_due_or_arm(8), Some((2, Job(3))));
         assert!(waiting.counters.is_empty() && waiting.names.is_empty() && waiting.places.is_empty());

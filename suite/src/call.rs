@@ -3,7 +3,7 @@
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{
-    Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag,
+    Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ use super::raw::{Post, send_raw};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
 use super::setup::Setup;
-use super::transport::Transport;
+use super::transport::TransportKind;
 
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
     /// Must be the first call, and must not be repeated. Answered by [`RemoteAnswer::Opened`].
     Open {
-        transport: Transport,
+        transport: TransportKind,
         setup: Setup,
     },
     /// From now on the process drives the party whenever it has no other call.
@@ -174,7 +174,8 @@ pub(super) struct RemoteSend {
     pub(super) buffers: Vec<Bytes>,
     #[serde(with = "form::fabric_address")]
     pub(super) to: FabricAddress,
-    pub(super) tag: Option<u64>,
+    #[serde(with = "form::optional_tag")]
+    pub(super) tag: Option<Tag>,
     pub(super) data: Option<u64>,
     pub(super) context: u64,
     #[serde(with = "form::optional_flags")]
@@ -204,7 +205,8 @@ pub(super) struct RemoteReceive {
     pub(super) buffers: Vec<BytesMut>,
     #[serde(with = "form::fabric_address")]
     pub(super) from: FabricAddress,
-    pub(super) tagged: Option<(u64, u64)>,
+    #[serde(with = "form::optional_tag_match")]
+    pub(super) tagged: Option<TagMatch>,
     pub(super) context: u64,
     #[serde(with = "form::bits")]
     pub(super) flags: OpFlags,
@@ -232,20 +234,23 @@ impl RemoteSend {
                 match (tag, data) {
                     (None, None) => endpoint.send(message, to, context)?,
                     (None, Some(data)) => endpoint.senddata(message, data, to, context)?,
-                    (Some(tag), None) => endpoint.tsend(message, to, Tag(tag), context)?,
-                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, Tag(tag), context)?,
+                    (Some(tag), None) => endpoint.tsend(message, to, tag, context)?,
+                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, tag, context)?,
                 }
             }
             SendBy::Vector => match tag {
                 None => endpoint.sendv(buffers, to, context)?,
-                Some(tag) => endpoint.tsendv(buffers, to, Tag(tag), context)?,
+                Some(tag) => endpoint.tsendv(buffers, to, tag, context)?,
             },
             SendBy::Message => {
                 let flags = flags.unwrap_or_default();
-                endpoint.sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags })?;
+                endpoint.sendmsg(SendMsg { buffers, to, tag, data, context, flags })?;
             }
-            SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?,
-            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag.map(Tag), data)?,
+            SendBy::Raw => {
+                let tag = tag.map(|Tag(tag)| tag);
+                send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?;
+            }
+            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data)?,
         }
         Ok(())
     }
@@ -259,21 +264,18 @@ impl RemoteReceive {
                 let buffer = buffers.into_iter().next().expect("a single call has a single buffer");
                 match tagged {
                     None => endpoint.recv(buffer, from, context)?,
-                    Some((tag, ignore)) => {
-                        endpoint.trecv(buffer, from, Tag(tag).ignoring(ignore), context)?;
-                    }
+                    Some(tagged) => endpoint.trecv(buffer, from, tagged, context)?,
                 }
             }
             ReceiveBy::Vector => match tagged {
                 None => endpoint.recvv(buffers, from, context)?,
-                Some((tag, ignore)) => endpoint.trecvv(buffers, from, Tag(tag).ignoring(ignore), context)?,
+                Some(tagged) => endpoint.trecvv(buffers, from, tagged, context)?,
             },
             ReceiveBy::Multi => {
                 let buffer = buffers.into_iter().next().expect("a multi-receive has a single buffer");
                 endpoint.recv_multi(buffer, from, context)?;
             }
             ReceiveBy::Message => {
-                let tagged = tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore));
                 endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?;
             }
         }

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use homespun::eq::{EqAttr, Event};
-use homespun::flags::{BindFlags, InfoFlags};
+use homespun::flags::{BindFlags, Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Completion, CompletionQueue, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError,
@@ -51,22 +51,33 @@ impl Side {
 
     /// Opens a side with queues that have these wait objects.
     pub fn with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
-        Side::open(net, eq, cq, None)
+        Side::open(net, Caps::empty(), eq, cq, None)
+    }
+
+    /// With endpoints that have these capabilities in addition to those that an application gets without
+    /// asking.
+    pub fn with_caps(net: &Net, asked: Caps) -> Side {
+        Side::open(net, asked, WaitObject::None, WaitObject::None, None)
     }
 
     /// Opens a side with queues that are members of a wait set.
     pub fn with_wait_set(net: &Net, set: &WaitSet) -> Side {
-        Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
+        Side::open(net, Caps::empty(), WaitObject::Set, WaitObject::Set, Some(set))
     }
 
-    fn open(net: &Net, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
+    fn open(net: &Net, asked: Caps, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
         let fabric = net.fabric.clone();
-        let mut hints = net.info.clone();
-        hints.caps = homespun::Caps::empty();
-        (hints.tx.caps, hints.rx.caps) = (hints.caps, hints.caps);
-        hints.ep.ep_type = Some(EndpointType::Msg);
-        let found = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("it is offered");
-        let info = found.into_iter().next().expect("an answer is never empty");
+        let offer = |caps| {
+            let mut hints = net.info.clone();
+            (hints.caps, hints.tx.caps, hints.rx.caps) = (caps, Caps::empty(), Caps::empty());
+            hints.ep.ep_type = Some(EndpointType::Msg);
+            let found = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("it is offered");
+            found.into_iter().next().expect("an answer is never empty")
+        };
+        let mut info = offer(Caps::empty());
+        if !asked.is_empty() {
+            info = offer(info.caps | asked);
+        }
         let domain = fabric.domain(&info).expect("the domain was offered");
         let is_driven = net.turns == Turns::Threads && (eq, cq) == (WaitObject::None, WaitObject::None);
         let eq = fabric.open_eq(&EqAttr { wait: eq, wait_set: set.cloned(), ..EqAttr::default() });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::prerequisites::can_count_dirty_pages;
+use crate::prerequisites::require_dirty_page_counts;
 
 /// A file whose name other processes know. Dropping this removes the file.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_clean(&self, process_id: u32) {
         let path = self.path();
-        if can_count_dirty_pages(&path) {
+        if require_dirty_page_counts(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
@@ -49,7 +49,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_dirty(&self, process_id: u32) {
         let path = self.path();
-        if can_count_dirty_pages(&path) {
+        if require_dirty_page_counts(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
         }
     }

@@ -14,7 +14,7 @@ use super::handle::Endpoint;
 use super::net::Net;
 use super::payload::{marked_buffer, payload};
 use super::rma_call::{RmaBy, RmaCall};
-use super::transport::{Transport, Turns};
+use super::transport::{TransportKind, Turns};
 
 /// After this many rounds without an event, none is expected any more.
 const SILENT_ROUNDS: usize = 50;
@@ -95,7 +95,7 @@ fn wait_for_all_sends_failed(cq: &CompletionQueue) {
 }
 
 /// Sends a message from a new endpoint of the child.
-pub(super) fn send_from_new_endpoint(transport: &Transport, peer: Address, message: Bytes) {
+pub(super) fn send_from_new_endpoint(transport: &TransportKind, peer: Address, message: Bytes) {
     let net = Net::new(transport, Turns::Alternate);
     let party = net.open_party();
     let to = party.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");

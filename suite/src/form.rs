@@ -11,7 +11,7 @@ use homespun::transport::{Denial, LinkError};
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
     FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
-    ReusableBuffer, SegmentMut, Tag,
+    ReusableBuffer, SegmentMut, Tag, TagMatch,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -77,9 +77,14 @@ travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
 travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,
 |address| address.as_ref().map(|address| address.socket_addr()),
 |address| address.map(|address| Box::new(address.into())) }
-travels_as! { named_address: Box<Address>, SocketAddr, |address| address.socket_addr(), |address| Box::new(address.into()) }
+travels_as! { named_address: Box<Address>, SocketAddr,
+|address| address.socket_addr(), |address| Box::new(address.into()) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
 travels_as! { tag: Tag, u64, |tag| tag.0, Tag }
+travels_as! { optional_tag: Option<Tag>, Option<u64>, |tag| tag.map(|tag| tag.0), |tag| tag.map(Tag) }
+travels_as! { optional_tag_match: Option<TagMatch>, Option<(u64, u64)>,
+|tagged| tagged.map(|TagMatch { tag, ignore }| (tag, ignore)),
+|tagged| tagged.map(|(tag, ignore)| TagMatch { tag, ignore }) }
 travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }
 travels_as! { optional_flags: Option<homespun::flags::OpFlags>, Option<u64>,
 |flags| flags.map(|flags| flags.bits()),

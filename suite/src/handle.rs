@@ -134,12 +134,12 @@ impl Endpoint {
     }
 
     /// `fi_tsend(3)`.
-    pub fn tsend(&self, message: Bytes, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
+    pub fn tsend(&self, message: Bytes, to: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Single, vec![message], to, Some(tag), None, context)
     }
 
     /// `fi_tsendv(3)`.
-    pub fn tsendv(&self, pieces: Vec<Bytes>, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
+    pub fn tsendv(&self, pieces: Vec<Bytes>, to: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Vector, pieces, to, Some(tag), None, context)
     }
 
@@ -149,7 +149,7 @@ impl Endpoint {
         message: Bytes,
         data: u64,
         to: FabricAddress,
-        tag: u64,
+        tag: Tag,
         context: u64,
     ) -> Result<(), Error> {
         self.post_send(SendBy::Single, vec![message], to, Some(tag), Some(data), context)
@@ -162,7 +162,7 @@ impl Endpoint {
             by: SendBy::Message,
             buffers,
             to,
-            tag: tag.map(|Tag(tag)| tag),
+            tag,
             data,
             context,
             flags: Some(flags),
@@ -172,6 +172,7 @@ impl Endpoint {
     /// Sends from raw memory that nothing else uses.
     pub fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
+        let tag = tag.map(Tag);
         self.post_send_call(RemoteSend {
             by: SendBy::Raw,
             buffers: pieces.to_vec(),
@@ -188,7 +189,7 @@ impl Endpoint {
         &self,
         message: &[u8],
         to: FabricAddress,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         data: Option<u64>,
     ) -> Result<(), Error> {
         self.post_send(SendBy::Inject, vec![Bytes::copy_from_slice(message)], to, tag, data, 0)
@@ -214,11 +215,10 @@ impl Endpoint {
         &self,
         buffer: BytesMut,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tagged: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Single, vec![buffer], from, Some((tag, ignore)), context)
+        self.post_receive(ReceiveBy::Single, vec![buffer], from, Some(tagged.into()), context)
     }
 
     /// `fi_trecvv(3)`.
@@ -226,17 +226,15 @@ impl Endpoint {
         &self,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tagged: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Vector, buffers, from, Some((tag, ignore)), context)
+        self.post_receive(ReceiveBy::Vector, buffers, from, Some(tagged.into()), context)
     }
 
     /// `fi_recvmsg(3)`, or with a tag `fi_trecvmsg(3)`.
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        let tagged = tagged.map(|TagMatch { tag, ignore }| (tag, ignore));
         self.post_receive_call(RemoteReceive {
             by: ReceiveBy::Message,
             buffers,
@@ -357,7 +355,7 @@ impl Endpoint {
         by: SendBy,
         buffers: Vec<Bytes>,
         to: FabricAddress,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         data: Option<u64>,
         context: u64,
     ) -> Result<(), Error> {
@@ -376,7 +374,7 @@ impl Endpoint {
         by: ReceiveBy,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
+        tagged: Option<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
         self.post_receive_call(RemoteReceive { by, buffers, from, tagged, context, flags: OpFlags::empty() })

@@ -6,9 +6,9 @@
 //!
 //! ```
 //! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-//! use homespun_suite::{Faults, Net, Transport, Turns};
+//! use homespun_suite::{Faults, Net, TransportKind, Turns};
 //!
-//! let net = Net::new(&Transport::Loopback { seed: 1, faults: Faults::choppy() }, Turns::Alternate);
+//! let net = Net::new(&TransportKind::Loopback { seed: 1, faults: Faults::choppy() }, Turns::Alternate);
 //! let (alice, bob) = net.open_pair();
 //! bob.endpoint.recv(marked_buffer(8), bob.peer(), 1).unwrap();
 //! alice.endpoint.send(payload(7, 8), alice.peer(), 2).unwrap();
@@ -59,7 +59,7 @@ pub use region_spec::{FileKind, Kind, RegionSpec};
 pub use regions::{Closed, Region};
 pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;
-pub use transport::{Backend, Transport, Turns};
+pub use transport::{Backend, TransportKind, Turns};
 
 /// The entry of the processes that [`Turns::Processes`] starts for parties: an ignored test at the root
 /// of the test's crate.

@@ -16,7 +16,7 @@ use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
 use super::party::Party;
 use super::setup::Setup;
-use super::transport::{Transport, Turns};
+use super::transport::{TransportKind, Turns};
 
 /// The longest time that a closing endpoint waits until its messages are sent. Their peer may read slowly
 /// on a busy machine, and no test depends on how soon they are sent. On the loopback network it is
@@ -40,7 +40,7 @@ fn accelerated_clock(network: &Network) -> SimulatedClock {
 /// A transport, and the queues of all parties on it.
 #[derive(Debug)]
 pub struct Net {
-    transport: Transport,
+    transport: TransportKind,
     /// The driver of the endpoints.
     pub turns: Turns,
     /// The fabric with the transport.
@@ -71,16 +71,16 @@ impl Net {
     }
 
     /// Creates a network without parties.
-    pub fn new(transport: &Transport, turns: Turns) -> Net {
+    pub fn new(transport: &TransportKind, turns: Turns) -> Net {
         let (domain, node) = transport.domain_and_address();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
         let mut network = None;
-        if let Transport::Loopback { seed, faults } = transport {
+        if let TransportKind::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());
             network = Some(inside.clone());
             fabric = fabric.with_clock(&accelerated_clock(&inside)).with_provider(inside);
         }
-        if let Transport::Backend(backend) = transport {
+        if let TransportKind::Backend(backend) = transport {
             fabric = (backend.install)(fabric);
         }
         let mut hints = Info::default();
@@ -106,7 +106,7 @@ impl Net {
 
     /// Creates a loopback network with faults.
     pub fn faulty_loopback(seed: u64, turns: Turns) -> Net {
-        Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
+        Net::new(&TransportKind::Loopback { seed, faults: Faults::choppy() }, turns)
     }
 
     /// The fabric's info for this transport, with all capabilities.
@@ -127,13 +127,13 @@ impl Net {
     /// Returns a network with the same transport and a process for each party, if the transport reaches
     /// other processes.
     pub fn with_processes(&self) -> Option<Net> {
-        let reaches = Transport::BETWEEN_PROCESSES.contains(&self.transport);
+        let reaches = TransportKind::BETWEEN_PROCESSES.contains(&self.transport);
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
     /// Whether an application can sleep until an event of the endpoints. Other endpoints it must poll.
     pub fn can_sleep(&self) -> bool {
-        Transport::BETWEEN_PROCESSES.contains(&self.transport)
+        TransportKind::BETWEEN_PROCESSES.contains(&self.transport)
     }
 
     /// Opens a party with the default setup.
@@ -180,7 +180,7 @@ impl Net {
     /// Whether an endpoint can be opened at an address that another endpoint had. Other tests open
     /// endpoints without a requested port all the time, and such an endpoint may have got it.
     pub fn can_reopen_at(&self, address: Address) -> bool {
-        if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
+        if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
         }
         let mut info = self.info.clone();
@@ -198,7 +198,7 @@ impl Net {
 
     /// Returns an address without a listener. It stays so while the result exists.
     pub fn reserve_vacant_address(&self) -> VacantAddress {
-        if matches!(self.transport, Transport::Loopback { .. } | Transport::Backend(_)) {
+        if matches!(self.transport, TransportKind::Loopback { .. } | TransportKind::Backend(_)) {
             // Ports are assigned from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return VacantAddress { address, _held: None };
@@ -208,7 +208,7 @@ impl Net {
         held.bind(&any_port.into()).expect("a free port");
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
         let mut address = Address::from(bound);
-        if let Transport::Shm4 | Transport::Shm6 = self.transport {
+        if let TransportKind::Shm4 | TransportKind::Shm6 = self.transport {
             // The transport has its own port numbers, which the socket does not reserve. But the socket's
             // number belongs to no other vacant address, and endpoints get no port below the dynamic
             // range.

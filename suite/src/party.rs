@@ -21,7 +21,7 @@ use super::region_spec::RegionSpec;
 use super::regions::{Region, Registered};
 use super::remote_party::RemoteParty;
 use super::setup::Setup;
-use super::transport::Transport;
+use super::transport::TransportKind;
 
 /// The number of rounds without an event that count as silence.
 const SILENT_ROUNDS: usize = 50;
@@ -92,7 +92,7 @@ impl Party {
 
     /// Opens a party in its own process. The process drives it, unless the setup has it asleep.
     pub(super) fn open_in_process(
-        transport: &Transport,
+        transport: &TransportKind,
         domain: &Domain,
         info: &Info,
         setup: Setup,

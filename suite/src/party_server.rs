@@ -20,7 +20,7 @@ use super::process::Channel;
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse_system_calls};
-use super::transport::{Transport, Turns};
+use super::transport::{TransportKind, Turns};
 
 /// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
@@ -33,7 +33,7 @@ const WAITING_ROUNDS: usize = 1000;
 
 /// The party inside its process.
 struct PartyServer {
-    transport: Transport,
+    transport: TransportKind,
     /// `None` once it is closed; its completions can still be read.
     endpoint: Option<Endpoint>,
     cq: CompletionQueue,
@@ -52,7 +52,7 @@ struct PartyServer {
 }
 
 impl PartyServer {
-    fn new(transport: Transport, party: Party, is_awake: bool) -> PartyServer {
+    fn new(transport: TransportKind, party: Party, is_awake: bool) -> PartyServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
         let queue = |queue: Queue| queue.as_here().clone();
         PartyServer {

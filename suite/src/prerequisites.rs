@@ -23,8 +23,28 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 pub struct Prerequisite {
     name: &'static str,
     reason: &'static str,
-    /// Whether every CI host has it, or `./test` installs it.
-    is_in_ci: bool,
+    required: Required,
+}
+
+/// Where a test fails, instead of being skipped, if the host lacks a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Required {
+    /// In `./test`, which installs it.
+    InTestScript,
+    /// In CI, whose hosts have it.
+    InCi,
+    /// Nowhere.
+    Never,
+}
+
+impl Required {
+    fn applies_here(self) -> bool {
+        match self {
+            Required::InTestScript => env::var_os("HOMESPUN_REQUIRE_PREREQUISITES").is_some(),
+            Required::InCi => env::var_os("CI").is_some(),
+            Required::Never => false,
+        }
+    }
 }
 
 impl Prerequisite {
@@ -32,70 +52,70 @@ impl Prerequisite {
     pub const ANOTHER_USER: Prerequisite = Prerequisite {
         name: "another user",
         reason: "only the superuser of a host with other users can start a process of another user",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// Files on a device, whose dirty pages the system counts.
     pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
         name: "files on a device",
         reason: "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// A C library that counts the bytes of the heap, `mallinfo2(3)`.
     pub const COUNTED_HEAP: Prerequisite = Prerequisite {
         name: "counted heap",
         reason: "only the C library of GNU counts the bytes of the heap",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// The program `fi_info` of an installed libfabric.
     pub const FI_INFO: Prerequisite = Prerequisite {
         name: "fi_info",
         reason: "it is not installed (Debian: libfabric-bin)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// The library of an installed libfabric.
     pub const LIBFABRIC: Prerequisite = Prerequisite {
         name: "libfabric",
         reason: "it is not installed (Debian: libfabric-bin)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// The version of libfabric that docs/tolerance.md describes, with its providers.
     pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
         name: "the documented libfabric",
         reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
-        is_in_ci: true,
+        required: Required::InCi,
     };
 
     /// A C compiler and the headers of libfabric.
     pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite {
         name: "headers of libfabric",
         reason: "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// A program of an MPI, or of a benchmark of one.
     pub const MPI: Prerequisite = Prerequisite {
         name: "MPI",
         reason: "a program is not installed (./test installs it)",
-        is_in_ci: true,
+        required: Required::InTestScript,
     };
 
     /// A processor that Intel MPI supports.
     pub const PROCESSOR_OF_INTEL_MPI: Prerequisite = Prerequisite {
         name: "processor of Intel MPI",
         reason: "Intel MPI is made for x86-64 only",
-        is_in_ci: false,
+        required: Required::Never,
     };
 
     /// Two processors.
     pub const TWO_PROCESSORS: Prerequisite = Prerequisite {
         name: "two processors",
         reason: "two ranks do not run at the same time on one processor",
-        is_in_ci: true,
+        required: Required::InCi,
     };
 
     /// Reports that the calling test is skipped for lack of this feature. `detail` adds what is known
@@ -106,8 +126,8 @@ impl Prerequisite {
     /// If the environment variable `CI` is set, and every CI host has this feature.
     #[track_caller]
     pub fn report_skipped(self, detail: impl Display) {
-        let Prerequisite { name, reason, is_in_ci } = self;
-        assert!(!is_in_ci || env::var_os("CI").is_none(), "in CI there must be {name}: {detail}");
+        let Prerequisite { name, reason, required } = self;
+        assert!(!required.applies_here(), "there must be {name} here: {detail}");
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
         // Write to standard error directly: the test harness would hide a line that a passing test
@@ -133,7 +153,7 @@ impl Prerequisite {
 /// Whether this process may start a process of this user, who must exist in the user namespace:
 /// `user_namespaces(7)`.
 #[track_caller]
-pub fn may_start_as_user(uid: u32) -> bool {
+pub fn require_user(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");
     let exists = map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
@@ -146,9 +166,9 @@ pub fn may_start_as_user(uid: u32) -> bool {
     may
 }
 
-/// Whether the system counts dirty pages of this file.
+/// Returns whether the system counts dirty pages of this file. If not, reports that the test is skipped.
 #[track_caller]
-pub(crate) fn can_count_dirty_pages(path: &Path) -> bool {
+pub(crate) fn require_dirty_page_counts(path: &Path) -> bool {
     let counts = statfs(path).expect("the file is there").f_type as i64 != TMPFS_MAGIC;
     if !counts {
         Prerequisite::FILES_ON_A_DEVICE.report_skipped(path.display());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 /// A transport under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportKind {
     /// The network inside the process.
     Loopback {
         /// The seed of its faults.
@@ -47,40 +47,40 @@ impl PartialEq for Backend {
 
 impl Eq for Backend {}
 
-impl Transport {
+impl TransportKind {
     /// The transports between processes.
-    pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
-        [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+    pub(super) const BETWEEN_PROCESSES: [TransportKind; 4] =
+        [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
 
     /// Whether its endpoints map memory of each other.
     pub(super) fn maps_peer_memory(&self) -> bool {
-        matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
+        matches!(self, TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6)
     }
 
     /// Returns the name of its domain, and the IP address of its endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
-            Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
-            Transport::Tcp4 => ("tcp", unique_loopback_address().into()),
-            Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
-            Transport::Shm4 => ("shm", unique_loopback_address().into()),
-            Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
-            Transport::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
+            TransportKind::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
+            TransportKind::Tcp4 => ("tcp", unique_loopback_address().into()),
+            TransportKind::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
+            TransportKind::Shm4 => ("shm", unique_loopback_address().into()),
+            TransportKind::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
+            TransportKind::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
         }
     }
 }
 
 /// Serialises it as its index in the list of transports between processes.
-impl Serialize for Transport {
+impl Serialize for TransportKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let index = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
+        let index = TransportKind::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
         index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?.serialize(to)
     }
 }
 
-impl<'de> Deserialize<'de> for Transport {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
-        let transport = Transport::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
+impl<'de> Deserialize<'de> for TransportKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<TransportKind, D::Error> {
+        let transport = TransportKind::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
         transport.cloned().ok_or_else(|| de::Error::custom("no transport has this index"))
     }
 }

@@ -17,7 +17,7 @@ use std::thread;
 
 use crate::survivor::{Survivor, Tally};
 use crate::victim::{CauseOfDeath, FirstSender, SYSTEM_CALLS, VictimPlan};
-use homespun_suite::Transport;
+use homespun_suite::TransportKind;
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 
@@ -33,12 +33,12 @@ fn death_count(default: u64) -> u64 {
 }
 
 /// Runs `count` victims until they die, and checks that no resource stays in use.
-fn outlive_victims(transport: &Transport, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
+fn outlive_victims(transport: &TransportKind, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
     outlive_victims_of_kind(transport, count, false, end);
 }
 
 fn outlive_victims_of_kind(
-    transport: &Transport,
+    transport: &TransportKind,
     count: u64,
     is_confined: bool,
     end: impl Fn(u64) -> CauseOfDeath,
@@ -64,13 +64,13 @@ fn print_tally(tally: &Tally) {
 }
 
 /// Kills a victim after each of its first calls of the library.
-fn kill_at_every_call(transport: &Transport, default: u64) {
+fn kill_at_every_call(transport: &TransportKind, default: u64) {
     let count = death_count(default);
     outlive_victims(transport, count, CauseOfDeath::AfterCalls);
 }
 
 /// Kills victims at each system call of a transport, at its first use or a later one.
-fn kill_at_every_system_call(transport: &Transport, default: u64) {
+fn kill_at_every_system_call(transport: &TransportKind, default: u64) {
     let count = death_count(default);
     outlive_victims(transport, count, |number| {
         let kinds = SYSTEM_CALLS.len() as u64;
@@ -78,7 +78,7 @@ fn kill_at_every_system_call(transport: &Transport, default: u64) {
     });
 }
 
-fn kill_at_any_moment(transport: &Transport, default: u64) {
+fn kill_at_any_moment(transport: &TransportKind, default: u64) {
     outlive_victims(transport, death_count(default), |_| CauseOfDeath::FromOutside);
 }
 
@@ -87,17 +87,17 @@ mod over_shared_memory {
 
     #[test]
     fn peer_killed_at_every_library_call_is_survived() {
-        kill_at_every_call(&Transport::Shm4, 45);
+        kill_at_every_call(&TransportKind::Shm4, 45);
     }
 
     #[test]
     fn peer_killed_at_every_system_call_is_survived() {
-        kill_at_every_system_call(&Transport::Shm4, 3 * SYSTEM_CALLS.len() as u64);
+        kill_at_every_system_call(&TransportKind::Shm4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
     fn peer_killed_at_any_moment_is_survived() {
-        kill_at_any_moment(&Transport::Shm6, 45);
+        kill_at_any_moment(&TransportKind::Shm6, 45);
     }
 }
 
@@ -109,7 +109,9 @@ mod over_rings {
     fn peer_killed_at_any_moment_is_survived() {
         let confined = thread::spawn(|| {
             fail_system_calls_of_thread(&COPIES_ACROSS, libc::EPERM);
-            outlive_victims_of_kind(&Transport::Shm4, death_count(30), true, |_| CauseOfDeath::FromOutside);
+            outlive_victims_of_kind(&TransportKind::Shm4, death_count(30), true, |_| {
+                CauseOfDeath::FromOutside
+            });
         });
         if let Err(panic) = confined.join() {
             resume_unwind(panic);
@@ -122,16 +124,16 @@ mod over_tcp {
 
     #[test]
     fn peer_killed_at_every_library_call_is_survived() {
-        kill_at_every_call(&Transport::Tcp4, 24);
+        kill_at_every_call(&TransportKind::Tcp4, 24);
     }
 
     #[test]
     fn peer_killed_at_every_system_call_is_survived() {
-        kill_at_every_system_call(&Transport::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
+        kill_at_every_system_call(&TransportKind::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
     fn peer_killed_at_any_moment_is_survived() {
-        kill_at_any_moment(&Transport::Tcp6, 24);
+        kill_at_any_moment(&TransportKind::Tcp6, 24);
     }
 }

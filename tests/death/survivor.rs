@@ -13,7 +13,7 @@ use crate::victim::{
 use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::Process;
 use homespun_suite::process_resources::{MemoryUsage, ProcessResources};
-use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
+use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, TransportKind, Turns};
 
 /// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
@@ -57,7 +57,7 @@ pub(crate) struct Survivor {
     pub(crate) tally: Tally,
     net: Net,
     party: Party,
-    transport: Transport,
+    transport: TransportKind,
     random: fastrand::Rng,
     /// Sends that have not ended, all of them to the current victim.
     sends: BTreeSet<u64>,
@@ -77,7 +77,7 @@ pub(crate) struct Survivor {
 }
 
 impl Survivor {
-    pub(crate) fn new(transport: &Transport) -> Survivor {
+    pub(crate) fn new(transport: &TransportKind) -> Survivor {
         let net = Net::new(transport, Turns::Alternate);
         let party = net.open_party();
         Survivor {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use homespun_suite::payload::payload;
 use homespun_suite::process::Channel;
 use homespun_suite::seccomp::{COPIES_ACROSS, kill_at_system_calls, refuse_system_calls};
-use homespun_suite::{AddressForm, Net, Party, Transport, Turns};
+use homespun_suite::{AddressForm, Net, Party, TransportKind, Turns};
 
 /// The entry of a victim's process.
 pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
@@ -95,7 +95,7 @@ pub(crate) enum CauseOfDeath {
 /// The first message to a victim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct VictimSetup {
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportKind,
     pub(crate) survivor: AddressForm,
     pub(crate) life: VictimPlan,
 }

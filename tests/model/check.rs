@@ -261,8 +261,8 @@ fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
                 let matched_at = history.matched_at(earlier);
                 assert!(
                     matched_at.is_some_and(|matched_at| matched_at < passed_at),
-                    "message {later} was past its fence at {passed_at}, and message {earlier}, before it, was \
-                     matched at {matched_at:?}"
+                    "message {later} was past its fence at {passed_at}, and message {earlier}, before it, \
+                     was matched at {matched_at:?}"
                 );
             }
         }

@@ -12,15 +12,15 @@ use self::program::{Program, Step, any_program};
 use crate::history::Level;
 use crate::proptest_config;
 use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, Transport, Turns};
+use homespun_suite::{Net, TransportKind, Turns};
 
-fn run_and_check(transport: &Transport, program: &Program) {
+fn run_and_check(transport: &TransportKind, program: &Program) {
     let net = Net::new(transport, Turns::Alternate);
     check::check_observed(&run_with_time_limit(program, || run::run_program(&net, program)));
 }
 
-fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
-    Transport::Loopback { seed: program.seed, faults }
+fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
@@ -47,12 +47,12 @@ proptest! {
 
     #[test]
     fn over_tcp(program in any_program()) {
-        run_and_check(&Transport::Tcp4, &program);
+        run_and_check(&TransportKind::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory(program in any_program()) {
-        run_and_check(&Transport::Shm4, &program);
+        run_and_check(&TransportKind::Shm4, &program);
     }
 }
 

@@ -30,7 +30,7 @@ mod works;
 
 use homespun::Fabric;
 use homespun_engine::loopback::Faults;
-use homespun_suite::{Backend, Net, Transport, Turns};
+use homespun_suite::{Backend, Net, TransportKind, Turns};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
@@ -42,7 +42,7 @@ use crate::time_limit::run_with_time_limit;
 homespun_suite::party_process_entry!();
 
 /// The example of a backend.
-const EXAMPLE: Transport = Transport::Backend(Backend {
+const EXAMPLE: TransportKind = TransportKind::Backend(Backend {
     domain: "channel",
     install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
 });
@@ -59,11 +59,15 @@ fn proptest_config(default: u32) -> Config {
     }
 }
 
-fn run_and_check(transport: &Transport, program: &Program, promise: Promise) {
+fn run_and_check(transport: &TransportKind, program: &Program, promise: Promise) {
     run_and_check_with_turns(Turns::Alternate, transport, program, promise);
 }
 
-fn run_and_check_with_turns(turns: Turns, transport: &Transport, program: &Program, promise: Promise) {
+fn run_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
+    run_and_check_with_turns(Turns::Processes, transport, program, promise);
+}
+
+fn run_and_check_with_turns(turns: Turns, transport: &TransportKind, program: &Program, promise: Promise) {
     let net = Net::new(transport, turns);
     let history = run_with_time_limit(program, || run::run_program(&net, program));
     check::check_history(&history, promise);
@@ -73,8 +77,8 @@ fn run_and_check_with_turns(turns: Turns, transport: &Transport, program: &Progr
     }
 }
 
-fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
-    Transport::Loopback { seed: program.seed, faults }
+fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
@@ -116,32 +120,32 @@ proptest! {
 
     #[test]
     fn over_tcp_ipv4(program in any_program(Disruption::None)) {
-        run_and_check(&Transport::Tcp4, &program, Promise::Everything);
+        run_and_check(&TransportKind::Tcp4, &program, Promise::Everything);
     }
 
     #[test]
     fn over_tcp_ipv6(program in any_program(Disruption::None)) {
-        run_and_check(&Transport::Tcp6, &program, Promise::Everything);
+        run_and_check(&TransportKind::Tcp6, &program, Promise::Everything);
     }
 
     #[test]
     fn over_shared_memory_ipv4(program in any_program(Disruption::None)) {
-        run_and_check(&Transport::Shm4, &program, Promise::Everything);
+        run_and_check(&TransportKind::Shm4, &program, Promise::Everything);
     }
 
     #[test]
     fn over_shared_memory_ipv6(program in any_program(Disruption::None)) {
-        run_and_check(&Transport::Shm6, &program, Promise::Everything);
+        run_and_check(&TransportKind::Shm6, &program, Promise::Everything);
     }
 
     #[test]
     fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&Transport::Shm4, &program, Promise::ToOpenReceivers);
+        run_and_check(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
     fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
-        run_and_check(&Transport::Tcp4, &program, Promise::ToOpenReceivers);
+        run_and_check(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
     }
 }
 
@@ -154,32 +158,32 @@ mod across_processes {
 
         #[test]
         fn over_tcp(program in any_program(Disruption::None)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::Everything);
+            run_across_processes(&TransportKind::Tcp4, &program, Promise::Everything);
         }
 
         #[test]
         fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::ToOpenReceivers);
+            run_across_processes(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::AcknowledgedOnly);
+            run_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]
         fn over_shared_memory(program in any_program(Disruption::None)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::Everything);
+            run_across_processes(&TransportKind::Shm4, &program, Promise::Everything);
         }
 
         #[test]
         fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::ToOpenReceivers);
+            run_across_processes(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_shared_memory_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::AcknowledgedOnly);
+            run_across_processes(&TransportKind::Shm4, &program, Promise::AcknowledgedOnly);
         }
     }
 }

@@ -321,8 +321,8 @@ fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
                 let matched_at = history.matched_at(message);
                 assert!(
                     matched_at.is_some_and(|matched_at| matched_at < fenced.ended_at),
-                    "access {number} was past its fence at {}, and message {message}, before it, was matched at \
-                     {matched_at:?}",
+                    "access {number} was past its fence at {}, and message {message}, before it, was matched \
+                     at {matched_at:?}",
                     fenced.ended_at
                 );
             }

@@ -243,17 +243,21 @@ fn any_step(accidents: Disruption) -> BoxedStrategy<Step> {
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.3, 0..3_usize);
     let fenced = prop::bool::weighted(0.1);
+    let peek_actions = vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard];
+    let op_and_fence = (prop::option::of(0..20_usize), prop::bool::weighted(0.1));
     let usual = prop_oneof![
         8 => (at(), at(), any_tag(), any_len_bytes(), any_send_call(), fenced).prop_map(
             |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
         ),
         7 => (at(), any_tag_match(), from(), any_len_bytes(), any::<bool>()).prop_map(
-            |(at, tagged, from, len_bytes, in_pieces)| Step::Receive { at, tagged, from, len_bytes, in_pieces }
+            |(at, tagged, from, len_bytes, in_pieces)| {
+                Step::Receive { at, tagged, from, len_bytes, in_pieces }
+            }
         ),
         3 => (at(), from(), any_buffer_bytes(), 0..100_usize).prop_map(
             |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
-        4 => (at(), any_tag_and_mask(), from(), select(vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard])).prop_map(
+        4 => (at(), any_tag_and_mask(), from(), select(peek_actions)).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
         ),
         2 => (at(), any::<usize>(), any_len_bytes(), prop::bool::weighted(0.3)).prop_map(
@@ -262,8 +266,10 @@ fn any_step(accidents: Disruption) -> BoxedStrategy<Step> {
         7 => (at(), at(), any_region_part(), any_access_call(), prop::bool::weighted(0.1)).prop_map(
             |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
         ),
-        9 => (at(), at(), any_elements(), any_elements_call(), prop::option::of(0..20_usize), prop::bool::weighted(0.1)).prop_map(
-            |(from, to, (row, part), call, op, fenced)| Step::Elements { from, to, row, part, call, op, fenced }
+        9 => (at(), at(), any_elements(), any_elements_call(), op_and_fence).prop_map(
+            |(from, to, (row, part), call, (op, fenced))| {
+                Step::Elements { from, to, row, part, call, op, fenced }
+            }
         ),
         2 => (at(), any_region_part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
             |(at, part, access)| Step::Touch { at, part, access }

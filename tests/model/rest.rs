@@ -180,7 +180,8 @@ impl Runner<'_> {
         let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).collect();
         let network = if network_is_quiet { "quiet" } else { "busy" };
         format!(
-            "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; the network is {network}",
+            "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; \
+             the network is {network}",
             self.own_pending
         )
     }

@@ -208,7 +208,7 @@ impl Runner<'_> {
         let fenced = fenced && self.program.with_fences && !injected;
         flags.set(OpFlags::FENCE, fenced);
         let accepted = if injected {
-            party.endpoint.inject(&message, to_address, tag, data)
+            party.endpoint.inject(&message, to_address, tag.map(Tag), data)
         } else {
             party.endpoint.sendmsg(SendMsg {
                 buffers,

@@ -19,9 +19,9 @@ use proptest::prelude::*;
 use self::program::{Disruption, Program, any_program, any_program_of_kind};
 use crate::proptest_config;
 use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, Transport, Turns};
+use homespun_suite::{Net, TransportKind, Turns};
 
-fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
+fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
     run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
@@ -31,8 +31,8 @@ fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Progra
     check::check_history(&history, program.connected);
 }
 
-fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
-    Transport::Loopback { seed: program.seed, faults }
+fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
@@ -75,22 +75,22 @@ proptest! {
 
     #[test]
     fn over_tcp(program in any_program(Disruption::None)) {
-        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory(program in any_program(Disruption::None)) {
-        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }
 
     #[test]
     fn over_tcp_while_members_leave(program in any_program(Disruption::Any)) {
-        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory_while_members_leave(program in any_program(Disruption::Any)) {
-        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }
 }
 
@@ -103,12 +103,12 @@ mod across_processes {
 
         #[test]
         fn over_tcp(program in any_program_of_kind(false, Disruption::None)) {
-            run_and_check(Turns::Processes, &Transport::Tcp4, &program);
+            run_and_check(Turns::Processes, &TransportKind::Tcp4, &program);
         }
 
         #[test]
         fn over_shared_memory(program in any_program_of_kind(false, Disruption::None)) {
-            run_and_check(Turns::Processes, &Transport::Shm4, &program);
+            run_and_check(Turns::Processes, &TransportKind::Shm4, &program);
         }
     }
 }

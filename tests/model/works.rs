@@ -15,15 +15,15 @@ use proptest::prelude::*;
 use self::program::{Program, any_program};
 use crate::proptest_config;
 use crate::time_limit::run_with_time_limit;
-use homespun_suite::{Net, Transport, Turns};
+use homespun_suite::{Net, TransportKind, Turns};
 
-fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
+fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
     let net = Net::new(transport, turns);
     check::check_works(&run_with_time_limit(program, || run::run_program(&net, program)));
 }
 
-fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
-    Transport::Loopback { seed: program.seed, faults }
+fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
@@ -50,12 +50,12 @@ proptest! {
 
     #[test]
     fn over_tcp(program in any_program()) {
-        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory(program in any_program()) {
-        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
+        run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }
 }
 
@@ -68,12 +68,12 @@ mod across_processes {
 
         #[test]
         fn over_tcp(program in any_program()) {
-            run_and_check(Turns::Processes, &Transport::Tcp4, &program);
+            run_and_check(Turns::Processes, &TransportKind::Tcp4, &program);
         }
 
         #[test]
         fn over_shared_memory(program in any_program()) {
-            run_and_check(Turns::Processes, &Transport::Shm4, &program);
+            run_and_check(Turns::Processes, &TransportKind::Shm4, &program);
         }
     }
 }

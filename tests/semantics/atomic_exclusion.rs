@@ -5,7 +5,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 
 use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
 use homespun_suite::payload::received_bytes;
-use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
+use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns};
 
 /// Several parties add to the same elements. Each value is fetched once, whichever process a party is in.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
@@ -64,7 +64,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
     const WORDS: usize = 3;
-    let other = Net::new(&Transport::Tcp4, Turns::Threads);
+    let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
     let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
     let region = target.register(make_region_spec(8 * WORDS, Kind::Raw)).unwrap();
     region.write_at(0, &[0; 8 * WORDS]);

@@ -2,7 +2,7 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{Again, Errno, Error, FabricAddress};
+use homespun::{Again, Errno, Error, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
@@ -210,16 +210,16 @@ pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
 pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
     for context in 0..3 {
-        bob.endpoint.trecv(marked_buffer(24), ANY, context, 0, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(24), ANY, Tag(context), context).unwrap();
     }
-    assert_eq!(bob.endpoint.trecv(marked_buffer(24), ANY, 9, 0, 9), QUEUE_FULL);
+    assert_eq!(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9), QUEUE_FULL);
     assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL, "both kinds count");
     for round in 0..20 {
         let tag = round % 3;
-        alice.endpoint.tsend(payload(tag, 24), alice.peer(), tag, 1).unwrap();
+        alice.endpoint.tsend(payload(tag, 24), alice.peer(), Tag(tag), 1).unwrap();
         assert_eq!(bob.next_completion().context, tag);
         alice.next_completion();
-        bob.endpoint.trecv(marked_buffer(24), ANY, tag, 0, tag).unwrap();
+        bob.endpoint.trecv(marked_buffer(24), ANY, Tag(tag), tag).unwrap();
         assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL);
     }
     bob.endpoint.cancel(0).unwrap();

@@ -69,16 +69,18 @@ impl Message {
         let accepted = match (call, tag, data) {
             (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
             (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
-            (SendCall::Single, Some(tag), None) => endpoint.tsend(bytes, to, tag, context),
-            (SendCall::Single, Some(tag), Some(data)) => endpoint.tsenddata(bytes, data, to, tag, context),
+            (SendCall::Single, Some(tag), None) => endpoint.tsend(bytes, to, Tag(tag), context),
+            (SendCall::Single, Some(tag), Some(data)) => {
+                endpoint.tsenddata(bytes, data, to, Tag(tag), context)
+            }
             (SendCall::Vector, None, None) => endpoint.sendv(parts, to, context),
-            (SendCall::Vector, Some(tag), None) => endpoint.tsendv(parts, to, tag, context),
+            (SendCall::Vector, Some(tag), None) => endpoint.tsendv(parts, to, Tag(tag), context),
             (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
             (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
             (SendCall::Raw, ..) => {
                 endpoint.send_raw(&parts, Post { peer: to, tag, data, context, flags: None })
             }
-            (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag, data),
+            (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag.map(Tag), data),
         };
         accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
     }
@@ -97,10 +99,10 @@ impl Message {
         let accepted = match (call, self.tag) {
             (ReceiveCall::Single, None) => endpoint.recv(marked_buffer(len_bytes), from, context),
             (ReceiveCall::Single, Some(tag)) => {
-                endpoint.trecv(marked_buffer(len_bytes), from, tag, 0, context)
+                endpoint.trecv(marked_buffer(len_bytes), from, Tag(tag), context)
             }
             (ReceiveCall::Vector, None) => endpoint.recvv(parts(), from, context),
-            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, tag, 0, context),
+            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, Tag(tag), context),
             (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![marked_buffer(len_bytes)])),
             (ReceiveCall::Raw, tag) => {
                 let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();

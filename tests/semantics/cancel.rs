@@ -13,7 +13,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     let bob = net.open_party();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 5, 0, 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 2).unwrap();
     bob.endpoint.recvv(vec![marked_buffer(8), marked_buffer(8)], ANY, 3).unwrap();
     for context in [2, 1, 3] {
         bob.endpoint.cancel(context).unwrap();
@@ -75,11 +75,11 @@ pub(crate) fn cancel_takes_one_of_several_receives(net: &Net) {
     }
     // Of two receives with the same context, the older one is cancelled.
     for (tag, context) in [(1, 9), (2, 9)] {
-        bob.endpoint.trecv(marked_buffer(8), ANY, tag, 0, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), context).unwrap();
     }
     bob.endpoint.cancel(9).unwrap();
     assert_eq!(bob.next_failure().completion.context, 9);
-    alice.endpoint.tsend(payload(1, 8), alice.peer(), 2, 1).unwrap();
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(2), 1).unwrap();
     assert_eq!(bob.next_completion().tag, 2);
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
         assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(Missing::Operation)))));
         alice.assert_no_completion();
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, 3).unwrap();
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
         assert_eq!(alice.next_completion().context, 1);
         bob.endpoint.recv(marked_buffer(0), ANY, 4).unwrap();

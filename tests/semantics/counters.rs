@@ -216,8 +216,8 @@ pub(crate) fn unreported_operations_are_counted(net: &Net) {
         if len_bytes <= alice.endpoint.info().tx.inject_size_bytes {
             bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
             alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), None, None).unwrap();
-            bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, context).unwrap();
-            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), Some(5), Some(6)).unwrap();
+            bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), context).unwrap();
+            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), Some(Tag(5)), Some(6)).unwrap();
             alice
                 .endpoint
                 .rma(make_rma_call(RmaBy::InjectWrite, &alice, &region, context, len_bytes))
@@ -312,7 +312,7 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
     }
     bob.wait_for_counts(&[]);
     // Bob only peeked at one message, and claimed another.
-    bob.endpoint.trecv(marked_buffer(8), ANY, 5, 0, 8).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 8).unwrap();
     assert_eq!(bob.next_completion().context, 8);
     bob.wait_for_counts(&[(RECV, (1, 0))]);
     let receive = RecvMsg {

@@ -50,11 +50,11 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
         ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
         ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
         ("raw", &|| alice.endpoint.send_raw(&[message()], post(None, None)).unwrap(), None, None),
-        ("tsend", &|| alice.endpoint.tsend(message(), to, TAG, 5).unwrap(), Some(TAG), None),
-        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, 0, 5).unwrap(), Some(0), None),
+        ("tsend", &|| alice.endpoint.tsend(message(), to, Tag(TAG), 5).unwrap(), Some(TAG), None),
+        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, Tag(0), 5).unwrap(), Some(0), None),
         (
             "tsenddata",
-            &|| alice.endpoint.tsenddata(message(), DATA, to, TAG, 5).unwrap(),
+            &|| alice.endpoint.tsenddata(message(), DATA, to, Tag(TAG), 5).unwrap(),
             Some(TAG),
             Some(DATA),
         ),
@@ -75,13 +75,13 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
         let receives: [&dyn Fn(); 3] = [
             &|| match tagged {
                 Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecv(marked_buffer(64), ANY, tag, ignore, 7).unwrap();
+                    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag).ignoring(ignore), 7).unwrap();
                 }
                 None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
             },
             &|| match tagged {
                 Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, tag, ignore, 7).unwrap();
+                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, Tag(tag).ignoring(ignore), 7).unwrap();
                 }
                 None => bob.endpoint.recvv(vec![marked_buffer(64)], ANY, 7).unwrap(),
             },
@@ -103,11 +103,11 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
     }
     // An injected message completes only at the receiver.
     for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
-        alice.endpoint.inject(&message(), to, tag, data).unwrap();
+        alice.endpoint.inject(&message(), to, tag.map(Tag), data).unwrap();
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
         flags.set(WITH_DATA, data.is_some());
         match tag {
-            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, tag, 0, 7).unwrap(),
+            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
             None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
         }
         assert_eq!(next(&bob), make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
@@ -161,12 +161,12 @@ pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         check(bob.next_failure(), OperationError::Cancelled, make_entry(1, RECEIVED, 0, 0, 0));
-        bob.endpoint.trecv(marked_buffer(8), ANY, TAG, 0, 2).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(TAG), 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         check(bob.next_failure(), OperationError::Cancelled, make_entry(2, TRECEIVED, 0, 0, 0));
 
-        bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 3).unwrap();
-        alice.endpoint.tsenddata(payload(3, 20), DATA, alice.peer(), TAG, 3).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 3).unwrap();
+        alice.endpoint.tsenddata(payload(3, 20), DATA, alice.peer(), Tag(TAG), 3).unwrap();
         let cut = OperationError::Truncated { overflow_bytes: 12 };
         check(bob.next_failure(), cut, make_entry(3, TRECEIVED | WITH_DATA, 8, DATA, TAG));
         if !selective {
@@ -180,7 +180,7 @@ pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
 
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
-        alice.endpoint.tsend(payload(5, 8), absent, TAG, 5).unwrap();
+        alice.endpoint.tsend(payload(5, 8), absent, Tag(TAG), 5).unwrap();
         let refused = alice.next_failure();
         assert_eq!(refused.errno(), Errno::ECONNREFUSED);
         assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));

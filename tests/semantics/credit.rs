@@ -184,7 +184,7 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let to = carol.fabric_address_of(&bob);
         let send = SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, flags, ..SendMsg::default() };
@@ -207,7 +207,7 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
             tag: tag.map(Tag),
             ..SendMsg::default()
         });
-        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, 7, 0, 1007).unwrap();
+        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(7), 1007).unwrap();
         let completion = alice.next_completion();
         assert_eq!(completion.context, 1007);
         assert!(received_bytes(&completion.buffer) == buffers[0]);
@@ -217,7 +217,7 @@ pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         receive_and_check(&bob, number);
     }
     check_all_sends_end(&alice, ended, accepted);
-    bob.endpoint.trecv(marked_buffer(8), ANY, 50, 0, 50).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(50), 50).unwrap();
     assert_eq!(bob.next_completion().context, 50);
     alice.exchange_long_messages(&carol);
 }
@@ -275,7 +275,7 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     }
     alice.assert_no_completion();
     for number in 0..count {
-        bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, 0, u64::MAX, number).unwrap();
+        bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, TagMatch::ANY, number).unwrap();
         let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag.0), (number, number));
         assert!(received_bytes(&completion.buffer) == long(number));

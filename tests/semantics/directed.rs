@@ -6,7 +6,7 @@ use std::time::Duration;
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, OpFlags};
 use homespun::{
-    CqAttr, Errno, Error, FabricAddress, Misuse, OpenEndpoint, OperationError, ReadError, WaitObject,
+    CqAttr, Errno, Error, FabricAddress, Misuse, OpenEndpoint, OperationError, ReadError, Tag, WaitObject,
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -100,7 +100,7 @@ pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
     let peek = RecvMsg { from: only, flags: OpFlags::PEEK, ..RecvMsg::default() };
     let refusals = [
         endpoint.recv(marked_buffer(16), only, 1),
-        endpoint.trecv(marked_buffer(16), only, 7, 0, 1),
+        endpoint.trecv(marked_buffer(16), only, Tag(7), 1),
         endpoint.recv_multi(marked_buffer(16), only, 1),
         endpoint.recvmsg(RecvMsg { buffers: vec![marked_buffer(16)], from: only, ..RecvMsg::default() }),
         endpoint.recvmsg(peek),
@@ -120,7 +120,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let names = [FabricAddress(0), FabricAddress(1)];
     // A receive connects to no peer, so it does not find out that the peer is absent.
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
-    receiver.endpoint.trecv(marked_buffer(16), names[0], 5, 0, 2).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
     receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
     receiver.assert_no_completion();
@@ -128,7 +128,7 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     expect_message(&receiver, 1, 10, names[0]);
     receiver.endpoint.recv(marked_buffer(16), names[0], 5).unwrap();
     // The receiver still gets messages that the source sent before it closed.
-    first.endpoint.inject(&payload(11, 16), first.peer(), Some(5), None).unwrap();
+    first.endpoint.inject(&payload(11, 16), first.peer(), Some(Tag(5)), None).unwrap();
     drop(first);
     expect_message(&receiver, 2, 11, names[0]);
     let failed = receiver.next_failure();
@@ -166,7 +166,7 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     let address = vacancy.address;
     let absent = receiver.av.insert(&[address]).remove(0).unwrap();
     receiver.endpoint.recv(marked_buffer(16), absent, 1).unwrap();
-    receiver.endpoint.trecv(marked_buffer(16), absent, 5, 0, 2).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 2).unwrap();
     receiver.endpoint.recv_multi(marked_buffer(16), absent, 3).unwrap();
     receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
     receiver.assert_no_completion();
@@ -175,17 +175,17 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     // The endpoint connects for a receive that is posted later, and is refused again.
     receiver.endpoint.recv(marked_buffer(16), absent, 6).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [6]);
-    receiver.endpoint.trecv(marked_buffer(16), absent, 5, 0, 7).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [7]);
     receiver.endpoint.recv_multi(marked_buffer(16), absent, 8).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [8]);
     // Once the peer has opened, a receive waits for its message.
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
-    receiver.endpoint.trecv(marked_buffer(16), absent, 5, 0, 7).unwrap();
+    receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
     receiver.assert_no_completion();
     source.insert_address_of(&receiver);
-    source.endpoint.inject(&payload(8, 16), source.peer(), Some(5), None).unwrap();
+    source.endpoint.inject(&payload(8, 16), source.peer(), Some(Tag(5)), None).unwrap();
     expect_message(&receiver, 7, 8, absent);
     deliver(&source, 9);
     expect_message(&receiver, 4, 9, absent);

@@ -12,8 +12,8 @@ pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
         let setup = || Setup { cq_format: Some(format), ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
         assert_eq!(bob.cq.format(), format);
-        bob.endpoint.trecv(marked_buffer(64), FabricAddress::UNSPECIFIED, 0x1234, 0, 5).unwrap();
-        alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), 0x1234, 6).unwrap();
+        bob.endpoint.trecv(marked_buffer(64), FabricAddress::UNSPECIFIED, Tag(0x1234), 5).unwrap();
+        alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), Tag(0x1234), 6).unwrap();
 
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
         let mut expected = Completion {

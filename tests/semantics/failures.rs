@@ -2,7 +2,7 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Buffer, CompletionError, Errno, FabricAddress};
+use homespun::{Buffer, CompletionError, Errno, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
@@ -13,7 +13,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     let endpoint = &party.endpoint;
     endpoint.send(payload(1, 10), to, 1).unwrap();
-    endpoint.tsend(payload(2, 10_000), to, 7, 2).unwrap();
+    endpoint.tsend(payload(2, 10_000), to, Tag(7), 2).unwrap();
     endpoint.senddata(payload(3, 100_000), 9, to, 3).unwrap();
     let (flags, buffers) = (OpFlags::DELIVERY_COMPLETE, vec![payload(4, 10), payload(5, 10)]);
     endpoint.sendmsg(SendMsg { buffers, to, context: 4, flags, ..SendMsg::default() }).unwrap();
@@ -88,7 +88,7 @@ pub(crate) fn unreachable_injections_are_reported(net: &Net) {
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     for n in 0..7 {
-        alice.endpoint.inject(&payload(n, 30), absent, Some(n), None).unwrap();
+        alice.endpoint.inject(&payload(n, 30), absent, Some(Tag(n)), None).unwrap();
     }
     for failed in expect_failures(&alice, 7) {
         assert_eq!((failed.completion.context, failed.errno()), (0, Errno::ECONNREFUSED));

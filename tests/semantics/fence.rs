@@ -42,7 +42,7 @@ fn with_fence(level: OpFlags) -> OpFlags {
 
 /// Posts a receive for the message with this tag.
 fn post_tagged_receive(party: &Party, tag: u64, len_bytes: usize) {
-    party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
 }
 
 /// Checks that the next completion is that of the message with this tag.
@@ -92,7 +92,7 @@ pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
 
 pub(crate) fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(1), None).unwrap();
+    alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(Tag(1)), None).unwrap();
     send_short(&alice, 2, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 3, OpFlags::MATCH_COMPLETE);
     send_short(&alice, 4, OpFlags::INJECT);
@@ -215,7 +215,7 @@ pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     }
     send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-    alice.endpoint.inject(&payload(3, 64), alice.peer(), Some(3), None).unwrap();
+    alice.endpoint.inject(&payload(3, 64), alice.peer(), Some(Tag(3)), None).unwrap();
     send_tagged(&alice, alice.peer(), 4, 300_000, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 5, with_fence(OpFlags::MATCH_COMPLETE));
     send_short(&alice, 6, OpFlags::DELIVERY_COMPLETE);
@@ -252,10 +252,10 @@ pub(crate) fn fence_orders_messages_to_own_endpoint(net: &Net) {
     narcissus.insert_address_of(&narcissus);
     send_short(&narcissus, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(narcissus.next_completion().context, 1);
-    narcissus.endpoint.trecv(marked_buffer(64), ANY, 2, 0, 102).unwrap();
+    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(2), 102).unwrap();
     send_short(&narcissus, 2, with_fence(OpFlags::MATCH_COMPLETE));
     narcissus.assert_no_completion();
-    narcissus.endpoint.trecv(marked_buffer(64), ANY, 1, 0, 101).unwrap();
+    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(1), 101).unwrap();
     let (sends, receives) = narcissus.next_sends_and_others(3);
     assert_eq!(sends[0].context, 2);
     assert_eq!([receives[0].context, receives[1].context], [101, 102]);
@@ -500,7 +500,7 @@ pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
     for kind in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
         region.write_at(END, &marked_buffer(64));
         // Both sends are complete for alice.
-        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(11), None).unwrap();
+        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(Tag(11)), None).unwrap();
         send_short(&alice, 12, OpFlags::INJECT_COMPLETE);
         post_fenced(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
         for tag in [12, 11] {

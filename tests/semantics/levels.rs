@@ -45,7 +45,7 @@ fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
 /// Receives the message with this tag.
 #[track_caller]
 fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
-    party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
     let completion = party.next_completion();
     assert_eq!((completion.context, completion.tag.0), (tag, tag));
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
@@ -146,7 +146,7 @@ pub(crate) fn match_may_be_the_default_level(net: &Net) {
     let tx_op_flags = OpFlags::MATCH_COMPLETE;
     let (alice, bob) = net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
-    alice.endpoint.tsend(payload(1, 8), alice.peer(), 1, 1).unwrap();
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(1), 1).unwrap();
     alice.assert_no_completion();
     send_tagged(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.next_completion().context, 2);
@@ -235,7 +235,7 @@ pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     // The waiting sends do not delay a send of another level either.
-    alice.endpoint.tsend(payload(99, 8), alice.peer(), 99, 99).unwrap();
+    alice.endpoint.tsend(payload(99, 8), alice.peer(), Tag(99), 99).unwrap();
     assert_eq!(alice.next_completion().context, 99);
     receive_tagged(&bob, 99, 8);
     alice.assert_no_completion();
@@ -248,7 +248,7 @@ pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
 
 pub(crate) fn cancelled_receive_matches_no_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.trecv(marked_buffer(100), ANY, 1, 0, 5).unwrap();
+    bob.endpoint.trecv(marked_buffer(100), ANY, Tag(1), 5).unwrap();
     bob.endpoint.cancel(5).unwrap();
     assert_eq!(bob.next_failure().error, OperationError::Cancelled);
     send_tagged(&alice, 1, 100, OpFlags::MATCH_COMPLETE);
@@ -262,12 +262,12 @@ pub(crate) fn truncated_message_counts_as_matched(net: &Net) {
     for len_bytes in [100, 300_000] {
         for early in [true, false] {
             if early {
-                bob.endpoint.trecv(marked_buffer(10), ANY, 1, 0, 5).unwrap();
+                bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
             }
             send_tagged(&alice, 1, len_bytes, OpFlags::MATCH_COMPLETE);
             if !early {
                 alice.assert_no_completion();
-                bob.endpoint.trecv(marked_buffer(10), ANY, 1, 0, 5).unwrap();
+                bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
             }
             assert_eq!(alice.next_completion().context, 1);
             let failed = bob.next_failure();
@@ -280,7 +280,7 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
     for tag in 1..=4 {
-        bob.endpoint.trecv(marked_buffer(100), ANY, tag, 0, tag).unwrap();
+        bob.endpoint.trecv(marked_buffer(100), ANY, Tag(tag), tag).unwrap();
     }
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
@@ -312,7 +312,9 @@ pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
                 alice.endpoint.sendmsg(send).unwrap();
                 let any = ANY;
                 match tag {
-                    Some(tag) => bob.endpoint.trecv(marked_buffer(len_bytes), any, tag, 0, context).unwrap(),
+                    Some(tag) => {
+                        bob.endpoint.trecv(marked_buffer(len_bytes), any, Tag(tag), context).unwrap();
+                    }
                     None => bob.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
                 }
                 let completion = bob.next_completion();
@@ -341,7 +343,7 @@ pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
             } else {
                 assert_eq!(narcissus.next_completion().context, tag);
             }
-            narcissus.endpoint.trecv(marked_buffer(len_bytes), own, tag, 0, 1000 + tag).unwrap();
+            narcissus.endpoint.trecv(marked_buffer(len_bytes), own, Tag(tag), 1000 + tag).unwrap();
             let (sends, receives) = narcissus.next_sends_and_others(1 + usize::from(needs_a_receive));
             assert!(sends.iter().all(|send| send.context == tag));
             assert_eq!(receives[0].context, 1000 + tag);

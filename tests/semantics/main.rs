@@ -58,12 +58,13 @@ mod sources;
 mod threads;
 mod transmit_contexts;
 mod triggered;
+mod triggered_connections;
 mod truncation;
 mod wait_sets;
 mod waiting;
 
 use homespun::Fabric;
-use homespun_suite::{Backend, Net, Transport, Turns};
+use homespun_suite::{Backend, Net, TransportKind, Turns};
 
 use crate::backend::ChannelProvider;
 
@@ -712,6 +713,14 @@ macro_rules! tests_of_connections {
             shared_connections:
                 connections_share_receives
                 closed_connection_leaves_receives_to_others;
+            triggered_connections:
+                works_of_connected_endpoints_wait_for_their_threshold
+                received_messages_trigger_an_answer
+                work_queued_before_the_connection_runs_if_due_after_it
+                work_due_after_a_shutdown_fails_with_enotconn
+                receive_due_after_a_shutdown_takes_an_earlier_message
+                work_under_way_fails_when_the_connection_ends
+                closing_a_connected_endpoint_discards_its_work_alone;
             wait_sets:
                 wait_set_wakes_for_events_and_completions;
         }
@@ -817,6 +826,14 @@ macro_rules! tests_of_connections_by_themselves {
                 work_waits_while_its_endpoint_has_no_room
                 blocked_readers_wake_for_triggered_work
                 concurrent_counting_and_queueing_runs_each_work_once;
+            triggered_connections:
+                works_of_connected_endpoints_wait_for_their_threshold
+                received_messages_trigger_an_answer
+                work_queued_before_the_connection_runs_if_due_after_it
+                work_due_after_a_shutdown_fails_with_enotconn
+                receive_due_after_a_shutdown_takes_an_earlier_message
+                work_under_way_fails_when_the_connection_ends
+                closing_a_connected_endpoint_discards_its_work_alone;
             late_binding:
                 counter_bound_after_enabling_counts_later_operations
                 counter_bound_after_enabling_wakes_its_waiters
@@ -945,21 +962,21 @@ fn choppy(turns: Turns) -> Net {
 
 fn backend(turns: Turns) -> Net {
     let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
-    Net::new(&Transport::Backend(Backend { domain: "channel", install }), turns)
+    Net::new(&TransportKind::Backend(Backend { domain: "channel", install }), turns)
 }
 
 fn tcp4(turns: Turns) -> Net {
-    Net::new(&Transport::Tcp4, turns)
+    Net::new(&TransportKind::Tcp4, turns)
 }
 
 fn tcp6(turns: Turns) -> Net {
-    Net::new(&Transport::Tcp6, turns)
+    Net::new(&TransportKind::Tcp6, turns)
 }
 
 fn shm4(turns: Turns) -> Net {
-    Net::new(&Transport::Shm4, turns)
+    Net::new(&TransportKind::Shm4, turns)
 }
 
 fn shm6(turns: Turns) -> Net {
-    Net::new(&Transport::Shm6, turns)
+    Net::new(&TransportKind::Shm6, turns)
 }

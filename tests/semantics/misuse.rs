@@ -6,7 +6,7 @@ use homespun::flags::{BindFlags, Caps, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Address, AddressFormat, Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse,
-    Rejected, WaitObject,
+    Rejected, Tag, WaitObject,
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -97,7 +97,7 @@ pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
     for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
         let expected = || Err(Misuse::UnknownAddress(unknown.0).into());
         assert_eq!(alice.endpoint.send(payload(1, 8), unknown, 1), expected());
-        assert_eq!(alice.endpoint.inject(b"8 bytes!", unknown, Some(1), None), expected());
+        assert_eq!(alice.endpoint.inject(b"8 bytes!", unknown, Some(Tag(1)), None), expected());
     }
     let removed = alice.insert_address_of(&bob);
     alice.endpoint.send(payload(2, 8), removed, 2).unwrap();
@@ -133,9 +133,9 @@ pub(crate) fn operations_without_the_capability_are_refused(net: &Net) {
     }
     let own = FabricAddress(0);
     let cannot = |missing| Err(Error::Misuse(Misuse::NoCapability(missing)));
-    assert_eq!(messages.endpoint.tsend(payload(1, 8), own, 1, 1), cannot(Caps::TAGGED));
-    assert_eq!(messages.endpoint.inject(b"", own, Some(1), None), cannot(Caps::TAGGED));
-    assert_eq!(messages.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 1), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.tsend(payload(1, 8), own, Tag(1), 1), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.inject(b"", own, Some(Tag(1)), None), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1), cannot(Caps::TAGGED));
     assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot(Caps::MSG));
     assert_eq!(tagged.endpoint.recv(marked_buffer(8), ANY, 1), cannot(Caps::MSG));
     assert_eq!(tagged.endpoint.recv_multi(marked_buffer(8), ANY, 1), cannot(Caps::MSG | Caps::MULTI_RECV));

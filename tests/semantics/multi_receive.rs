@@ -5,7 +5,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::ResourceManagement;
 use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
 use homespun::{
-    Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut,
+    Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut, Tag,
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -483,15 +483,15 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
     // Receives with explicit flags or a tag are ordinary ones.
     bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 5).unwrap();
-    bob.endpoint.trecvv(pieces, ANY, 7, 0, 6).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 5).unwrap();
+    bob.endpoint.trecvv(pieces, ANY, Tag(7), 6).unwrap();
     let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
     let tagged = bob.endpoint.receive_raw(&[8], 0, tagged).unwrap();
     for number in 0..5 {
         send_and_wait_for_delivery(&alice, number, 20);
     }
     for context in 5..8 {
-        alice.endpoint.tsend(payload(context, 8), alice.peer(), 7, context).unwrap();
+        alice.endpoint.tsend(payload(context, 8), alice.peer(), Tag(7), context).unwrap();
         alice.next_completion();
     }
     let all: Vec<_> = (0..8).map(|_| bob.next_completion()).collect();

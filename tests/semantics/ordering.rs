@@ -5,7 +5,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Again, Bytes, Error, FabricAddress, Tag};
+use homespun::{Again, Bytes, Error, FabricAddress, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
@@ -75,11 +75,11 @@ pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
     let count = 24;
     for n in 0..count {
         let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
-        alice.endpoint.tsend(message, alice.peer(), n % 3, n).unwrap();
+        alice.endpoint.tsend(message, alice.peer(), Tag(n % 3), n).unwrap();
     }
     for tag in [2, 0, 1] {
         for n in (tag..count).step_by(3) {
-            bob.endpoint.trecv(marked_buffer(200_000), ANY, tag, 0, n).unwrap();
+            bob.endpoint.trecv(marked_buffer(200_000), ANY, Tag(tag), n).unwrap();
         }
     }
     for _ in 0..count {
@@ -97,14 +97,14 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     // Post more receives than a linear search handles.
     let others = 40;
     for context in 0..others {
-        bob.endpoint.trecv(marked_buffer(8), ANY, 100 + context, 0, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(100 + context), context).unwrap();
     }
-    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 1000).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 1001).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 1002).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1000).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1001).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1002).unwrap();
     let expectations = [(7, 1000), (7, 1001), (7, 1002), (139, 39), (100, 0), (120, 20)];
     for (tag, context) in expectations {
-        alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 1).unwrap();
+        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 1).unwrap();
         let completion = bob.next_completion();
         assert_eq!((completion.tag.0, completion.context), (tag, context));
         alice.next_completion();
@@ -118,9 +118,9 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
             ..SendMsg::default()
         });
     }
-    bob.endpoint.trecv(marked_buffer(8), ANY, 1039, 0, 1).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 1001, 0x3e, 2).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 1000, 0xff, 3).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1000).ignoring(0xff), 3).unwrap();
     let taken: Vec<(u64, u64)> =
         (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
     // 1001 is 0b1111101001. Without the bits of 0x3e, it matches every odd number from 961 to 1023.
@@ -129,7 +129,7 @@ pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
 
 pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(5, 8)],
         to: alice.peer(),
@@ -153,16 +153,16 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     let (alice, bob) = net.open_pair();
     let receives = [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)];
     for (tag, ignore, context) in receives {
-        bob.endpoint.trecv(marked_buffer(8), ANY, tag, ignore, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag).ignoring(ignore), context).unwrap();
     }
     for (tag, context) in [(u64::MAX - (1 << 40), 3), (0xff37, 1), (1 << 63, 2)] {
-        alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 9).unwrap();
+        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 9).unwrap();
         let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag.0), (context, tag));
         alice.next_completion();
     }
     // A tag that differs in a bit that is not ignored does not match.
-    bob.endpoint.trecv(marked_buffer(8), ANY, 0b1000, 0b0111, 4).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0b1000).ignoring(0b0111), 4).unwrap();
     alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),

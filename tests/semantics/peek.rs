@@ -115,7 +115,7 @@ fn expect_message(party: &Party, context: u64, tag: u64, identity: u64, len_byte
 
 #[track_caller]
 fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
-    party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, 88).unwrap();
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), 88).unwrap();
     expect_message(party, 88, tag, identity, len_bytes);
 }
 
@@ -166,8 +166,8 @@ pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) 
 
 /// Connects the parties. The second makes progress only in its own calls.
 fn connect_by_message(alice: &Party, bob: &Party) {
-    bob.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 88).unwrap();
-    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), 1, 99).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
+    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), Tag(1), 99).unwrap();
     expect_message(bob, 88, 1, 1, 8);
     assert_eq!(alice.next_completion().context, 99);
 }
@@ -207,7 +207,7 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect_by_message(&alice, &bob);
     for identity in 2..20 {
-        bob.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 88).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
         send_without_waiting(&alice, 5, identity);
         send_without_waiting(&alice, 1, 1);
         expect_message(&bob, 88, 1, 1, 8);
@@ -322,7 +322,7 @@ pub(crate) fn peek_may_name_a_source(net: &Net) {
 
 pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.trecv(marked_buffer(16), ANY, 5, 0, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(5), 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
     expect_message(&bob, 1, 5, 1, 16);
@@ -340,7 +340,7 @@ pub(crate) fn claimed_message_is_received_by_its_claim_alone(net: &Net) {
         assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
         receive_and_check(&bob, 5, 3, len_bytes);
         assert_peek_finds_nothing(&bob, Tag(5).into());
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, 13).unwrap();
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 13).unwrap();
         bob.assert_no_completion();
         // Claims may be used in any order.
         claim_and_check(&bob, 12, 5, 2, len_bytes);
@@ -539,7 +539,7 @@ pub(crate) fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
 
 pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
-    bob.endpoint.trecv(marked_buffer(16), ANY, 1, 0, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(1), 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
     assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), 1);
@@ -548,8 +548,8 @@ pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     for _ in 0..5 {
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
-    // The claimed message does not count as a receive.
-    bob.endpoint.trecv(marked_buffer(16), ANY, 2, 0, 2).unwrap();
+    // The claimed message takes no room among the receives.
+    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(2), 2).unwrap();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));
     deliver(&alice, 1, 3, 16);

@@ -112,10 +112,10 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
     alice.assert_no_completion();
     // The reopened bob gets none of these messages. A receive from any source takes his message.
     let delivered = send_until_delivered(&alice, 20);
-    bob.endpoint.trecv(marked_buffer(64), ANY, 7, 0, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
-    bob.endpoint.trecv(marked_buffer(64), ANY, 7, 0, 3).unwrap();
+    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 3).unwrap();
     bob.assert_no_completion();
     bob.endpoint.send(payload(4, 64), bob.peer(), 4).unwrap();
     let (completion, source) = alice.next_completion_with_source();

@@ -132,7 +132,7 @@ fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
 pub(crate) fn peeks_alone_make_progress(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
-    peer.endpoint.tsend(payload(1, 8), FabricAddress(1), 7, 1).unwrap();
+    peer.endpoint.tsend(payload(1, 8), FabricAddress(1), Tag(7), 1).unwrap();
     let deadline = Deadline::new();
     let mut misses = 0;
     loop {

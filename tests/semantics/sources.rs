@@ -121,9 +121,9 @@ pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
         let setup = Setup { cq_format: Some(cq_format), ..Setup::default() };
         let (stranger, receiver) = open_stranger_and_receiver(net, setup);
         for (context, len_bytes) in (1..).zip([0, 50, 9000, 300_000]) {
-            receiver.endpoint.trecv(marked_buffer(300_000), ANY, 0x1234, 0, context).unwrap();
+            receiver.endpoint.trecv(marked_buffer(300_000), ANY, Tag(0x1234), context).unwrap();
             let message = payload(context, len_bytes);
-            stranger.endpoint.tsenddata(message.clone(), 0xfeed, stranger.peer(), 0x1234, 100).unwrap();
+            stranger.endpoint.tsenddata(message.clone(), 0xfeed, stranger.peer(), Tag(0x1234), 100).unwrap();
             let failed = receiver.next_failure();
             assert_unknown_source(&failed, &stranger);
             assert!(received_bytes(&failed.completion.buffer) == message, "{len_bytes} bytes");
@@ -293,7 +293,7 @@ pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     receiver.endpoint.recvmsg(look).unwrap();
     assert_eq!(receiver.next_completion_with_source().1, known);
     // Once inserted, the sender can be the source of a receive.
-    receiver.endpoint.trecv(marked_buffer(64), known, 9, 0, 2).unwrap();
+    receiver.endpoint.trecv(marked_buffer(64), known, Tag(9), 2).unwrap();
     let (completion, source) = receiver.next_completion_with_source();
     assert_eq!((completion.context, source), (2, known));
     assert_eq!(received_bytes(&completion.buffer), payload(7, 64));

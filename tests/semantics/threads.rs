@@ -7,7 +7,9 @@ use std::thread;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
-use homespun::{Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress};
+use homespun::{
+    Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress, Tag, TagMatch,
+};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
@@ -44,8 +46,9 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
     let play = |party: &Party, serves: bool| {
         for round in 0..rounds {
             let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
-            party.endpoint.trecv(marked_buffer(len_bytes), party.peer(), round, 0, 1).unwrap();
-            let send = || party.endpoint.tsend(payload(round, len_bytes), party.peer(), round, 2).unwrap();
+            party.endpoint.trecv(marked_buffer(len_bytes), party.peer(), Tag(round), 1).unwrap();
+            let send =
+                || party.endpoint.tsend(payload(round, len_bytes), party.peer(), Tag(round), 2).unwrap();
             if serves {
                 send();
             }
@@ -125,7 +128,7 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = senders * per_sender;
     for context in 0..total as u64 {
-        bob.endpoint.trecv(marked_buffer(5000), ANY, 0, u64::MAX, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(5000), ANY, TagMatch::ANY, context).unwrap();
     }
     thread::scope(|scope| {
         for sender in 0..senders {
@@ -135,7 +138,7 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
                 for n in 0..per_sender {
                     let tag = (sender * 1000 + n) as u64;
                     let message = payload(tag, n * 50);
-                    while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), tag, 2) {
+                    while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), Tag(tag), 2) {
                         assert!(matches!(error, Error::Again(Again::QueueFull)));
                         deadline.yield_or_panic("room for a send");
                     }

@@ -37,8 +37,8 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
         let message = || payload(identity, message_bytes);
         for early in [true, false] {
             if early {
-                bob.endpoint.trecv(marked_buffer(room_bytes), ANY, 9, 0, identity).unwrap();
-                alice.endpoint.tsenddata(message(), 4, alice.peer(), 9, 1).unwrap();
+                bob.endpoint.trecv(marked_buffer(room_bytes), ANY, Tag(9), identity).unwrap();
+                alice.endpoint.tsenddata(message(), 4, alice.peer(), Tag(9), 1).unwrap();
                 assert_eq!(alice.next_completion().context, 1, "the sender is told nothing of it");
             } else {
                 let buffers = vec![message()];
@@ -50,7 +50,7 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
                     ..SendMsg::default()
                 };
                 alice.send_and_wait_for_delivery(send);
-                bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, 9, 0, identity).unwrap();
+                bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, Tag(9), identity).unwrap();
             }
             let failed = bob.next_failure();
             check_truncated(&failed, identity, room_bytes, message_bytes);

@@ -1,11 +1,15 @@
-//! Limits of the structure of the code: no large group of files imports each other, and no file is long.
+//! Limits of the structure of the code: no large group of files imports each other, and no file is
+//! long. The documentation names what it should.
 //!
 //! `cargo test --test walls -- --nocapture` prints the circles of imports and the longest files.
 
 #![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
 
+mod files;
 mod imports;
 mod modules;
+mod pages;
+mod rustdoc;
 mod sample_crates;
 
 use crate::modules::{Crate, Module};
@@ -29,6 +33,14 @@ const CIRCLE_FILES_MAX: usize = 6;
 
 /// The largest number of lines of code in a file, without its tests, comments and blank lines.
 const CODE_LINES_MAX: usize = 600;
+
+/// The most characters of a line of a source, also where rustfmt does not wrap it: in macros, texts and
+/// comments.
+const LINE_CHARACTERS_MAX: usize = 110;
+
+/// The most lines of ARCHITECTURE.md, and the most characters of one outside of tables.
+const ARCHITECTURE_LINES_MAX: usize = 250;
+const ARCHITECTURE_LINE_CHARACTERS_MAX: usize = 120;
 
 fn read_all_crates() -> impl Iterator<Item = Crate> {
     CRATES.into_iter().map(|directory| Crate::read(directory).unwrap())
@@ -61,4 +73,48 @@ fn files_stay_short() {
     }
     let too_long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines > CODE_LINES_MAX).collect();
     assert!(too_long.is_empty(), "more than {CODE_LINES_MAX} lines of code: {too_long:#?}");
+}
+
+#[test]
+fn lines_stay_narrow() {
+    let sources = files::read_below("", "rs").unwrap();
+    assert!(sources.len() > 500, "only {} sources were found", sources.len());
+    let too_wide: Vec<String> =
+        sources.iter().flat_map(|file| file.lines_wider_than(LINE_CHARACTERS_MAX)).collect();
+    assert!(too_wide.is_empty(), "more than {LINE_CHARACTERS_MAX} characters: {too_wide:#?}");
+}
+
+#[test]
+fn architecture_page_stays_short() {
+    let page = files::read_below("ARCHITECTURE.md", "md").unwrap().pop().unwrap();
+    let count = page.text.lines().count();
+    assert!(count <= ARCHITECTURE_LINES_MAX, "{count} lines");
+    let is_in_table = |line: &String| line.contains(": |");
+    let mut too_wide = page.lines_wider_than(ARCHITECTURE_LINE_CHARACTERS_MAX);
+    too_wide.retain(|line| !is_in_table(line));
+    assert!(too_wide.is_empty(), "more than {ARCHITECTURE_LINE_CHARACTERS_MAX} characters: {too_wide:#?}");
+}
+
+#[test]
+fn rustdoc_of_homespun_does_not_show_the_engine() {
+    let foreign = rustdoc::foreign_paths();
+    assert!(foreign.is_empty(), "an application's author sees the crate of the engine: {foreign:#?}");
+}
+
+#[test]
+fn pages_name_what_exists() {
+    let (pages, paths, sources) = (pages::read_all(), pages::Paths::list(), pages::Sources::read());
+    let stale = [
+        pages::stale_paths(&pages, &paths),
+        pages::stale_names(&pages, &sources),
+        pages::stale_calls(&pages, &sources),
+    ]
+    .concat();
+    assert!(stale.is_empty(), "pages are behind the sources: {stale:#?}");
+}
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let broken = pages::broken_links(&pages::read_all(), &pages::Paths::list());
+    assert!(broken.is_empty(), "broken links: {broken:#?}");
 }

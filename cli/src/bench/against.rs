@@ -17,7 +17,7 @@ use homespun::info::PROVIDER_NAME;
 
 use self::comparison::Comparison;
 use self::libfabric::Libfabric;
-use super::figure::{self, Row};
+use super::figure::{self, CaseRow};
 use super::figure_report::{FigureReport, LibfabricReport};
 use super::providers::Providers;
 use super::sleep::{self, SleepReport, SleepTables};
@@ -25,7 +25,7 @@ use super::survey::Domain;
 use super::{figure_table, record};
 use crate::cache_topology::CacheTopology;
 use crate::console::Console;
-use crate::cores::Cores;
+use crate::cores::AllowedCores;
 use crate::failure::Failure;
 use crate::host::Host;
 
@@ -46,7 +46,7 @@ const SIZES_QUICK: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
 /// The options of the command.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct ComparisonRequest<'a> {
     pub(super) providers: &'a Providers,
     /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a PathBuf>,
@@ -69,7 +69,7 @@ pub(super) struct Request<'a> {
 /// # Errors
 ///
 /// Any failure of the setup. At the end [`Failure::Incomplete`], if a contender lacks a measurement.
-pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
+pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_place(file)?;
     }
@@ -78,7 +78,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         libfabric.require_provider(provider)?;
     }
     let places = core_pairs_to_measure(request.pinned)?;
-    let sleepers_cores = Cores::of_this_process().choose_pair().filter(|_| request.pinned);
+    let sleepers_cores = AllowedCores::of_this_process().choose_pair().filter(|_| request.pinned);
     let fabtests = env::var_os(FABTESTS).filter(|directory| !directory.is_empty()).map(PathBuf::from);
     let (rounds, round_ms, sizes) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_QUICK_MS, &SIZES_QUICK[..]),
@@ -136,7 +136,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         record::replace_tables_in_file(&report, file)?;
     }
     let rows = || report.figures.iter().flat_map(|figure| &figure.rows);
-    match rows().filter(|row| !Row::is_complete(row)).count() {
+    match rows().filter(|row| !CaseRow::is_complete(row)).count() {
         0 => slept,
         missing => {
             if let Err(failure) = slept {
@@ -149,7 +149,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
 
 /// Measures the same providers while processes poll, sleep and idle, and shows the tables.
 fn measure_sleep_and_print(
-    request: &Request<'_>,
+    request: &ComparisonRequest<'_>,
     rounds: u32,
     cores: Option<(usize, usize)>,
     console: &mut Console,
@@ -158,7 +158,7 @@ fn measure_sleep_and_print(
         |domain: &Domain| request.providers.names().iter().any(|name| Domain::of_provider(name) == *domain);
     let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
     let report = sleep::measure(
-        &sleep::Request {
+        &sleep::SleepRequest {
             domains: &domains,
             providers: Some(request.providers),
             prefix: request.prefix.map(PathBuf::as_path),
@@ -178,17 +178,17 @@ fn measure_sleep_and_print(
 }
 
 /// The pairs of cores to measure on, one after the other.
-fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
+fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCores>>, Failure> {
     if !pinned {
         return Ok(vec![None]);
     }
-    let cores = Cores::of_this_process();
+    let cores = AllowedCores::of_this_process();
     let pairs = cores.pairs_to_compare(&CacheTopology::of_this_host());
     if pairs.is_empty() {
         return Err(Failure::OneCore { available: cores.describe_core_count() });
     }
     let place = |pair: crate::cores::CorePair| {
-        Some(figure::Cores { numbers: (pair.first, pair.second), sharing: pair.sharing })
+        Some(figure::ComparedCores { numbers: (pair.first, pair.second), sharing: pair.sharing })
     };
     Ok(pairs.into_iter().map(place).collect())
 }

@@ -1,7 +1,7 @@
 //! The Markdown document of a comparison: setup, method, the summary tables, every figure, and the tables of
 //! sleeping providers.
 
-use super::figure::{Quantity, Row};
+use super::figure::{CaseRow, Quantity};
 use super::figure_report::FigureReport;
 use super::{figure_table, sleep};
 
@@ -47,7 +47,8 @@ pub(super) fn render_brief(report: &FigureReport) -> String {
         places.join("; ")
     );
     for figure in report.figures.iter().filter(|figure| figure.is_in_brief) {
-        let is_chosen = |row: &Row| row.case.size_bytes.is_some_and(|size| BRIEF_SIZES_BYTES.contains(&size));
+        let is_chosen =
+            |row: &CaseRow| row.case.size_bytes.is_some_and(|size| BRIEF_SIZES_BYTES.contains(&size));
         let place = if places.len() > 1 { format!("; {}", figure.place) } else { String::new() };
         let about = match figure.quantity {
             Quantity::HalfRoundTrip => "half of a round trip",

@@ -19,7 +19,7 @@ pub(super) struct Figure {
     /// The cores of the processes, in words.
     pub(super) place: String,
     /// The cores of the processes; null if the system chose them.
-    pub(super) cores: Option<Cores>,
+    pub(super) cores: Option<ComparedCores>,
     pub(super) quantity: Quantity,
     /// Whether the summary tables include the figure.
     #[serde(skip)]
@@ -28,7 +28,7 @@ pub(super) struct Figure {
     #[serde(skip)]
     pub(super) drawings: &'static [Drawing],
     pub(super) contenders: Vec<Contender>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CaseRow>,
 }
 
 /// The unit of a figure's numbers.
@@ -70,7 +70,7 @@ pub(super) enum Role {
 
 /// The measurements of one case.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct CaseRow {
     pub(super) case: Case,
     /// One cell for each contender, in their order; null where a contender could not be measured.
     pub(super) cells: Vec<Option<Cell>>,
@@ -121,7 +121,7 @@ pub(super) enum Samples {
 
 /// The cores that the processes of a comparison run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Cores {
+pub(super) struct ComparedCores {
     pub(super) numbers: (usize, usize),
     pub(super) sharing: Sharing,
 }
@@ -145,14 +145,14 @@ impl Drawing {
     }
 }
 
-impl Row {
+impl CaseRow {
     /// A row with its ratios.
     pub(super) fn new(
         case: Case,
         contenders: &[Contender],
         cells: Vec<Option<Cell>>,
         floor: Option<String>,
-    ) -> Row {
+    ) -> CaseRow {
         let homespun_index = contenders.iter().position(|contender| contender.role == Role::Homespun);
         let own = homespun_index.and_then(|index| cells[index]);
         let ratio = |(index, cell): (usize, &Option<Cell>)| {
@@ -160,7 +160,7 @@ impl Row {
             own.map(|own| quotient(own.median, other.median))
         };
         let ratios = cells.iter().enumerate().map(ratio).collect();
-        Row { case, cells, ratios, floor, homespun_index }
+        CaseRow { case, cells, ratios, floor, homespun_index }
     }
 
     /// The index of homespun among the contenders.
@@ -181,10 +181,10 @@ impl Figure {
     }
 }
 
-impl Cores {
+impl ComparedCores {
     /// A description for people.
     pub(super) fn describe(&self) -> String {
-        let Cores { numbers: (first, second), sharing } = self;
+        let ComparedCores { numbers: (first, second), sharing } = self;
         format!("cores {first} and {second}, {sharing}")
     }
 
@@ -217,11 +217,11 @@ pub(super) mod tests {
         Some(Cell { median, spread: Some(Spread { over: Samples::Rounds, percentiles }) })
     }
 
-    pub(crate) fn make_row(size_bytes: usize, medians: [Option<f64>; 3]) -> Row {
+    pub(crate) fn make_row(size_bytes: usize, medians: [Option<f64>; 3]) -> CaseRow {
         let case =
             Case { label: crate::size::format_with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
         let cells = medians.map(|median| median.and_then(make_cell)).to_vec();
-        Row::new(case, &make_contenders(), cells, Some("ring".into()))
+        CaseRow::new(case, &make_contenders(), cells, Some("ring".into()))
     }
 
     pub(crate) fn make_figure() -> Figure {
@@ -229,7 +229,7 @@ pub(super) mod tests {
             name: "shm-fi_pingpong-shared-cache".into(),
             title: "fi_pingpong over shared memory: messages back & forth".into(),
             place: "cores 0 and 1, sharing a cache (L3)".into(),
-            cores: Some(Cores { numbers: (0, 1), sharing: Sharing::Cache(3) }),
+            cores: Some(ComparedCores { numbers: (0, 1), sharing: Sharing::Cache(3) }),
             quantity: Quantity::HalfRoundTrip,
             is_in_brief: true,
             drawings: &[Drawing::Latency, Drawing::Bandwidth],

@@ -1,6 +1,6 @@
 //! A figure as text: rows for a terminal, and Markdown tables.
 
-use super::figure::{Cell, Figure, Role, Row};
+use super::figure::{CaseRow, Cell, Figure, Role};
 use super::table::{align_columns, format_significant};
 
 /// The least width of a column of numbers.
@@ -28,7 +28,7 @@ pub(super) fn format_heading(figure: &Figure) -> String {
 }
 
 /// A row of the figure, for a terminal.
-pub(super) fn format_row(figure: &Figure, row: &Row) -> String {
+pub(super) fn format_row(figure: &Figure, row: &CaseRow) -> String {
     align_columns(&format_columns(row), &column_widths(figure))
 }
 
@@ -39,7 +39,7 @@ pub(super) fn format_markdown(figure: &Figure) -> String {
 
 /// The medians and ratios of the chosen rows, as a Markdown table. Of the contenders besides homespun and the
 /// bare loop, it has only the first.
-pub(super) fn format_brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) -> bool) -> String {
+pub(super) fn format_brief_markdown(figure: &Figure, is_chosen: impl Fn(&CaseRow) -> bool) -> String {
     let first_other = figure.contenders.iter().position(|contender| contender.role == Role::Other);
     let is_shown = |index: usize| figure.contenders[index].role != Role::Other || Some(index) == first_other;
     let shown: Vec<usize> = (0..figure.contenders.len()).filter(|index| is_shown(*index)).collect();
@@ -91,7 +91,7 @@ fn has_floor(figure: &Figure) -> bool {
     figure.contenders.iter().any(|contender| contender.role == Role::Floor)
 }
 
-fn format_columns(row: &Row) -> Vec<String> {
+fn format_columns(row: &CaseRow) -> Vec<String> {
     let p99 = |cell: &Cell| cell.spread.map(|spread| spread.percentiles.p99_us);
     let each = row.cells.iter().flat_map(|cell| {
         [
@@ -106,7 +106,7 @@ fn format_columns(row: &Row) -> Vec<String> {
 }
 
 /// homespun's ratio to every other contender.
-fn format_ratios(row: &Row) -> impl Iterator<Item = String> + '_ {
+fn format_ratios(row: &CaseRow) -> impl Iterator<Item = String> + '_ {
     let own = row.homespun_index();
     let others = row.ratios.iter().enumerate().filter(move |(index, _)| Some(*index) != own);
     others.map(|(_, of_other)| format_ratio(*of_other))

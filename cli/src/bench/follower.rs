@@ -50,7 +50,7 @@ pub(super) const DONE: &str = "done";
 
 /// The other process of `bench` and `bare`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct FollowerArguments {
     /// The domain to open an endpoint in.
     #[arg(long)]
     domain: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
 }
 
 /// Follows the leader's steps until the leader closes the pipe.
-pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::read_parent_lines_or_exit();
     let follow = || {
         if let Some(core) = arguments.core {
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     follow().map_err(|failure| Failure::InPeer(Box::new(failure)))
 }
 
-fn open_medium(arguments: &Arguments, console: &Console) -> Result<Medium, Failure> {
+fn open_medium(arguments: &FollowerArguments, console: &Console) -> Result<Medium, Failure> {
     if let Some(path) = &arguments.memory {
         let memory = Memory::open(path)?;
         let other_pid = rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid);
@@ -119,7 +119,7 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn follow_on_the_fabric(&self, domain: &str, arguments: &Arguments) -> Result<(), Failure> {
+    fn follow_on_the_fabric(&self, domain: &str, arguments: &FollowerArguments) -> Result<(), Failure> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
         let port = Port::open_listening(&any, Some(domain), access::CAPS)?;
         let region = port.register_shared(arguments.region_bytes)?;

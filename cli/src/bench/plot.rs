@@ -139,7 +139,7 @@ fn contender_lines(figure: &Figure, drawing: Drawing) -> Vec<Line<'_>> {
                 Role::Homespun => HOMESPUN_COLOUR,
                 Role::Other => others.next().unwrap_or(FLOOR_COLOUR),
             };
-            let point = |row: &super::figure::Row| {
+            let point = |row: &super::figure::CaseRow| {
                 // A size of 0 has no place on a logarithmic axis.
                 let size_bytes = row.case.size_bytes.filter(|size_bytes| *size_bytes > 0)? as f64;
                 let time_us = row.cells[index].map(|cell| cell.median).filter(|time_us| *time_us > 0.0)?;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::pair::{MediumKind, Pair, Placement};
 use super::step::{Step, Way};
 use crate::console::Console;
-use crate::cores::Cores;
+use crate::cores::AllowedCores;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::{ITERATIONS_MAX, Run};
 use crate::exchange::sizes::parse_message_size;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// Measure half of a round trip between two processes without the fabric, and print it in microseconds.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct BareArguments {
     /// The medium of the messages.
     way: Choice,
     /// The length of a message in bytes; K and M stand for 1024 and 1024 x 1024.
@@ -59,14 +59,14 @@ enum Choice {
 struct CorePair(usize, usize);
 
 /// Measures, and prints the result.
-pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BareArguments, console: &Console) -> Result<(), Failure> {
     let (way, medium) = match arguments.way {
         Choice::Ring => (Way::Ring, MediumKind::Memory),
         Choice::Vm => (Way::Readv, MediumKind::Memory),
         Choice::Tcp => (Way::Socket, MediumKind::Socket),
     };
     let requested = arguments.cores.map(|CorePair(own, other)| (own, other));
-    let cores = requested.or_else(|| Cores::of_this_process().choose_pair());
+    let cores = requested.or_else(|| AllowedCores::of_this_process().choose_pair());
     let timeout = Duration::from_secs(arguments.timeout);
     let mut pair = Pair::start(medium, None, Placement { cores, timeout })?;
     if way == Way::Readv {

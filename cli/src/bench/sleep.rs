@@ -24,9 +24,9 @@ pub(super) use self::markdown::{render_brief, render_section};
 pub(super) use self::report::SleepReport;
 pub(super) use self::table::SleepTables;
 
-use self::contender::Contender;
+use self::contender::SleepContender;
 use self::order::{RoundTrips, Slept};
-use self::pair::{MeasureError, Pair};
+use self::pair::{MeasureError, SleepPair};
 use self::peer::Wait;
 use self::report::Shortfall;
 use super::against::libfabric;
@@ -66,7 +66,7 @@ const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 
 /// The options of the measurement.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct SleepRequest<'a> {
     /// The domains of homespun.
     pub(super) domains: &'a [Domain],
     /// The rivals. Those whose medium is not among `domains` are not measured.
@@ -105,7 +105,7 @@ struct Setup<'a> {
 /// The results of one contender so far.
 #[derive(Debug)]
 struct ContenderResults {
-    contender: Contender,
+    contender: SleepContender,
     /// The provider's full name. `None` until a process has opened the provider.
     provider: Option<String>,
     /// One entry for each size.
@@ -130,7 +130,7 @@ struct Attempt<T> {
 ///
 /// Any failure of the setup. At the end [`Failure::ContendersFailed`], if a contender failed at something
 /// that it offers.
-pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
+pub(super) fn run(request: &SleepRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     let report = measure(request, console)?;
     if request.json {
         console.print_json(&report)?;
@@ -145,7 +145,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
 /// # Errors
 ///
 /// Any failure of the setup.
-pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<SleepReport, Failure> {
+pub(super) fn measure(request: &SleepRequest<'_>, console: &mut Console) -> Result<SleepReport, Failure> {
     let (rounds, round_trips, turn_ms, idle_ms) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_TRIPS_QUICK, TURN_QUICK_MS, IDLE_QUICK_MS),
         false => (ROUNDS, ROUND_TRIPS, TURN_MS, IDLE_MS),
@@ -169,7 +169,7 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     let providers = request
         .providers
         .map_or_else(|| PROVIDERS.map(str::to_owned).to_vec(), |requested| requested.names().to_vec());
-    let line_up = Contender::all_contenders(request.domains, &providers, &plugin::find_directory(None)?);
+    let line_up = SleepContender::all_contenders(request.domains, &providers, &plugin::find_directory(None)?);
     setup.measure_contenders(line_up, console)
 }
 
@@ -182,7 +182,7 @@ impl Setup<'_> {
     /// Runs the turns of all contenders.
     fn measure_contenders(
         &self,
-        line_up: Vec<Contender>,
+        line_up: Vec<SleepContender>,
         console: &mut Console,
     ) -> Result<SleepReport, Failure> {
         console.start_progress(line_up.len() * self.rounds as usize);
@@ -213,7 +213,7 @@ impl Setup<'_> {
 }
 
 impl ContenderResults {
-    fn new(contender: Contender, sizes: usize) -> ContenderResults {
+    fn new(contender: SleepContender, sizes: usize) -> ContenderResults {
         let times = || Attempt::new(iter::repeat_with(Times::new).take(sizes).collect());
         ContenderResults {
             contender,
@@ -261,9 +261,9 @@ impl ContenderResults {
         wait: Wait,
         setup: &Setup<'_>,
         version: &mut Option<(u16, u16)>,
-        measure: impl FnOnce(&mut Pair) -> Result<T, MeasureError>,
+        measure: impl FnOnce(&mut SleepPair) -> Result<T, MeasureError>,
     ) -> Result<T, MeasureError> {
-        let mut pair = Pair::start(&self.contender, wait, setup)?;
+        let mut pair = SleepPair::start(&self.contender, wait, setup)?;
         self.provider = Some(pair.provider().to_owned());
         *version = Some(pair.libfabric_version());
         let measured = measure(&mut pair);
@@ -309,7 +309,7 @@ fn add_counts(gathered: &mut [Times], turn: &[Counts]) {
 }
 
 /// Measures single round trips of every size.
-fn measure_latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
+fn measure_latencies(pair: &mut SleepPair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
     let latencies = setup.sizes.iter().map(|&size_bytes| {
         let mut trial = Times::new();
         // The trial is also the warm-up.
@@ -324,7 +324,7 @@ fn measure_latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, 
 }
 
 /// Lets a pair sleep, and exchange a message before and after.
-fn measure_idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
+fn measure_idle(pair: &mut SleepPair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
     let one = RoundTrips { size_bytes: setup.sizes.first().copied().unwrap_or_default(), count: 1 };
     pair.measure_round_trips(one)?;
     let slept = pair.sleep_both(setup.idle_ms)?;
@@ -350,7 +350,7 @@ pub(super) mod tests {
             placement: Placement { cores: Some((0, 1)), timeout: Duration::from_secs(1) },
         };
         let providers = ["tcp".to_owned(), "sockets".to_owned()];
-        let line_up = Contender::all_contenders(&[Domain::Tcp], &providers, Path::new("/plugin"));
+        let line_up = SleepContender::all_contenders(&[Domain::Tcp], &providers, Path::new("/plugin"));
         let gathered = line_up.into_iter().zip([10, 20, 40]).map(|(contender, half_us)| {
             let mut gathered = ContenderResults::new(contender, setup.sizes.len());
             for (polled, descriptor) in

@@ -6,7 +6,7 @@ use homespun::flags::Caps;
 
 use super::plan::{Greeting, Plan};
 use super::server::READY;
-use super::table::{Heading, Row};
+use super::table::{Heading, SizeRow};
 use crate::console::Console;
 use crate::exchange::channel::{Channel, Settings, describe_messages};
 use crate::exchange::measure::{self, Metric};
@@ -70,11 +70,11 @@ impl Client<'_> {
     }
 }
 
-fn measure_row(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
+fn measure_row(channel: &mut Channel<'_>, run: &Run) -> Result<SizeRow, Failure> {
     let latency_us = measure::lead(channel, Metric::Latency, run)?.each_us;
     let message_us = measure::lead(channel, Metric::Bandwidth, run)?.each_us;
     let Run { size_bytes, round_trips, messages, .. } = *run;
-    Ok(Row { size_bytes, round_trips, latency_us, messages, message_us })
+    Ok(SizeRow { size_bytes, round_trips, latency_us, messages, message_us })
 }
 
 /// Sends the plan to the server, and waits until the server is ready.

@@ -6,7 +6,7 @@ use crate::size;
 
 /// The results of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Row {
+pub(super) struct SizeRow {
     /// The length of a message.
     pub(super) size_bytes: usize,
     /// The number of measured round trips.
@@ -23,7 +23,7 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Heading;
 
-impl Row {
+impl SizeRow {
     /// The bandwidth in megabytes a second; `None` for empty messages.
     fn bandwidth_mb_per_s(&self) -> Option<f64> {
         // One byte a microsecond is one megabyte a second.
@@ -37,7 +37,7 @@ impl fmt::Display for Heading {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for SizeRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latency_us = self.latency_us;
         let bandwidth =
@@ -64,15 +64,20 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let row =
-            Row { size_bytes: 4096, round_trips: 1234, latency_us: 12.35, messages: 1000, message_us: 2.0 };
+        let row = SizeRow {
+            size_bytes: 4096,
+            round_trips: 1234,
+            latency_us: 12.35,
+            messages: 1000,
+            message_us: 2.0,
+        };
         assert_eq!(Heading.to_string(), "    size   round trips    latency us    messages        MB/s");
         assert_eq!(row.to_string(), "      4K          1234         12.35        1000      2048.0");
     }
 
     #[test]
     fn empty_message_has_no_bandwidth() {
-        let row = Row { size_bytes: 0, round_trips: 1, latency_us: 10.0, messages: 7, message_us: 1.0 };
+        let row = SizeRow { size_bytes: 0, round_trips: 1, latency_us: 10.0, messages: 7, message_us: 1.0 };
         assert_eq!(row.to_string(), "       0             1         10.00           7           -");
     }
 }

@@ -189,7 +189,10 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
             // A second link follows: once it is up, the peer has reported everything about the first.
             let next = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(next, pseudo_random_payload(60, 1));
-            let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == pseudo_random_payload(60, 1));
+            let is_next = |event: &Event| match event {
+                Event::Frame(_, bytes) => *bytes == pseudo_random_payload(60, 1),
+                _ => false,
+            };
             drive_until(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
                 a.transport.draining_count() == 0
                     && a.recorder.links_up_count() == 1

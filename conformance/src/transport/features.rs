@@ -5,6 +5,7 @@ use homespun_engine::transport::{Armed, Provider, Transport};
 use crate::transport::exposing::can_pull;
 use crate::transport::mapping::can_map;
 use crate::transport::room::can_split_frames;
+use crate::transport::waking::can_fill_backlog;
 use crate::transport::{Backend, TestEndpoint};
 
 /// The optional features of a backend. The contract tests each of them only in backends that have it.
@@ -21,6 +22,9 @@ pub struct Features {
     /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. Without this
     /// feature, the caller must poll the backend.
     pub wakes: bool,
+    /// While the acceptor makes no call, a backlog of at most 32 connects fills up. A further connect waits
+    /// for a place, and asks to be [looked at again](Armed::Asleep), since no descriptor announces one.
+    pub backlog: bool,
 }
 
 impl Features {
@@ -35,11 +39,12 @@ impl Features {
             maps: can_map(backend),
             splits: can_split_frames(backend),
             wakes: has_wake_fd(&backend.open_endpoint(11)),
+            backlog: can_fill_backlog(backend),
         }
     }
 }
 
-fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
+pub(super) fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
     endpoint.transport.wake_fd().is_some()
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
+use crate::transport::features::has_wake_fd;
 use crate::transport::room::fill_link;
 use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive_until, pseudo_random_payload};
 
@@ -338,13 +339,12 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
 /// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
 /// and no descriptor announces room in the backlog. A long backlog does not fill up here.
 pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    const OTHERS: usize = 32;
-    let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
-    for _ in 0..OTHERS {
-        c.connect(b.address());
-        make_progress(&mut c);
-    }
-    a.connect(b.address());
+    let [mut a, mut b, mut c] = connect_after_others(backend);
+    let waiting = Sleep::start_when_idle(&mut a);
+    assert!(
+        waiting.retry_at.is_some(),
+        "the connector does not ask to look again for a place in the backlog"
+    );
     let deadline = a.deadline_from_now();
     loop {
         let sleep = Sleep::start_when_idle(&mut a);
@@ -363,7 +363,26 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
     }
 }
 
-/// A full link drains even if its endpoint sleeps whenever it can, and the peer only reads frames, a few
+/// Returns an endpoint that connects to the second one, which makes no call, after the third has connected
+/// to it many times.
+fn connect_after_others<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P::Transport>; 3] {
+    const OTHERS: usize = 32;
+    let [mut a, b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
+    for _ in 0..OTHERS {
+        c.connect(b.address());
+        make_progress(&mut c);
+    }
+    a.connect(b.address());
+    [a, b, c]
+}
+
+/// Whether a connect waits for a place in the backlog of an acceptor that makes no call.
+pub(super) fn can_fill_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
+    let [mut a, _acceptor, _other] = connect_after_others(backend);
+    has_wake_fd(&a) && Sleep::start_when_idle(&mut a).retry_at.is_some()
+}
+
+/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few
 /// at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();

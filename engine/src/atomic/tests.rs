@@ -181,6 +181,13 @@ fn is_same_or_both_nan(left: f64, right: f64) -> bool {
     left.to_bits() == right.to_bits() || left.is_nan() && right.is_nan()
 }
 
+fn are_same_or_both_nan(left: Option<f64>, right: Option<f64>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => is_same_or_both_nan(left, right),
+        _ => left.is_none() && right.is_none(),
+    }
+}
+
 proptest! {
     #[test]
     fn integer_operations_match_the_manual_page(
@@ -189,14 +196,14 @@ proptest! {
         for datatype in INTEGERS {
             let size_bytes = datatype.size_bytes();
             let bytes = values.map(u128::to_le_bytes);
-            let mut parts = [&bytes[0][..size_bytes], &bytes[1][..size_bytes], &bytes[2][..size_bytes]].map(<[u8]>::to_vec);
+            let least = bytes.each_ref().map(|bytes| &bytes[..size_bytes]);
+            let mut parts = least.map(<[u8]>::to_vec);
             if cfg!(target_endian = "big") {
                 parts.iter_mut().for_each(|part| part.reverse());
             }
             let [element, operand, compare] = &parts;
             for op in AtomicOp::ALL {
-                let mut expected =
-                    expected_integer(op, datatype, &bytes[0][..size_bytes], &bytes[1][..size_bytes], &bytes[2][..size_bytes]);
+                let mut expected = expected_integer(op, datatype, least[0], least[1], least[2]);
                 if cfg!(target_endian = "big") && let Some(expected) = &mut expected {
                     expected.reverse();
                 }
@@ -207,19 +214,21 @@ proptest! {
     }
 
     #[test]
-    fn real_operations_match_the_manual_page(values in any_three_elements(any::<f32>().prop_map(f64::from), SPECIAL.to_vec())) {
+    fn real_operations_match_the_manual_page(
+        values in any_three_elements(any::<f32>().prop_map(f64::from), SPECIAL.to_vec()),
+    ) {
         for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::Float)) {
             let expected = expected_real(op, values, |sum| f64::from(sum as f32));
             let [element, operand, compare] = values.map(|value| (value as f32).to_ne_bytes());
             let after = combined_element(op, Datatype::Float, &element, &operand, &compare);
             let after = after.map(|after| f64::from(f32::from_ne_bytes(after.try_into().unwrap())));
-            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same_or_both_nan(after, expected)), "{op} of {values:?}: {after:?}");
+            prop_assert!(are_same_or_both_nan(after, expected), "{op} of {values:?}: {after:?}");
 
             let expected = expected_real(op, values, |sum| sum);
             let [element, operand, compare] = values.map(f64::to_ne_bytes);
             let after = combined_element(op, Datatype::Double, &element, &operand, &compare);
             let after = after.map(|after| f64::from_ne_bytes(after.try_into().unwrap()));
-            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same_or_both_nan(after, expected)), "{op} of {values:?}: {after:?}");
+            prop_assert!(are_same_or_both_nan(after, expected), "{op} of {values:?}: {after:?}");
         }
     }
 
@@ -245,7 +254,9 @@ proptest! {
                 AtomicOp::CswapNe => (x != e).then_some(o),
                 other => panic!("{other} is not of complex numbers"),
             };
-            let floats = |(real, imaginary): (i32, i32)| [(real as f32).to_ne_bytes(), (imaginary as f32).to_ne_bytes()].concat();
+            let floats = |(real, imaginary): (i32, i32)| {
+                [(real as f32).to_ne_bytes(), (imaginary as f32).to_ne_bytes()].concat()
+            };
             let doubles = |(real, imaginary): (i32, i32)| {
                 [f64::from(real).to_ne_bytes(), f64::from(imaginary).to_ne_bytes()].concat()
             };
@@ -259,7 +270,9 @@ proptest! {
                 }
                 bytes
             };
-            for (datatype, of) in [(Datatype::FloatComplex, &floats as &dyn Fn(_) -> _), (Datatype::DoubleComplex, &doubles)] {
+            let kinds: [(_, &dyn Fn(_) -> _); 2] =
+                [(Datatype::FloatComplex, &floats), (Datatype::DoubleComplex, &doubles)];
+            for (datatype, of) in kinds {
                 let [element, operand, compare] = values.map(of);
                 let after = combined_element(op, datatype, &element, &operand, &compare)
                     .map(|after| without_sign_of_zero(after, datatype.size_bytes()));
@@ -504,7 +517,9 @@ mod long_doubles {
 
     proptest! {
         #[test]
-        fn long_double_operations_on_integers_are_exact(values in any_three_elements(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN])) {
+        fn long_double_operations_on_integers_are_exact(
+            values in any_three_elements(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN]),
+        ) {
             let [e, o, c] = values.map(i128::from);
             for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::LongDouble)) {
                 let expected = match op {
@@ -527,14 +542,16 @@ mod long_doubles {
                 };
                 // A zero product has the sign of both factors, which the expected integer 0 lacks.
                 let is_zero_product = op == AtomicOp::Prod && expected == Some(0);
-                let after = combine_long_doubles(op, extended_from_integer(e), extended_from_integer(o), extended_from_integer(c));
+                let [element, operand, compare] = [e, o, c].map(extended_from_integer);
+                let after = combine_long_doubles(op, element, operand, compare);
                 let after = after.map(|mut after| {
                     if is_zero_product {
                         after[9] &= 0x7f;
                     }
                     after
                 });
-                prop_assert_eq!(after, expected.map(extended_from_integer).map(encode_with_dirty_padding), "{}", op);
+                let expected = expected.map(extended_from_integer).map(encode_with_dirty_padding);
+                prop_assert_eq!(after, expected, "{}", op);
             }
         }
     }

@@ -334,7 +334,9 @@ mod tests {
                 offset += fits;
             }
             let message: Vec<u8> = chunks.concat();
-            let Buffer::ReceivedVector(buffers) = destination.take_buffer(offset) else { panic!("not a vector") };
+            let Buffer::ReceivedVector(buffers) = destination.take_buffer(offset) else {
+                panic!("not a vector")
+            };
             let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
             prop_assert_eq!(&received[..], &message[..offset]);
         }

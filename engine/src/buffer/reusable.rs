@@ -21,7 +21,7 @@ use bytes::BytesMut;
 ///
 /// ```
 /// use bytes::BytesMut;
-/// use homespun_engine::buffer::ReusableBuffer;
+/// # use homespun_engine::buffer::ReusableBuffer;
 ///
 /// let buffer = ReusableBuffer::zeroed(1 << 20);
 /// assert_eq!((buffer.room_bytes(), &buffer[..]), (1 << 20, &b""[..]));

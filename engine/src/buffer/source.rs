@@ -239,7 +239,8 @@ mod tests {
                 pieces.iter().map(|p| Segment { address: p.as_ptr(), len_bytes: p.len() }).collect();
             // SAFETY: `pieces` outlives the sources and is not written to.
             let raw = unsafe { Source::raw(&segments) }.unwrap();
-            let owned = Source::owned_vector(pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect()).unwrap();
+            let copies = pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect();
+            let owned = Source::owned_vector(copies).unwrap();
             // SAFETY: as above.
             let mut copied = unsafe { Source::raw(&segments) }.unwrap();
             copied.detach();
@@ -272,7 +273,8 @@ mod tests {
                 pair.detach();
             }
             pair.release_raw_memory();
-            prop_assert_eq!(pair.slices(first.concat().len()).len(), usize::from(!second.is_empty()), "it was copied");
+            let slice_count = pair.slices(first.concat().len()).len();
+            prop_assert_eq!(slice_count, usize::from(!second.is_empty()), "it was copied");
             let (back, raw) = pair.into_pair();
             prop_assert_eq!(back.into_buffer(), Buffer::SentVector(pieces));
             prop_assert_eq!(raw.map(Source::into_buffer), Some(Buffer::None));

@@ -152,9 +152,9 @@ impl Handshakes {
     }
 
     /// Sends the waiting frames with `send`, as
-    /// [`Connection::transmit_and_take_served_links`](super::Connection::transmit_and_take_served_links) describes. Returns the link that has
-    /// taken an `Accept`, if there is one, and the links that are no longer needed. It forgets
-    /// these.
+    /// [`Connection::transmit_and_take_served_links`](super::Connection::transmit_and_take_served_links)
+    /// describes. Returns the link that has taken an `Accept`, if there is one, and the links that are no
+    /// longer needed. It forgets these.
     pub(super) fn transmit_and_take_served_links(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,

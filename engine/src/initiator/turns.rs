@@ -74,8 +74,8 @@ impl Turns {
         turn
     }
 
-    /// Records the end of an operation. Returns its peer. [`take_first_if_ended`](Self::take_first_if_ended) may now have ends of
-    /// this peer's operations to report.
+    /// Records the end of an operation. Returns its peer. [`take_first_if_ended`](Self::take_first_if_ended)
+    /// may now have ends of this peer's operations to report.
     pub(super) fn record_end(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);

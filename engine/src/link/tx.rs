@@ -2,6 +2,7 @@
 
 mod access;
 mod awaited_sends;
+mod begun_access;
 mod fence;
 mod mapped_regions;
 mod message_mark;
@@ -9,8 +10,9 @@ mod order;
 mod requests;
 mod send_credit;
 
-pub(crate) use self::access::{BegunAccess, LinkAccess};
+pub(crate) use self::access::LinkAccess;
 use self::awaited_sends::AwaitedSends;
+pub(crate) use self::begun_access::BegunAccess;
 use self::fence::Fence;
 pub(crate) use self::mapped_regions::MappedRegion;
 use self::mapped_regions::MappedRegions;

@@ -403,8 +403,8 @@ impl State {
     }
 
     /// Takes the next end that has bytes, or the end of its link, to report.
-    /// [`schedule_if_ready`](Self::schedule_if_ready) queues it again. Ends whose bytes are still under way keep
-    /// their order. At random, breaks links.
+    /// [`schedule_if_ready`](Self::schedule_if_ready) queues it again. Ends whose bytes are still under way
+    /// keep their order. At random, breaks links.
     pub(super) fn take_next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;

@@ -106,7 +106,7 @@ fn drained_matching_keeps_no_entries() {
 
 /// The habits of a program: the tags and masks that it uses, and how often it does each operation.
 #[derive(Debug, Clone)]
-struct Habits {
+struct OperationMix {
     tags: u64,
     ignores: Vec<u64>,
     arrive_weight: u32,
@@ -116,7 +116,7 @@ struct Habits {
     aside_weight: u32,
 }
 
-fn any_habits() -> impl Strategy<Value = Habits> {
+fn any_mix() -> impl Strategy<Value = OperationMix> {
     // The last list has more masks than the index allows. With 60 tags, every bit of these masks
     // matters.
     let ignores = prop_oneof![
@@ -126,7 +126,7 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         Just((0..12).collect()),
     ];
     (select(vec![1, 3, 60]), ignores, 1..9_u32, 1..9_u32, 0..4_u32, 0..3_u32).prop_map(
-        |(tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight)| Habits {
+        |(tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight)| OperationMix {
             tags,
             ignores,
             arrive_weight,
@@ -137,8 +137,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
     )
 }
 
-fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
-    let Habits { tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight } = habits.clone();
+fn any_operation(mix: &OperationMix) -> impl Strategy<Value = Operation> + use<> {
+    let OperationMix { tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight } = mix.clone();
     let criteria = (option::of(0..4_usize), 0..tags, select(ignores));
     let envelope = (0..4_usize, 0..tags);
     prop_oneof![
@@ -160,8 +160,8 @@ fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
 }
 
 fn any_program() -> impl Strategy<Value = Vec<Operation>> {
-    // The program changes its habits from time to time, so that queues get long and short again.
-    let phase = any_habits().prop_flat_map(|habits| vec(any_operation(&habits), 0..250));
+    // The program changes its mix from time to time, so that queues get long and short again.
+    let phase = any_mix().prop_flat_map(|mix| vec(any_operation(&mix), 0..250));
     let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
     vec((phase, end), 1..4).prop_map(|phases| {
         phases.into_iter().flat_map(|(phase, end)| phase.into_iter().chain([end])).collect()

@@ -244,7 +244,9 @@ mod tests {
             for step in steps {
                 let count = links.len().max(1);
                 match step {
-                    Step::Open if !budget.is_overdrawn() => links.push((Grant::initial(&mut budget), Vec::new())),
+                    Step::Open if !budget.is_overdrawn() => {
+                        links.push((Grant::initial(&mut budget), Vec::new()));
+                    }
                     Step::End(link) if link % count < links.len() => {
                         let (grant, kept) = links.swap_remove(link % count);
                         grant.end(&mut budget);

@@ -27,8 +27,8 @@ impl Receiver {
         self.update_special_cases();
     }
 
-    /// As [`begin_keeping_untagged_aside`](Self::begin_keeping_untagged_aside), and also keeps aside the member's
-    /// untagged messages that have already arrived.
+    /// As [`begin_keeping_untagged_aside`](Self::begin_keeping_untagged_aside), and also keeps aside the
+    /// member's untagged messages that have already arrived.
     pub(super) fn keep_all_untagged_aside(&mut self, member: MemberId) {
         self.begin_keeping_untagged_aside(member);
         let is_of_member =

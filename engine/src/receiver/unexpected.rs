@@ -140,8 +140,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// As [`remove_unexpected_and_free_credit`](Self::remove_unexpected_and_free_credit), but leaves it to the caller to free the
-    /// credit.
+    /// As [`remove_unexpected_and_free_credit`](Self::remove_unexpected_and_free_credit), but leaves it to
+    /// the caller to free the credit.
     fn remove_unexpected_keeping_credit(
         &mut self,
         id: UnexpectedId,

@@ -140,7 +140,8 @@ mod tests {
             let bytes: Vec<u8> = (0..len_bytes).map(|n| (n % 251) as u8 + 1).collect();
             let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
             store_bytes(&words, offset_bytes, &bytes);
-            let all: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+            let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le_bytes();
+            let all: Vec<u8> = words.iter().flat_map(load).collect();
             let mut expected = vec![u8::MAX; WORDS * WORD_BYTES];
             expected[offset_bytes..offset_bytes + len_bytes].copy_from_slice(&bytes);
             prop_assert!(all == expected);

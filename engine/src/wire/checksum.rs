@@ -61,7 +61,9 @@ mod tests {
             burst in 1..=u8::MAX,
             by_bits in 0..u64::BITS,
         ) {
-            let check = |words: &[u64]| words.iter().copied().fold(Checksum::default(), Checksum::with_word).finish();
+            let check = |words: &[u64]| {
+                words.iter().copied().fold(Checksum::default(), Checksum::with_word).finish()
+            };
             let mut changed = words.clone();
             changed[at.index(words.len())] ^= u64::from(burst) << by_bits;
             prop_assume!(changed != words);

@@ -70,16 +70,16 @@ c_structs! {
             *mut FidEp, *const FiMsgAtomic, *mut FiIoc, *mut *mut c_void, usize, u64,
         ) -> isize,
         compwrite: unsafe extern "C" fn(
-            *mut FidEp, *const c_void, usize, *mut c_void, *const c_void, *mut c_void, *mut c_void, *mut c_void,
-            u64, u64, u64, u32, u32, *mut c_void,
+            *mut FidEp, *const c_void, usize, *mut c_void, *const c_void, *mut c_void, *mut c_void,
+            *mut c_void, u64, u64, u64, u32, u32, *mut c_void,
         ) -> isize,
         compwritev: unsafe extern "C" fn(
             *mut FidEp, *const FiIoc, *mut *mut c_void, usize, *const FiIoc, *mut *mut c_void, usize,
             *mut FiIoc, *mut *mut c_void, usize, u64, u64, u64, u32, u32, *mut c_void,
         ) -> isize,
         compwritemsg: unsafe extern "C" fn(
-            *mut FidEp, *const FiMsgAtomic, *const FiIoc, *mut *mut c_void, usize, *mut FiIoc, *mut *mut c_void,
-            usize, u64,
+            *mut FidEp, *const FiMsgAtomic, *const FiIoc, *mut *mut c_void, usize, *mut FiIoc,
+            *mut *mut c_void, usize, u64,
         ) -> isize,
         writevalid: unsafe extern "C" fn(*mut FidEp, u32, u32, *mut usize) -> c_int,
         readwritevalid: unsafe extern "C" fn(*mut FidEp, u32, u32, *mut usize) -> c_int,

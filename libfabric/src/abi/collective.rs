@@ -13,14 +13,16 @@ c_structs! {
             *mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u32, u64, *mut c_void,
         ) -> isize,
         alltoall: unsafe extern "C" fn(
-            *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u64, *mut c_void,
+            *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u64,
+            *mut c_void,
         ) -> isize,
         allreduce: unsafe extern "C" fn(
             *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u32, u64,
             *mut c_void,
         ) -> isize,
         allgather: unsafe extern "C" fn(
-            *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u64, *mut c_void,
+            *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u64,
+            *mut c_void,
         ) -> isize,
         reduce_scatter: unsafe extern "C" fn(
             *mut FidEp, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u32, u32, u64,

@@ -22,15 +22,21 @@ c_structs! {
         cq_open: unsafe extern "C" fn(*mut FidDomain, *mut FiCqAttr, *mut *mut FidCq, *mut c_void) -> c_int,
         endpoint: unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, *mut c_void) -> c_int,
         scalable_ep: unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, *mut c_void) -> c_int,
-        cntr_open: unsafe extern "C" fn(*mut FidDomain, *mut FiCntrAttr, *mut *mut FidCntr, *mut c_void) -> c_int,
+        cntr_open: unsafe extern "C" fn(
+            *mut FidDomain, *mut FiCntrAttr, *mut *mut FidCntr, *mut c_void,
+        ) -> c_int,
         poll_open: unsafe extern "C" fn(*mut FidDomain, *mut FiPollAttr, *mut *mut FidPoll) -> c_int,
         stx_ctx: unsafe extern "C" fn(*mut FidDomain, *mut FiTxAttr, *mut *mut FidStx, *mut c_void) -> c_int,
         srx_ctx: unsafe extern "C" fn(*mut FidDomain, *mut FiRxAttr, *mut *mut FidEp, *mut c_void) -> c_int,
         query_atomic: unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut FiAtomicAttr, u64) -> c_int,
         query_collective: unsafe extern "C" fn(*mut FidDomain, u32, *mut c_void, u64) -> c_int,
-        endpoint2: unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, u64, *mut c_void) -> c_int,
+        endpoint2: unsafe extern "C" fn(
+            *mut FidDomain, *mut FiInfo, *mut *mut FidEp, u64, *mut c_void,
+        ) -> c_int,
         + since (2, 6) {
-            xpu_ctx: unsafe extern "C" fn(*mut FidDomain, *mut c_void, *mut *mut c_void, *mut c_void) -> c_int,
+            xpu_ctx: unsafe extern "C" fn(
+                *mut FidDomain, *mut c_void, *mut *mut c_void, *mut c_void,
+            ) -> c_int,
         }
     }
 
@@ -98,7 +104,9 @@ c_structs! {
             set_user_id: unsafe extern "C" fn(*mut FidAv, u64, u64, u64) -> c_int,
         }
         + since (2, 6) {
-            lookup2: unsafe extern "C" fn(*mut FidAv, u64, *mut c_void, *mut usize, u64, *mut c_void) -> c_int,
+            lookup2: unsafe extern "C" fn(
+                *mut FidAv, u64, *mut c_void, *mut usize, u64, *mut c_void,
+            ) -> c_int,
         }
     }
 }

@@ -38,6 +38,8 @@ c_structs! {
         eq_open: unsafe extern "C" fn(*mut FidFabric, *mut FiEqAttr, *mut *mut FidEq, *mut c_void) -> c_int,
         wait_open: unsafe extern "C" fn(*mut FidFabric, *mut FiWaitAttr, *mut *mut FidWait) -> c_int,
         trywait: unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int,
-        domain2: unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidDomain, u64, *mut c_void) -> c_int,
+        domain2: unsafe extern "C" fn(
+            *mut FidFabric, *mut FiInfo, *mut *mut FidDomain, u64, *mut c_void,
+        ) -> c_int,
     }
 }

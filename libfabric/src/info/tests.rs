@@ -13,7 +13,7 @@ use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
 /// Frees a list as the host does.
 fn free_list(mut list: *mut FiInfo) {
     while !list.is_null() {
-        // SAFETY: the list comes from `write_list`, so all its memory comes from `malloc`.
+        // SAFETY: the list comes from `malloc_list_for_host`, so all its memory comes from `malloc`.
         unsafe {
             let info = list;
             list = (*info).next;
@@ -38,7 +38,7 @@ fn free_list(mut list: *mut FiInfo) {
 }
 
 fn round_trip_through_c(info: &Info) -> Info {
-    let list = write_list(std::slice::from_ref(info)).expect("memory");
+    let list = malloc_list_for_host(std::slice::from_ref(info)).expect("memory");
     // SAFETY: the list has the library's structures.
     let back = unsafe { read_info(list, Extent::Library) }.expect("a valid info");
     free_list(list);
@@ -118,7 +118,7 @@ fn every_info_field_survives_a_round_trip_through_c() {
 fn provider_name_is_left_null_for_libfabric_to_fill() {
     let mut info = Info::default();
     info.fabric.prov_name = Some("homespun".into());
-    let list = write_list(&[info]).expect("memory");
+    let list = malloc_list_for_host(&[info]).expect("memory");
     // SAFETY: the list is valid.
     assert!(unsafe { (*(*list).fabric_attr).prov_name }.is_null());
     free_list(list);
@@ -128,7 +128,7 @@ fn provider_name_is_left_null_for_libfabric_to_fill() {
 fn list_of_infos_keeps_its_order_and_is_never_empty() {
     let infos: Vec<Info> =
         (1..=3).map(|caps| Info { caps: Caps::from_bits_retain(caps), ..Info::default() }).collect();
-    let list = write_list(&infos).expect("memory");
+    let list = malloc_list_for_host(&infos).expect("memory");
     let mut found = Vec::new();
     let mut info = list;
     while !info.is_null() {
@@ -140,7 +140,7 @@ fn list_of_infos_keeps_its_order_and_is_never_empty() {
     }
     free_list(list);
     assert_eq!(found, [1, 2, 3]);
-    assert_eq!(write_list(&[]).err(), Some(Errno::ENODATA.into()));
+    assert_eq!(malloc_list_for_host(&[]).err(), Some(Errno::ENODATA.into()));
 }
 
 #[test]

@@ -18,30 +18,30 @@ use crate::sockaddr::CAddress;
 /// "none".
 const GROWTH_RESERVE_BYTES: usize = 256;
 
-/// Writes a list of infos. The caller owns it and frees it with `fi_freeinfo`, so all its memory
-/// comes from `malloc`.
+/// Allocates a list of infos. The host owns it and frees it with `fi_freeinfo`, so all its memory comes
+/// from `malloc`.
 ///
 /// # Errors
 ///
 /// ENODATA for an empty list, ENOMEM.
-pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
-    Ok(write_all(infos)?.into_raw())
+pub(crate) fn malloc_list_for_host(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
+    Ok(malloc_list(infos)?.into_raw())
 }
 
-/// Writes the info of a connection request. The info does not pass through the host, so this
+/// Allocates the info of a connection request. The info does not pass through the host, so this
 /// function also writes the provider's name.
 ///
 /// # Errors
 ///
 /// ENOMEM.
-pub(crate) fn write_request_info(info: &Info) -> Result<InfoList, Failure> {
-    let list = write_all(std::slice::from_ref(info))?;
+pub(crate) fn malloc_request_info(info: &Info) -> Result<InfoList, Failure> {
+    let list = malloc_list(std::slice::from_ref(info))?;
     // SAFETY: the info was just made, with all attributes.
     unsafe { (*(*list.head).fabric_attr).prov_name = malloc_c_string(Some(PROVIDER_NAME))? };
     Ok(list)
 }
 
-fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
+fn malloc_list(infos: &[Info]) -> Result<InfoList, Failure> {
     let mut list = InfoList { head: ptr::null_mut() };
     // In reverse order, so that each info is in the list, which frees it, as soon as it exists.
     for info in infos.iter().rev() {
@@ -81,7 +81,7 @@ impl InfoList {
 impl Drop for InfoList {
     fn drop(&mut self) {
         while !self.head.is_null() {
-            // SAFETY: `write_all` made the infos: all their pointers are null or come from
+            // SAFETY: `malloc_list` made the infos: all their pointers are null or come from
             // `malloc`, and the list still owns them.
             unsafe {
                 let info = self.head;

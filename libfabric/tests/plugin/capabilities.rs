@@ -60,11 +60,11 @@ const CAPABILITIES: &[(u64, Check)] = &[
     (SEND, check_one_way),
     (RECV, check_one_way),
     (TAGGED, check_tagged_message),
-    (RMA, |kind| check_access(kind, RMA, RMA, &[Access::Write, Access::Read])),
-    (READ, |kind| check_access(kind, RMA | READ, RMA, &[Access::Read])),
-    (WRITE, |kind| check_access(kind, RMA | WRITE, RMA, &[Access::Write])),
-    (REMOTE_READ, |kind| check_access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
-    (REMOTE_WRITE, |kind| check_access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
+    (RMA, |kind| check_allowed_accesses(kind, RMA, RMA, &[Access::Write, Access::Read])),
+    (READ, |kind| check_allowed_accesses(kind, RMA | READ, RMA, &[Access::Read])),
+    (WRITE, |kind| check_allowed_accesses(kind, RMA | WRITE, RMA, &[Access::Write])),
+    (REMOTE_READ, |kind| check_allowed_accesses(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
+    (REMOTE_WRITE, |kind| check_allowed_accesses(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
     (ATOMIC, check_atomic_operations),
     (RMA_EVENT, check_counted_accesses),
     (RMA_PMEM, check_durable_writes),
@@ -143,7 +143,7 @@ fn await_left_success(pair: &Pair) -> bool {
 }
 
 /// Checks that allowed accesses succeed, and that the side without a capability refuses the rest.
-fn check_access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
+fn check_allowed_accesses(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
     let pair = kind.open_pair_with_caps(left, right);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
@@ -377,14 +377,14 @@ fn every_endpoint_type_is_exercised() {
     }
     types.sort_unstable();
     types.dedup();
-    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::get(kind).attrs().2.r#type);
+    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::from_getinfo(kind).attrs().2.r#type);
     assert_eq!(types, walked);
 }
 
 #[test]
 fn every_capability_is_exercised() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let (tx, rx, _, domain) = answer.attrs();
         let caps = answer.info().caps;
         assert_eq!((tx.caps | rx.caps | domain.caps) & !caps, 0);
@@ -397,7 +397,7 @@ fn every_capability_is_exercised() {
 #[test]
 fn every_order_is_exercised() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let (tx, rx, ..) = answer.attrs();
         exercise_each_bit(kind, "order", tx.msg_order | rx.msg_order, ORDERS);
         exercise_each_bit(kind, "order of completions", tx.comp_order | rx.comp_order, &[]);

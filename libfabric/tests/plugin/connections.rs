@@ -46,7 +46,7 @@ const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 const PATIENCE_MS: c_int = 60_000;
 
 /// Returns infos for endpoints that connect, on the loopback interface.
-pub(crate) fn get_msg_infos() -> InfoList {
+pub(crate) fn loopback_msg_infos() -> InfoList {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut ep, mut hints): (FiEpAttr, FiInfo) = unsafe { (mem::zeroed(), mem::zeroed()) };
     ep.r#type = FI_EP_MSG;
@@ -74,11 +74,11 @@ pub(crate) struct Event {
 
 impl ConnectionFixture {
     fn open() -> ConnectionFixture {
-        ConnectionFixture::open_waiting_by(FI_WAIT_NONE)
+        ConnectionFixture::open_with_eq_wait_obj(FI_WAIT_NONE)
     }
 
-    fn open_waiting_by(wait_obj: u32) -> ConnectionFixture {
-        let infos = get_msg_infos();
+    fn open_with_eq_wait_obj(wait_obj: u32) -> ConnectionFixture {
+        let infos = loopback_msg_infos();
         let fabric = open_fabric(infos.first(), API_VERSION);
         let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
         let eq = fabric.open_eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
@@ -123,8 +123,8 @@ impl ConnectionFixture {
         read_eq(&self.eq, room, flags)
     }
 
-    /// Returns the next event, read into a buffer of this length.
-    fn next_event_in_room(&self, room_bytes: usize, flags: u64) -> Event {
+    /// Waits for the next event, and reads it into a buffer of this length.
+    fn await_event_in_room(&self, room_bytes: usize, flags: u64) -> Event {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
         wait_until(|| {
@@ -136,8 +136,8 @@ impl ConnectionFixture {
         parse_event(found, &room)
     }
 
-    fn next_event(&self) -> Event {
-        self.next_event_in_room(1000, 0)
+    fn await_event(&self) -> Event {
+        self.await_event_in_room(1000, 0)
     }
 
     /// `fi_eq_readerr`, as soon as there is an error.
@@ -169,11 +169,11 @@ impl ConnectionFixture {
     fn open_pair(&self) -> (Object<FidEp>, Object<FidEp>) {
         let listener = self.open_listener();
         let requester = self.open_requester(&listener, b"");
-        let request = self.next_event().info.expect("a request");
+        let request = self.await_event().info.expect("a request");
         let acceptor = self.open_endpoint(request.as_ptr());
         assert_eq!(accept(&acceptor, b""), 0);
         for _ in 0..2 {
-            assert_eq!(self.next_event().number, FI_CONNECTED);
+            assert_eq!(self.await_event().number, FI_CONNECTED);
         }
         (requester, acceptor)
     }
@@ -295,14 +295,14 @@ fn accepted_request_carries_messages() {
     let listener = desk.open_listener();
     let requester = desk.open_requester(&listener, b"may I?");
 
-    let seen = desk.next_event_in_room(1000, FI_PEEK);
+    let seen = desk.await_event_in_room(1000, FI_PEEK);
     let seen_at = seen.info.map(|info| {
         let at = info.as_ptr();
         // The read below returns the same info.
         mem::forget(info);
         at
     });
-    let Event { number, fid, info, data } = desk.next_event();
+    let Event { number, fid, info, data } = desk.await_event();
     let info = info.expect("a request has an info");
     assert_eq!((number, fid, &data[..]), (FI_CONNREQ, listener.fid(), &b"may I?"[..]));
     assert_eq!((seen.number, seen.fid, seen_at, seen.data), (number, fid, Some(info.as_ptr()), data));
@@ -323,7 +323,7 @@ fn accepted_request_carries_messages() {
     assert_eq!(post_empty_recv(&acceptor, 1), 0);
     assert_eq!(send_empty(&acceptor, 2), ENOTCONN as isize);
     assert_eq!(accept(&acceptor, b"you may"), 0);
-    let mut connected = [desk.next_event(), desk.next_event()];
+    let mut connected = [desk.await_event(), desk.await_event()];
     connected.sort_by_key(|event| event.fid == requester.fid());
     for (event, (fid, data)) in
         connected.iter().zip([(acceptor.fid(), &b""[..]), (requester.fid(), &b"you may"[..])])
@@ -347,7 +347,7 @@ fn accepted_request_carries_messages() {
 
     assert_eq!(shutdown(&requester, 1), EBADFLAGS);
     assert_eq!(shutdown(&requester, 0), 0);
-    let mut shut = [desk.next_event(), desk.next_event()];
+    let mut shut = [desk.await_event(), desk.await_event()];
     shut.sort_by_key(|event| event.fid == requester.fid());
     for (event, fid) in shut.iter().zip([acceptor.fid(), requester.fid()]) {
         assert_eq!((event.number, event.fid, event.data.len()), (FI_SHUTDOWN, fid, 0));
@@ -364,7 +364,7 @@ fn rejection_delivers_its_data() {
         let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.
         unsafe { (*requester.fid()).context = numbered_context(99) };
-        let request = desk.next_event().info.expect("a request");
+        let request = desk.await_event().info.expect("a request");
         let handle = request.first().handle;
         assert_eq!(reject(&other, handle, b""), EINVAL, "that is another's");
         assert_eq!(reject(&listener, ptr::null_mut(), b""), EINVAL);
@@ -391,11 +391,11 @@ fn read_request_is_accepted_after_its_passive_endpoint_closes() {
     let desk = ConnectionFixture::open();
     let listener = desk.open_listener();
     let requester = desk.open_requester(&listener, b"");
-    let request = desk.next_event().info.expect("a request");
+    let request = desk.await_event().info.expect("a request");
     drop(listener);
     let acceptor = desk.open_endpoint(request.as_ptr());
     assert_eq!(accept(&acceptor, b""), 0);
-    let heard = [desk.next_event(), desk.next_event()].map(|event| (event.number, event.fid));
+    let heard = [desk.await_event(), desk.await_event()].map(|event| (event.number, event.fid));
     assert!(
         heard.contains(&(FI_CONNECTED, requester.fid())) && heard.contains(&(FI_CONNECTED, acceptor.fid()))
     );
@@ -411,7 +411,7 @@ fn undecided_request_is_rejected_when_its_fabric_closes() {
         asking.read_eq(&mut [], FI_PEEK);
         asked.read_eq(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
     });
-    let request = asked.next_event().info.expect("a request");
+    let request = asked.await_event().info.expect("a request");
     drop((listener, asked));
     // SAFETY: all zeroes are an entry.
     let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
@@ -440,7 +440,7 @@ fn endpoint_takes_over_address_of_passive_endpoint() {
     let desk = ConnectionFixture::open();
     let (listener, passive) = (desk.open_listener(), desk.open_passive());
     let address_of_passive = get_name(&passive);
-    let infos = get_msg_infos();
+    let infos = loopback_msg_infos();
     // SAFETY: only this thread uses the info, which does not own its handle.
     unsafe { (*infos.as_ptr()).handle = passive.fid() };
     let requester = desk.open_endpoint(infos.as_ptr());
@@ -454,7 +454,7 @@ fn endpoint_takes_over_address_of_passive_endpoint() {
         "the handle means nothing any more"
     );
     assert_eq!(connect(&requester, &get_name(&listener), b""), 0);
-    let request = desk.next_event().info.expect("a request");
+    let request = desk.await_event().info.expect("a request");
     assert_eq!(read_address(request.first().dest_addr), address_of_passive);
 }
 
@@ -479,7 +479,7 @@ fn connection_calls_without_their_prerequisites_are_refused() {
     assert_eq!(connect(&endpoint, &get_name(&listener), &[0; 257]), EINVAL);
     assert_eq!(connect(&endpoint, &get_name(&listener), &[7; 256]), 0);
     assert_eq!(connect(&endpoint, &get_name(&listener), b""), EOPBADSTATE, "it has asked");
-    assert_eq!(desk.next_event().data, [7; 256]);
+    assert_eq!(desk.await_event().data, [7; 256]);
 
     let unconnected = Node::open();
     assert_eq!(connect(&unconnected.ep, &get_name(&listener), b""), ENOSYS);
@@ -518,7 +518,7 @@ fn passive_endpoint_has_options_and_a_backlog() {
     }
     assert_eq!(listener.control::<c_int>(FI_BACKLOG, ptr::null_mut()), EINVAL);
     let first = desk.open_requester(&listener, b"first");
-    assert_eq!(desk.next_event().data, b"first");
+    assert_eq!(desk.await_event().data, b"first");
     // The backlog has room for one undecided request.
     let second = desk.open_requester(&listener, b"second");
     // SAFETY: all zeroes are an entry.
@@ -573,7 +573,7 @@ impl SharedFixture<'_> {
 #[test]
 fn blocking_reads_wake_for_events() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
-        let desk = ConnectionFixture::open_waiting_by(wait_obj);
+        let desk = ConnectionFixture::open_with_eq_wait_obj(wait_obj);
         let shared = SharedFixture(&desk);
         assert_eq!(shared.sread(1), Err(EAGAIN));
         let (requester, _acceptor) = desk.open_pair();
@@ -600,7 +600,7 @@ fn trywait(desk: &ConnectionFixture) -> c_int {
 
 #[test]
 fn descriptor_wakes_a_polling_thread() {
-    let desk = ConnectionFixture::open_waiting_by(FI_WAIT_FD);
+    let desk = ConnectionFixture::open_with_eq_wait_obj(FI_WAIT_FD);
     let (requester, _acceptor) = desk.open_pair();
     let mut fd: c_int = -1;
     assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
@@ -628,7 +628,7 @@ fn descriptor_wakes_a_polling_thread() {
 #[test]
 fn getwait_returns_the_wait_object_of_an_event_queue() {
     for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
-        let desk = ConnectionFixture::open_waiting_by(wait_obj);
+        let desk = ConnectionFixture::open_with_eq_wait_obj(wait_obj);
         let mut of = MaybeUninit::<FiMutexCond>::uninit();
         assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
         assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);

@@ -72,7 +72,7 @@ fn await_left_completion(pair: &Pair) -> FiCqTaggedEntry {
 }
 
 #[test]
-fn source_may_be_overwritten_when_a_send_was_injected() {
+fn source_may_be_overwritten_after_inject_complete() {
     let pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
         let mut message = make_message(number, len_bytes);
@@ -111,7 +111,7 @@ fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
 }
 
 #[test]
-fn flags_of_readerr_mean_nothing() {
+fn readerr_ignores_its_flags() {
     let node = Node::open();
     let cq = node.cq.as_ptr();
     for flags in [0, 1, 1 << 19, u64::MAX] {
@@ -129,7 +129,7 @@ fn flags_of_readerr_mean_nothing() {
 }
 
 #[test]
-fn error_data_makes_no_difference_to_the_text_of_an_error() {
+fn strerror_ignores_error_data() {
     let node = Node::open();
     recv(&node, ptr::null_mut(), 0, 7);
     let (cq, ep) = (node.cq.as_ptr(), node.ep.as_ptr());

@@ -331,7 +331,7 @@ impl Node {
 
     /// Opens an endpoint with a completion queue of this depth, in a domain without resource
     /// management.
-    pub(crate) fn open_unprotected(cq_depth_entries: usize) -> Node {
+    pub(crate) fn open_without_resource_mgmt(cq_depth_entries: usize) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe { (*infos.first().domain_attr).resource_mgmt = FI_RM_DISABLED };
@@ -349,7 +349,7 @@ impl Node {
     }
 
     /// Opens an endpoint without these capabilities.
-    pub(crate) fn without_caps(caps: u64) -> Node {
+    pub(crate) fn open_without_caps(caps: u64) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe {
@@ -376,7 +376,7 @@ impl Node {
 
     /// Opens an endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
     /// (`FI_PROGRESS_*`), requested by hints.
-    pub(crate) fn open_in_domain(threading: Threading, data_progress: Progress) -> Node {
+    pub(crate) fn open_with_threading_and_progress(threading: Threading, data_progress: Progress) -> Node {
         const FI_SOURCE: u64 = 1 << 57;
         let asked = (threading.raw(), data_progress.raw());
         let hints = Plugin::get().loopback_infos();

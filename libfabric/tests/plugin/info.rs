@@ -122,7 +122,7 @@ fn getinfo_for_a_layer_without_our_name_answers_enodata() {
 }
 
 #[test]
-fn getinfo_for_a_layer_that_names_homespun_answers_it() {
+fn getinfo_for_a_layer_that_names_homespun_returns_infos() {
     const FI_EP_MSG: u32 = 1;
     for names in [c"homespun;^ofi_rxm", c"Homespun"] {
         let mut hints = Hints::new();
@@ -160,7 +160,7 @@ fn getinfo_with_unknown_flags_ignores_them() {
 }
 
 #[test]
-fn getinfo_with_an_empty_service_has_none() {
+fn getinfo_treats_an_empty_service_as_none() {
     const FI_SOURCE: u64 = 1 << 57;
     for (flags, node) in [(0, None), (FI_SOURCE, None), (0, Some(c"127.0.0.1"))] {
         let list = Plugin::get().getinfo(node, Some(c""), flags, ptr::null()).expect("an answer");
@@ -170,7 +170,7 @@ fn getinfo_with_an_empty_service_has_none() {
 }
 
 #[test]
-fn getinfo_with_numbers_beyond_the_domain_answers_its_own() {
+fn getinfo_returns_domain_limits_for_larger_hints() {
     let mut hints = Hints::new();
     let domain = &mut *hints.domain;
     (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt, domain.mr_cnt) = (usize::MAX, usize::MAX, 1 << 40, 9);
@@ -420,7 +420,7 @@ fn sockaddr_ip_hint_means_any_socket_address() {
 }
 
 #[test]
-fn answer_has_a_source_address_for_every_destination() {
+fn getinfo_without_names_returns_wildcard_sources() {
     let everywhere = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
     for info in everywhere.iter() {
         assert!(info.dest_addr.is_null() && !info.src_addr.is_null());

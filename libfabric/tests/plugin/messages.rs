@@ -359,7 +359,7 @@ pub(crate) fn patterned_error_entry() -> FiCqErrEntry {
 }
 
 /// Opens a pair whose right queue has the error of a truncated message at its head.
-fn pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
+fn open_pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
     let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
     recv(&pair.right, buf, 7);
     send(&pair.left, b"too long", pair.to_right, 1);
@@ -379,7 +379,7 @@ fn pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
 #[test]
 fn truncation_error_gives_the_excess_length() {
     let mut buf = [0; 3];
-    let pair = pair_with_truncation_error(fi_version(1, 20), &mut buf);
+    let pair = open_pair_with_truncation_error(fi_version(1, 20), &mut buf);
     let mut entry = patterned_error_entry();
     assert_eq!(pair.right.read_error(&mut entry), 1);
     assert_eq!((entry.err, entry.olen, entry.len), (265, 5, 3));
@@ -394,7 +394,7 @@ fn truncation_error_gives_the_excess_length() {
 }
 
 #[test]
-fn receive_into_null_has_no_room() {
+fn receive_into_null_truncates_any_payload() {
     let pair = open_pair();
     let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());
     // SAFETY: the endpoint is open; there is no memory to write to.
@@ -425,13 +425,13 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
     // Since 1.5 the entry may have a buffer, which stays unused here.
     entry.err_data = data.as_mut_ptr().cast();
     entry.err_data_size = data.len();
-    assert_eq!(pair_with_truncation_error(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
+    assert_eq!(open_pair_with_truncation_error(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
     assert_eq!((entry.err_data.cast_const(), entry.err_data_size), (data.as_ptr().cast::<c_void>(), 0));
     assert_eq!(entry.src_addr, 99);
 
     entry = patterned_error_entry();
     entry.err_data_size = 99;
-    assert_eq!(pair_with_truncation_error(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
+    assert_eq!(open_pair_with_truncation_error(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
     assert!(entry.err_data.is_null());
     assert_eq!((entry.err_data_size, entry.src_addr), (99, 99));
 }

@@ -29,7 +29,7 @@ fn assert_busy<T>(object: Object<T>) -> Object<T> {
 }
 
 #[test]
-fn object_in_use_is_not_closed_by_the_plugin() {
+fn close_of_an_object_in_use_fails_with_ebusy() {
     let Node { ep, cq, av, eq, domain, fabric } = Node::open();
     let (cq, av, eq) = (assert_busy(cq), assert_busy(av), assert_busy(eq));
     let (domain, fabric) = (assert_busy(domain), assert_busy(fabric));
@@ -45,7 +45,7 @@ fn object_in_use_is_not_closed_by_the_plugin() {
 }
 
 #[test]
-fn queue_is_busy_once_bound() {
+fn close_of_a_bound_queue_fails_with_ebusy() {
     let Node { ep, cq, av, eq, domain, fabric } = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     assert_eq!(ep.bind(&cq, FI_RECV), 0);
     let cq = assert_busy(cq);

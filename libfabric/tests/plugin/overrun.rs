@@ -34,7 +34,7 @@ fn send_empty(node: &Node, to: u64, number: usize) {
 }
 
 /// `fi_cq_read` of no entries, which drives progress and returns the state of the queue.
-fn progress(node: &Node) -> isize {
+fn read_zero_entries(node: &Node) -> isize {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and no room is needed.
     unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) }
@@ -46,11 +46,11 @@ fn try_read(node: &Node) -> Result<usize, isize> {
 
 #[test]
 fn overrun_queue_returns_its_entries_then_eoverrun_for_good() {
-    let node = Node::open_unprotected(2);
+    let node = Node::open_without_resource_mgmt(2);
     let to = node.insert(&node.name());
     send_empty(&node, to, 1);
     wait_until(|| {
-        let seen = progress(&node);
+        let seen = read_zero_entries(&node);
         assert!([0, EAGAIN].contains(&seen), "{seen}");
         seen == 0
     });
@@ -67,7 +67,7 @@ fn overrun_queue_returns_its_entries_then_eoverrun_for_good() {
     assert_eq!((entry.op_context, entry.err), (numbered_context(2), 125));
     for number in 5..8 {
         assert_eq!(try_read(&node), Err(EOVERRUN));
-        assert_eq!(progress(&node), EOVERRUN);
+        assert_eq!(read_zero_entries(&node), EOVERRUN);
         assert_eq!(node.read_error(&mut entry), EOVERRUN);
         // Posts still succeed, but report nothing.
         write_error_entry(&node, number);

@@ -122,8 +122,8 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
     unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
 }
 
-/// Returns the right side's next entry with its source, or the number and context of an error.
-fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
+/// Waits for the right side's next entry. Returns it with its source, or the number and context of an error.
+fn await_entry(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
     let mut answer = None;
     pair.wait_until(|pair| {
         match pair.right.try_read() {
@@ -148,7 +148,7 @@ fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
 fn peek_until_found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
     loop {
         assert_eq!(trecvmsg(&pair.right, None, PEEK | flags, number), 0);
-        match next(pair) {
+        match await_entry(pair) {
             Ok(found) => return found,
             Err(error) => assert_eq!(error, (ENOMSG, number)),
         }
@@ -158,7 +158,7 @@ fn peek_until_found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry,
 /// Checks that no message with the tag is waiting.
 fn check_nothing_waits(pair: &Pair) {
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 99), 0);
-    assert_eq!(next(pair).err(), Some((ENOMSG, 99)));
+    assert_eq!(await_entry(pair).err(), Some((ENOMSG, 99)));
 }
 
 fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
@@ -170,13 +170,13 @@ fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
 fn peek_without_a_message_fails() {
     let pair = open_pair();
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 7), 0);
-    assert_eq!(next(&pair).err(), Some((ENOMSG, 7)));
+    assert_eq!(await_entry(&pair).err(), Some((ENOMSG, 7)));
     assert_eq!(pair.right.error_text(ENOMSG), c"No message of desired type");
     assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "told once");
 }
 
 #[test]
-fn peeks_that_read_no_queue_make_progress() {
+fn peeks_without_queue_reads_make_progress() {
     let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
@@ -207,7 +207,7 @@ fn peek_finds_a_message_and_leaves_it() {
     }
     let mut room = [0; 8];
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), 0, 4), 0);
-    let (entry, _) = next(&pair).expect("the message");
+    let (entry, _) = await_entry(&pair).expect("the message");
     assert_eq!(entry_fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
     assert_eq!(&room, b"hello\0\0\0");
     check_nothing_waits(&pair);
@@ -223,12 +223,18 @@ fn claimed_message_is_received_only_by_its_claim() {
 
     let (mut other, mut room) = ([0; 8], [0; 8]);
     assert_eq!(trecvmsg(&pair.right, Some(&mut other), 0, 3), 0);
-    assert_eq!(entry_fields(&next(&pair).expect("the other message").0), (3, RECV | TAGGED, 6, 0, TAG));
+    assert_eq!(
+        entry_fields(&await_entry(&pair).expect("the other message").0),
+        (3, RECV | TAGGED, 6, 0, TAG)
+    );
     assert_eq!(&other, b"second\0\0");
 
     assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "a tagged message was claimed");
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(entry_fields(&next(&pair).expect("the claimed message").0), (2, RECV | TAGGED, 5, 0, TAG));
+    assert_eq!(
+        entry_fields(&await_entry(&pair).expect("the claimed message").0),
+        (2, RECV | TAGGED, 5, 0, TAG)
+    );
     assert_eq!(&room, b"first\0\0\0");
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "received already");
 }
@@ -243,7 +249,10 @@ fn discarded_message_is_never_received() {
     assert_eq!(tsendmsg(&pair, b"nor this", 0, 1), 0);
     peek_until_found(&pair, CLAIM, 3);
     assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), 0);
-    assert_eq!(entry_fields(&next(&pair).expect("the discarded message").0), (3, RECV | TAGGED, 8, 0, TAG));
+    assert_eq!(
+        entry_fields(&await_entry(&pair).expect("the discarded message").0),
+        (3, RECV | TAGGED, 8, 0, TAG)
+    );
     check_nothing_waits(&pair);
     assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), ENOENT);
 }
@@ -278,7 +287,7 @@ fn untagged_messages_may_be_claimed() {
     };
     assert_eq!(entry_fields(&entry), (2, RECV | MSG, 8, 0, 0));
     assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(entry_fields(&next(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
+    assert_eq!(entry_fields(&await_entry(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
     assert_eq!(&room, b"untagged");
     assert_eq!(peek_until_found(&pair, DISCARD, 3).0.len, 6, "the tagged one is still there");
 }

@@ -18,8 +18,10 @@ const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
 /// Opens two endpoints; the first has the address of the second.
 fn open_pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64) {
-    let (left, right) =
-        (Node::open_in_domain(threading, data_progress), Node::open_in_domain(threading, data_progress));
+    let (left, right) = (
+        Node::open_with_threading_and_progress(threading, data_progress),
+        Node::open_with_threading_and_progress(threading, data_progress),
+    );
     let to_right = left.insert(&right.name());
     (left, right, to_right)
 }

@@ -153,7 +153,7 @@ fn wait_ends_for_an_event_of_any_member() {
 }
 
 #[test]
-fn condition_of_a_member_does_not_delay_the_set() {
+fn set_wait_ignores_the_wait_condition_of_a_member() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
         let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
@@ -176,7 +176,7 @@ fn condition_of_a_member_does_not_delay_the_set() {
 }
 
 #[test]
-fn wait_object_of_a_set_signals_its_members() {
+fn wait_object_of_a_set_signals_events_of_members() {
     for wait_obj in [FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_UNSPEC] {
         let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");

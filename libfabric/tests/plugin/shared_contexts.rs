@@ -78,7 +78,7 @@ fn getinfo_grants_a_shared_transmit_context() {
 }
 
 #[test]
-fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
+fn endpoint_with_a_shared_transmit_context_sends_messages() {
     let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(enable(&node.ep), 0);
@@ -195,8 +195,8 @@ impl Sharers {
         Sharers { ep, srx, cq, av, domain, fabric }
     }
 
-    /// Reads the next entry of one of the queues, and drives the sender meanwhile.
-    fn next(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
+    /// Waits for the next entry of the queue with this index, and drives the sender meanwhile.
+    fn await_entry(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
         let mut found = FiCqTaggedEntry::EMPTY;
         crate::host::wait_until(|| {
             let _ = sender.try_read::<FiCqTaggedEntry>();
@@ -229,7 +229,7 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
 }
 
 #[test]
-fn receives_of_a_context_wait_for_counters() {
+fn triggered_receives_of_a_shared_context_wait_for_counters() {
     let infos = shared_receive_infos();
     for info in infos.iter() {
         // SAFETY: answers have all their attributes, and nothing else uses these.
@@ -304,10 +304,10 @@ fn receives_of_a_context_wait_for_counters() {
     // SAFETY: the endpoint is open, and the messages are copied.
     unsafe {
         assert_eq!(((*(*ep).msg).inject)(ep, [1_u8; 8].as_ptr().cast(), 8, to[1]), 0);
-        assert_eq!(sharers.next(1, &sender).op_context, triggered_context);
+        assert_eq!(sharers.await_entry(1, &sender).op_context, triggered_context);
         add(1);
         assert_eq!(((*(*ep).msg).inject)(ep, [2_u8; 8].as_ptr().cast(), 8, to[0]), 0);
-        assert_eq!(sharers.next(0, &sender).op_context, numbered_context(11));
+        assert_eq!(sharers.await_entry(0, &sender).op_context, numbered_context(11));
         assert_eq!(((*(*ep).tagged).inject)(ep, [3_u8; 8].as_ptr().cast(), 8, to[1], 5), 0);
     }
     crate::host::wait_until(|| {
@@ -383,7 +383,7 @@ fn check_every_receive(sharers: &Sharers, from: u64) {
             }
         };
         assert_eq!(sent, 0);
-        let entry = sharers.next(number % 2, &sender);
+        let entry = sharers.await_entry(number % 2, &sender);
         assert_eq!(
             (entry.op_context, entry.len),
             (numbered_context(10 + number), 8),
@@ -452,7 +452,7 @@ fn invalid_uses_of_a_receive_context_are_refused() {
 }
 
 #[test]
-fn queue_of_an_endpoint_with_a_shared_context_is_busy() {
+fn queue_is_busy_until_its_shared_context_endpoint_closes() {
     let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(enable(&node.ep), 0);

@@ -18,8 +18,8 @@ const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 const FI_RECV_MSG_DATA: u64 = 1 << 10 | 1 << 1 | 1 << 17;
 
-/// Posts a receive with this context, and sends a message with remote data to it.
-fn send_message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
+/// Posts a receive at `to` with this context, and injects a message with remote data from `from` to it.
+fn post_recv_and_send(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
     let peer = from.insert(&to.name());
     let (left, right) = (from.ep.as_ptr(), to.ep.as_ptr());
     // SAFETY: the endpoints are open, and the memory lives until the completions are read.
@@ -49,10 +49,10 @@ fn await_error_at_head(from: &Node, to: &Node) {
 
 /// Opens a sender, and a receiver with the error of an unknown source at the head of its queue. The
 /// third result is the buffer of that receive.
-fn open_with_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
+fn open_with_unknown_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
     let (stranger, receiver) = (Node::open(), Node::open_reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);
-    send_message(&stranger, &receiver, &mut *buf, 7);
+    post_recv_and_send(&stranger, &receiver, &mut *buf, 7);
     await_error_at_head(&stranger, &receiver);
     (stranger, receiver, buf)
 }
@@ -66,7 +66,7 @@ fn check_completion(entry: &FiCqErrEntry, buf: &[u8; 16]) {
 
 #[test]
 fn unknown_source_error_has_an_address_for_the_vector() {
-    let (stranger, receiver, buf) = open_with_source_error(fi_version(1, 20));
+    let (stranger, receiver, buf) = open_with_unknown_source_error(fi_version(1, 20));
     let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);
     check_completion(&entry, &buf);
@@ -81,7 +81,7 @@ fn unknown_source_error_has_an_address_for_the_vector() {
         unsafe { ((*(*av).ops).insert)(av, entry.err_data, 1, &raw mut known, 0, ptr::null_mut()) };
     assert_eq!((inserted, known), (1, 0));
     let mut buf = [0; 16];
-    send_message(&stranger, &receiver, &mut buf, 8);
+    post_recv_and_send(&stranger, &receiver, &mut buf, 8);
     wait_until(|| {
         let _ = stranger.try_read::<FiCqTaggedEntry>();
         match receiver.try_read::<FiCqTaggedEntry>() {
@@ -97,7 +97,7 @@ fn unknown_source_error_has_an_address_for_the_vector() {
 #[test]
 fn error_data_goes_into_the_applications_buffer() {
     for room_bytes in [28, 16, 4] {
-        let (stranger, receiver, buf) = open_with_source_error(API_VERSION);
+        let (stranger, receiver, buf) = open_with_unknown_source_error(API_VERSION);
         let mut data = [0xffu8; 32];
         let mut entry = patterned_error_entry();
         (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), room_bytes);
@@ -114,7 +114,7 @@ fn error_data_goes_into_the_applications_buffer() {
 #[test]
 fn error_data_without_a_buffer_stays_until_the_next_readerr() {
     for (api_version, has_size) in [(API_VERSION, true), (fi_version(1, 4), false)] {
-        let (stranger, receiver, buf) = open_with_source_error(api_version);
+        let (stranger, receiver, buf) = open_with_unknown_source_error(api_version);
         let mut entry = patterned_error_entry();
         entry.err_data_size = if has_size { 0 } else { 99 };
         assert_eq!(receiver.read_error(&mut entry), 1);
@@ -133,7 +133,7 @@ fn readfrom_returns_the_source_of_each_entry() {
     let mut bufs = [[0; 16]; 4];
     let [first @ .., last] = &mut bufs;
     for (number, buf) in first.iter_mut().enumerate() {
-        send_message(&pair.left, &pair.right, buf, number);
+        post_recv_and_send(&pair.left, &pair.right, buf, number);
     }
     let cq = pair.right.cq.as_ptr();
     let mut entries = [FiCqTaggedEntry::EMPTY; 8];
@@ -152,7 +152,7 @@ fn readfrom_returns_the_source_of_each_entry() {
         found == 3
     });
     // Without an array for sources, `fi_cq_readfrom` returns entries alone.
-    send_message(&pair.left, &pair.right, last, 4);
+    post_recv_and_send(&pair.left, &pair.right, last, 4);
     pair.wait_until(|pair| {
         assert_eq!(pair.left.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
         // SAFETY: the queue is open, and there is room for as many entries.
@@ -174,7 +174,7 @@ fn unknown_source_is_notavail_for_either_vector_type() {
         let receiver = Node { ep, cq, av, eq, domain, fabric }.bind_and_enable();
         let receive = |number| {
             let mut buf = [0; 16];
-            send_message(&stranger, &receiver, &mut buf, number);
+            post_recv_and_send(&stranger, &receiver, &mut buf, number);
             let mut found = None;
             wait_until(|| {
                 assert_eq!(stranger.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
@@ -193,7 +193,7 @@ fn unknown_source_is_notavail_for_either_vector_type() {
 
 #[test]
 fn strerror_truncates_its_text_to_the_buffer() {
-    let (_stranger, receiver, _buf) = open_with_source_error(API_VERSION);
+    let (_stranger, receiver, _buf) = open_with_unknown_source_error(API_VERSION);
     let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);
     let whole = receiver.error_text(entry.prov_errno);

@@ -81,7 +81,7 @@ macro_rules! assert_answers {
 /// # Safety
 ///
 /// `ops` points to a vtable.
-unsafe fn assert_full<T>(ops: *const T) {
+unsafe fn assert_no_empty_slot<T>(ops: *const T) {
     assert!(!ops.is_null());
     // SAFETY: a vtable begins with its size; the rest, up to that size, are pointers.
     unsafe {
@@ -93,7 +93,7 @@ unsafe fn assert_full<T>(ops: *const T) {
 }
 
 #[test]
-fn no_slot_is_empty() {
+fn vtables_have_no_empty_slot() {
     let node = Node::open();
     let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
     // SAFETY: the objects are open, and all these are their vtables.
@@ -101,24 +101,24 @@ fn no_slot_is_empty() {
         for fid in
             [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
         {
-            assert_full::<FiOps>((*fid).ops);
+            assert_no_empty_slot::<FiOps>((*fid).ops);
         }
-        assert_full::<FiOps>((*counter.fid()).ops);
-        assert_full((*counter.as_ptr()).ops);
-        assert_full((*node.fabric.as_ptr()).ops);
-        assert_full((*node.domain.as_ptr()).ops);
-        assert_full((*node.domain.as_ptr()).mr);
-        assert_full((*node.eq.as_ptr()).ops);
-        assert_full((*node.cq.as_ptr()).ops);
-        assert_full((*node.av.as_ptr()).ops);
+        assert_no_empty_slot::<FiOps>((*counter.fid()).ops);
+        assert_no_empty_slot((*counter.as_ptr()).ops);
+        assert_no_empty_slot((*node.fabric.as_ptr()).ops);
+        assert_no_empty_slot((*node.domain.as_ptr()).ops);
+        assert_no_empty_slot((*node.domain.as_ptr()).mr);
+        assert_no_empty_slot((*node.eq.as_ptr()).ops);
+        assert_no_empty_slot((*node.cq.as_ptr()).ops);
+        assert_no_empty_slot((*node.av.as_ptr()).ops);
         let ep = node.ep.as_ptr();
-        assert_full((*ep).ops);
-        assert_full((*ep).cm);
-        assert_full((*ep).msg);
-        assert_full((*ep).rma);
-        assert_full((*ep).tagged);
-        assert_full((*ep).atomic);
-        assert_full((*ep).collective);
+        assert_no_empty_slot((*ep).ops);
+        assert_no_empty_slot((*ep).cm);
+        assert_no_empty_slot((*ep).msg);
+        assert_no_empty_slot((*ep).rma);
+        assert_no_empty_slot((*ep).tagged);
+        assert_no_empty_slot((*ep).atomic);
+        assert_no_empty_slot((*ep).collective);
     }
 }
 
@@ -163,7 +163,7 @@ fn unsupported_calls_answer_enosys() {
 }
 
 #[test]
-fn null_is_refused_everywhere() {
+fn every_call_refuses_null_arguments() {
     let node = Node::open();
     for fid in
         [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]

@@ -175,7 +175,7 @@ extern "C" fn count_signal(_: c_int) {
 }
 
 /// Installs a handler of SIGUSR2, so that the signal interrupts system calls.
-fn handle_signals() {
+fn install_signal_handler() {
     // SAFETY: zeros are an action, and the handler does only what a handler may do.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
@@ -186,7 +186,7 @@ fn handle_signals() {
 
 #[test]
 fn signal_of_the_system_does_not_end_a_blocking_read() {
-    handle_signals();
+    install_signal_handler();
     for wait_obj in OBJECTS {
         let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
         let right = SharedNode(&pair.right);
@@ -257,13 +257,13 @@ fn queue_without_a_wait_object_refuses_waits() {
     assert_eq!((node.cq.control(FI_GETWAIT, &raw mut fd), fd), (ENODATA, -1));
 }
 
-fn is_readable_by_poll(fd: c_int, millis: c_int) -> bool {
+fn poll_until_readable(fd: c_int, millis: c_int) -> bool {
     let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: there is one `pollfd`.
     unsafe { libc::poll(&raw mut asked, 1, millis) == 1 && asked.revents == libc::POLLIN }
 }
 
-fn is_readable_by_select(fd: c_int, millis: c_int) -> bool {
+fn select_until_readable(fd: c_int, millis: c_int) -> bool {
     let mut at_most =
         libc::timeval { tv_sec: (millis / 1000).into(), tv_usec: (millis % 1000 * 1000).into() };
     // SAFETY: zeros are a set, and the descriptor is below `FD_SETSIZE`.
@@ -276,7 +276,7 @@ fn is_readable_by_select(fd: c_int, millis: c_int) -> bool {
     }
 }
 
-fn is_readable_by_epoll(fd: c_int, millis: c_int) -> bool {
+fn epoll_until_readable(fd: c_int, millis: c_int) -> bool {
     // SAFETY: there is room for one event, and only this test uses the descriptor that it closes.
     unsafe {
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
@@ -296,7 +296,7 @@ fn descriptor_wakes_a_polling_thread() {
     let mut fd: c_int = -1;
     assert_eq!(pair.right.cq.control(FI_GETWAIT, &raw mut fd), 0);
     let calls: [fn(c_int, c_int) -> bool; 3] =
-        [is_readable_by_poll, is_readable_by_select, is_readable_by_epoll];
+        [poll_until_readable, select_until_readable, epoll_until_readable];
     for number in 1..20 {
         let is_readable = |millis| calls[number % 3](fd, millis);
         post_empty_recv(&pair.right, number);
@@ -346,7 +346,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
             });
-            let deadline = time_after(PATIENCE_MS);
+            let deadline = realtime_clock_after(PATIENCE_MS);
             // SAFETY: as above, and this thread holds the mutex.
             unsafe {
                 assert_eq!(
@@ -367,7 +367,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
 }
 
 /// The time of the real-time clock that comes this much later.
-fn time_after(millis: c_int) -> libc::timespec {
+fn realtime_clock_after(millis: c_int) -> libc::timespec {
     // SAFETY: zeros are a time, and the clock exists.
     unsafe {
         let mut time: libc::timespec = mem::zeroed();

@@ -2,7 +2,7 @@
 //! ranks, which exchange their addresses.
 //!
 //! Without libfabric's headers (Debian: `libfabric-dev`), the tests report a skip and pass, or fail
-//! if `CI` is set. They need a C compiler.
+//! in `./test`. They need a C compiler.
 
 mod rank;
 mod symmetric_memory;

@@ -447,7 +447,9 @@ proptest! {
         let Ok((parsed, payload)) = parse_with_payload(first, word) else { return Ok(()) };
         let sequence = sequence_in_first_word(first);
         let emitted = match &parsed {
-            Parsed::Frame(header, Found::Inline(_)) => emit_words(sequence, header, Payload::Inline(&payload)),
+            Parsed::Frame(header, Found::Inline(_)) => {
+                emit_words(sequence, header, Payload::Inline(&payload))
+            }
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
                 emit_words(sequence, header, Payload::Outside(*piece_bytes))
             }

@@ -263,7 +263,9 @@ proptest! {
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
-        (kind, flags, len) in (0..=max_kind() + 1, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        kind in 0..=max_kind() + 1,
+        flags in prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()],
+        len in 0_u16..100,
         is_plausible: bool,
         is_sealed: bool,
     ) {

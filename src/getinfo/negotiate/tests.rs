@@ -74,7 +74,7 @@ fn offer_used_as_hints_returns_itself() {
 }
 
 #[test]
-fn hints_that_describe_a_provider_are_ignored() {
+fn hints_of_counts_and_provider_version_are_ignored() {
     type Ask = fn(&mut Info);
     let asks: [Ask; 12] = [
         |h| h.domain.mr_key_size_bytes = usize::MAX,
@@ -96,7 +96,7 @@ fn hints_that_describe_a_provider_are_ignored() {
 }
 
 #[test]
-fn connected_endpoints_have_all_but_sources() {
+fn connected_endpoints_get_all_caps_but_sources() {
     assert_eq!(candidate_ep_types(&Info::default()), Ok(vec![EndpointType::Rdm, EndpointType::Msg]));
     let connected = |h: &mut Info| h.ep.ep_type = Some(EndpointType::Msg);
     let (info, unconnected) = (expect_offer(connected), expect_offer(|_| {}));
@@ -353,7 +353,7 @@ fn hints_within_limits_are_granted() {
 }
 
 #[test]
-fn only_the_primary_capabilities_asked_for_are_granted() {
+fn requested_caps_are_granted_with_implied_and_free_ones() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
     // An endpoint that sends can fence, one that receives messages can post multi-receive buffers, and
     // a target can count accesses.
@@ -518,7 +518,7 @@ fn provider_of_this_host_alone_is_not_granted_remote_communication() {
 }
 
 #[test]
-fn nothing_larger_than_a_message_can_be_injected() {
+fn inject_size_is_limited_to_the_message_size() {
     let small = ProviderAttr { max_message_bytes: 100, ..make_provider() };
     let info = make_best_offer(&small, &Info::default()).expect("an offer");
     assert_eq!(info.tx.inject_size_bytes, 100);

@@ -35,15 +35,15 @@ const GRACE: Duration = Duration::from_millis(TIMEOUT_GRACE_MS);
 const TICK: Duration = Duration::from_millis(1);
 
 /// A transport without an engine, and a record of whether any link of it was up.
-struct Mute {
+struct EnginelessTransport {
     transport: ShmTransport,
-    met: Met,
+    link_up: LinkUpFlag,
 }
 
 #[derive(Default)]
-struct Met(bool);
+struct LinkUpFlag(bool);
 
-impl FrameHandler for Met {
+impl FrameHandler for LinkUpFlag {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn frame_begun(&mut self, _: LinkId, _: &Header) {}
     fn payload_space(&mut self, _: LinkId) -> Space<'_> {
@@ -56,15 +56,18 @@ impl FrameHandler for Met {
     }
 }
 
-impl Mute {
-    fn open(bind: Address, instance: u64) -> Mute {
-        Mute { transport: ShmProvider::new().open(bind, instance).expect("a transport"), met: Met::default() }
+impl EnginelessTransport {
+    fn open(bind: Address, instance: u64) -> EnginelessTransport {
+        EnginelessTransport {
+            transport: ShmProvider::new().open(bind, instance).expect("a transport"),
+            link_up: LinkUpFlag::default(),
+        }
     }
 
-    fn receive_and_check_met(&mut self) -> bool {
-        self.transport.receive(16, &mut self.met);
+    fn receive_and_check_link_up(&mut self) -> bool {
+        self.transport.receive(16, &mut self.link_up);
         self.transport.flush();
-        self.met.0
+        self.link_up.0
     }
 }
 
@@ -74,8 +77,8 @@ struct Requester {
     eq: EventQueue,
     /// The doorbell of a progress thread that does not run, if there is to be one.
     doorbell: Option<Arc<Doorbell>>,
-    asked: Mute,
-    _stranger: Mute,
+    asked: EnginelessTransport,
+    _stranger: EnginelessTransport,
 }
 
 impl Requester {
@@ -109,11 +112,12 @@ impl Requester {
         pump.enable(wiring).expect("it is enabled for the first time");
         eq.shared().drive_endpoint(&as_drive(&pump));
 
-        let (mut asked, mut stranger) = (Mute::open(bind, 1), Mute::open(bind, 2));
+        let (mut asked, mut stranger) =
+            (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));
         pump.connect(asked.transport.address(), 99, b"").expect("the first request");
         stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
-        while !(asked.receive_and_check_met() & stranger.receive_and_check_met()) {
+        while !(asked.receive_and_check_link_up() & stranger.receive_and_check_link_up()) {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
@@ -124,7 +128,7 @@ impl Requester {
 
     /// Drops the passive endpoint's transport, and waits until the requester notices. Returns the result
     /// of arming the requester's transport for a thread that then sleeps.
-    fn drop_listener_and_arm(self) -> (Abandoned, Armed) {
+    fn drop_listener_and_await_timeout(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
         let deadline = Instant::now() + PATIENCE;
@@ -143,12 +147,12 @@ struct Abandoned {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    _stranger: Mute,
+    _stranger: EnginelessTransport,
 }
 
 impl Abandoned {
     /// Plays a thread that wakes, makes a pass, and sleeps again.
-    fn wake_and_sleep(&self) -> Armed {
+    fn make_pass_and_arm(&self) -> Armed {
         self.pump.progress_without_reader();
         self.pump.arm()
     }
@@ -172,23 +176,23 @@ fn asleep_for(time: Duration) -> Armed {
 
 #[test]
 fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
-    let (requester, armed) = Requester::open(false).drop_listener_and_arm();
+    let (requester, armed) = Requester::open(false).drop_listener_and_await_timeout();
     assert_eq!(armed, asleep_for(LIMIT));
     requester.clock.advance(LIMIT - TICK);
-    assert_eq!(requester.wake_and_sleep(), asleep_for(TICK));
+    assert_eq!(requester.make_pass_and_arm(), asleep_for(TICK));
     requester.clock.advance(TICK);
-    assert_eq!(requester.wake_and_sleep(), asleep_for(GRACE), "what came meanwhile is received first");
-    assert_eq!(requester.wake_and_sleep(), asleep_for(GRACE), "looks that follow at once are one");
+    assert_eq!(requester.make_pass_and_arm(), asleep_for(GRACE), "what came meanwhile is received first");
+    assert_eq!(requester.make_pass_and_arm(), asleep_for(GRACE), "looks that follow at once are one");
     assert!(!requester.has_failed());
     requester.clock.advance(GRACE);
-    let armed = requester.wake_and_sleep();
+    let armed = requester.make_pass_and_arm();
     assert!(requester.has_failed());
     assert!(!matches!(armed, Armed::Asleep { look_again_after: Some(_) }), "{armed:?}");
 }
 
 #[test]
 fn timeout_ends_by_time_and_not_by_number_of_polls() {
-    let (requester, _) = Requester::open(false).drop_listener_and_arm();
+    let (requester, _) = Requester::open(false).drop_listener_and_await_timeout();
     requester.clock.advance(LIMIT - TICK);
     requester.poll(1000 * PASSES_PER_LOOK);
     assert!(!requester.has_failed());
@@ -218,8 +222,8 @@ fn progress_thread_is_told_when_a_timeout_is_due() {
     assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
 }
 
-/// Whether the transport's descriptor becomes readable.
-fn becomes_readable(pump: &dyn EndpointPump) -> bool {
+/// Waits until the transport's descriptor is readable. Returns false if it does not become readable in time.
+fn wait_until_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;
     pump.with_wake_fd(&mut |fd| {
         let patience = Timespec::try_from(PATIENCE).expect("a time");
@@ -242,7 +246,7 @@ fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
     };
     assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
     drop(requester.asked);
-    assert!(becomes_readable(&*requester.pump));
+    assert!(wait_until_readable(&*requester.pump));
     requester.pump.progress_without_reader();
     assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
     assert_eq!(rest(), Some(asleep_for(LIMIT)));

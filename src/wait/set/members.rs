@@ -46,7 +46,7 @@ impl SetMembers {
     }
 
     /// Adds a member that is being opened, and returns its number.
-    pub(super) fn admit(&mut self) -> u64 {
+    pub(super) fn add_opening_member(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         self.all.push((number, None));

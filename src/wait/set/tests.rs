@@ -37,7 +37,7 @@ fn open_cq(set: &WaitSet) -> CompletionQueue {
     open_domain().open_cq(&attr).expect("a completion queue")
 }
 
-fn eq(set: &WaitSet) -> EventQueue {
+fn open_eq(set: &WaitSet) -> EventQueue {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
     let attr = EqAttr { wait, wait_set, flags: EqFlags::WRITE, ..EqAttr::default() };
     EventQueue::open(&attr).expect("an event queue")
@@ -55,7 +55,7 @@ fn set_wait_ends_when_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = open_set(object);
         assert!(!set.wait(MOMENT), "there is no member");
-        let (counter, cq, eq) = (open_counter(&set), open_cq(&set), eq(&set));
+        let (counter, cq, eq) = (open_counter(&set), open_cq(&set), open_eq(&set));
         assert!(!set.wait(MOMENT), "no member has anything to report");
         assert!(!set.wait(Some(Duration::ZERO)));
         counter.add(1);
@@ -134,7 +134,7 @@ fn members_that_leave_do_not_disturb_a_wait() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| set.wait(PATIENCE));
         for _ in 0..50 {
-            drop((open_counter(&set), open_cq(&set), eq(&set)));
+            drop((open_counter(&set), open_cq(&set), open_eq(&set)));
         }
         stays.add(1);
         assert!(waits.join().expect("no panic"));
@@ -179,7 +179,7 @@ fn descriptor_of_a_set_wakes_for_all_members() {
 fn set_with_mutex_and_condition_returns_them() {
     let set = open_set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
-    let (eq, counter) = (eq(&set), open_counter(&set));
+    let (eq, counter) = (open_eq(&set), open_counter(&set));
     let pair = set.wait_mutex_cond().expect("a thread").expect("it was opened so");
     assert!(!pair.mutex.is_null() && !pair.cond.is_null());
     assert!(eq.wait_mutex_cond().expect("nothing to start").is_none());
@@ -189,9 +189,9 @@ fn set_with_mutex_and_condition_returns_them() {
 }
 
 #[test]
-fn only_counters_of_a_wait_set_may_be_waited_on_alone() {
+fn set_member_refuses_blocking_reads_but_not_counter_waits() {
     let set = open_set(WaitObject::Unspec);
-    let (cq, eq, counter) = (open_cq(&set), eq(&set), open_counter(&set));
+    let (cq, eq, counter) = (open_cq(&set), open_eq(&set), open_counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
     assert_eq!(eq.sread(None), Err(EqReadError::NoWaitObject));
     assert_eq!(counter.wait(1, MOMENT), Err(CounterWaitError::TimedOut));
@@ -201,7 +201,7 @@ fn only_counters_of_a_wait_set_may_be_waited_on_alone() {
 }
 
 #[test]
-fn set_with_members_is_not_closed() {
+fn close_of_a_set_with_members_fails_with_ebusy() {
     let set = open_set(WaitObject::Yield);
     let member = open_counter(&set);
     let Rejected { error, returned: set } = set.close().expect_err("it has a member");
@@ -211,7 +211,7 @@ fn set_with_members_is_not_closed() {
 }
 
 #[test]
-fn unsuitable_wait_objects_are_refused() {
+fn wait_set_refuses_none_set_and_pollfd() {
     let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);

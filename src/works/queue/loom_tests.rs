@@ -19,7 +19,7 @@ use crate::{Counter, CounterAttr};
 /// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 2;
 
-fn explore(test: impl Fn() + Sync + Send + 'static) {
+fn explore_interleavings(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(test);
@@ -53,55 +53,55 @@ impl WorkFixture {
         thread::spawn(move || act(&fixture))
     }
 
-    fn count_done(&self) -> u64 {
+    fn works_done(&self) -> u64 {
         self.changed.shared().sum()
     }
 }
 
 #[test]
 fn work_that_two_threads_make_due_is_done_once() {
-    explore(|| {
+    explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(2);
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
         fixture.trigger.add(1);
         other.join().unwrap();
-        assert_eq!(fixture.count_done(), 1);
+        assert_eq!(fixture.works_done(), 1);
     });
 }
 
 #[test]
 fn work_that_is_queued_while_its_counter_changes_is_done() {
-    explore(|| {
+    explore_interleavings(|| {
         let fixture = WorkFixture::new();
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
         fixture.queue_add_one(1);
         other.join().unwrap();
-        assert_eq!(fixture.count_done(), 1);
+        assert_eq!(fixture.works_done(), 1);
     });
 }
 
 #[test]
 fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
-    explore(|| {
+    explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
         fixture.works.while_nothing_fires(|| {});
         other.join().unwrap();
-        assert_eq!(fixture.count_done(), 1);
+        assert_eq!(fixture.works_done(), 1);
     });
 }
 
 #[test]
 fn cancelled_work_is_not_done_and_other_work_is_done() {
-    explore(|| {
+    explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        let was_cancelled = fixture.works.cancel(1).is_ok();
+        let was_cancelled = fixture.works.cancel_deferred_work(1).is_ok();
         other.join().unwrap();
-        assert_eq!(fixture.count_done(), u64::from(!was_cancelled));
+        assert_eq!(fixture.works_done(), u64::from(!was_cancelled));
     });
 }
 
@@ -140,7 +140,7 @@ impl Poster for Room {
 
 #[test]
 fn work_is_posted_when_another_thread_makes_room_meanwhile() {
-    explore(|| {
+    explore_interleavings(|| {
         let fixture = WorkFixture::new();
         let endpoint = Arc::new(Room::default());
         let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };

@@ -89,7 +89,7 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
     // The endpoint was asked, and does not have the operation yet. Then the work is posted to it.
     trigger.add(1);
-    works.cancel_by_context(&*endpoint, 5).unwrap();
+    works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
 }
 

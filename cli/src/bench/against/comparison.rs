@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homespun::info::PROVIDER_NAME;
 
-use super::super::figure::{Case, Cell, Contender, Cores, Figure, Role, Row, Samples, Spread};
+use super::super::figure::{Case, CaseRow, Cell, ComparedCores, Contender, Figure, Role, Samples, Spread};
 use super::super::figure_table;
 use super::super::pair::Placement;
 use super::super::percentiles::Times;
@@ -51,7 +51,7 @@ pub(super) struct Comparison<'a> {
     /// The approximate time of each contender in each round.
     pub(super) round_ms: u32,
     /// The pairs of cores to measure on. A single `None` if the system chooses the cores.
-    pub(super) places: &'a [Option<Cores>],
+    pub(super) places: &'a [Option<ComparedCores>],
     pub(super) timeout: Duration,
     /// Whether rows are printed as they are measured.
     pub(super) shows_rows: bool,
@@ -193,7 +193,7 @@ impl Comparison<'_> {
             }
             let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.into_cell(turn)).collect();
             let case = Case { label: name, size_bytes: Some(size_bytes) };
-            let row = Row::new(
+            let row = CaseRow::new(
                 case,
                 &figure.contenders,
                 cells,
@@ -274,7 +274,12 @@ impl Measured {
     }
 }
 
-fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestants: &[Provider]) -> Figure {
+fn new_figure(
+    domain: Domain,
+    program: Program,
+    place: Option<ComparedCores>,
+    contestants: &[Provider],
+) -> Figure {
     let contender = |name: &str, role| Contender { name: name.to_owned(), role };
     let providers = contestants.iter().map(|provider| match provider.domain {
         Some(_) => contender(&provider.name, Role::Homespun),
@@ -285,11 +290,13 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         Domain::Tcp => "TCP",
     };
     let floor = has_floor(domain, program).then(|| contender(FLOOR_NAME, Role::Floor));
-    let slug = place.as_ref().map_or("unpinned", Cores::file_name_part);
+    let slug = place.as_ref().map_or("unpinned", ComparedCores::file_name_part);
     Figure {
         name: format!("{}-{}-{slug}", domain.name(), program.name()),
         title: format!("{} over {medium}: {}", program.file_name(), program.description()),
-        place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::describe),
+        place: place
+            .as_ref()
+            .map_or_else(|| "cores chosen by the system".to_owned(), ComparedCores::describe),
         cores: place,
         quantity: program.quantity(),
         is_in_brief: program.is_in_brief(),

@@ -16,7 +16,7 @@ pub(super) const COMMAND: &str = "bench-program";
 
 /// Execute a program that is measured.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ProgramArguments {
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 /// # Errors
 ///
 /// The reason why the program could not be executed. On success this function does not return.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ProgramArguments) -> Result<(), Failure> {
     let failed = |error| Failure::NotExecuted { command: arguments.program[0].clone(), error };
     // The death signal stays set across `execve(2)`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| failed(errno.into()))?;

@@ -14,7 +14,7 @@ const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// A provider of libfabric, homespun or a rival.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Contender {
+pub(super) struct SleepContender {
     /// The name in results: `homespun/tcp`, `sockets`.
     pub(super) name: String,
     /// libfabric's name of the provider.
@@ -26,20 +26,20 @@ pub(super) struct Contender {
     pub(super) environment: Vec<(String, OsString)>,
 }
 
-impl Contender {
+impl SleepContender {
     /// All contenders: homespun's plugin in each of these domains, each followed by its rivals among these
     /// providers.
     pub(super) fn all_contenders(
         domains: &[Domain],
         providers: &[String],
         directory: &Path,
-    ) -> Vec<Contender> {
+    ) -> Vec<SleepContender> {
         let mut contenders = Vec::new();
         for &domain in domains {
-            let own = Contender::new_homespun(domain, directory);
+            let own = SleepContender::new_homespun(domain, directory);
             let rivals = providers.iter().filter(|provider| Domain::of_provider(provider) == domain);
-            let rivals: Vec<Contender> =
-                rivals.map(|provider| Contender::new_rival(provider, &own)).collect();
+            let rivals: Vec<SleepContender> =
+                rivals.map(|provider| SleepContender::new_rival(provider, &own)).collect();
             contenders.push(own);
             for rival in rivals {
                 if !contenders.contains(&rival) {
@@ -50,8 +50,8 @@ impl Contender {
         contenders
     }
 
-    fn new_homespun(domain: Domain, directory: &Path) -> Contender {
-        Contender {
+    fn new_homespun(domain: Domain, directory: &Path) -> SleepContender {
+        SleepContender {
             name: format!("{PROVIDER_NAME}/{}", domain.name()),
             provider: PROVIDER_NAME.to_owned(),
             rival_of: None,
@@ -63,11 +63,11 @@ impl Contender {
         }
     }
 
-    fn new_rival(provider: &str, of: &Contender) -> Contender {
+    fn new_rival(provider: &str, of: &SleepContender) -> SleepContender {
         // With this variable libfabric initialises no other provider. The variable lists each layer of a
         // layered provider separately.
         let layers = provider.replace(';', ",");
-        Contender {
+        SleepContender {
             name: provider.to_owned(),
             provider: provider.to_owned(),
             rival_of: Some(of.name.clone()),
@@ -82,7 +82,7 @@ mod tests {
 
     fn list_contender_names(domains: &[Domain], providers: &[&str]) -> Vec<String> {
         let providers: Vec<String> = providers.iter().map(ToString::to_string).collect();
-        let contenders = Contender::all_contenders(domains, &providers, Path::new("/plugin"));
+        let contenders = SleepContender::all_contenders(domains, &providers, Path::new("/plugin"));
         contenders.into_iter().map(|contender| contender.name).collect()
     }
 
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn layered_rival_lists_each_layer_in_its_environment() {
         let contenders =
-            Contender::all_contenders(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
+            SleepContender::all_contenders(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
         assert_eq!(contenders[1].environment, [("FI_PROVIDER".to_owned(), "tcp,ofi_rxm".into())]);
         assert_eq!(contenders[1].rival_of.as_deref(), Some("homespun/tcp"));
         assert_eq!(contenders[0].environment[0], ("FI_PROVIDER_PATH".to_owned(), "/plugin".into()));

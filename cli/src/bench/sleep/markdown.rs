@@ -1,6 +1,6 @@
 //! The results of `bench --only sleep`, as parts of a Markdown document.
 
-use super::report::{ContenderReport, IdleReport, LatencyReport, SizeReport, SleepReport};
+use super::report::{ContenderReport, IdleReport, LatencyReport, SleepReport, SleepSizeReport};
 use super::table::POLLING;
 use crate::bench::figure_table::{format_markdown_table, format_number_or_dash};
 use crate::size;
@@ -104,7 +104,7 @@ fn latency_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
     format_markdown_table(&heading, rows.into_iter())
 }
 
-fn latency_row(name: &str, waits_by: &str, report: &SizeReport) -> Vec<String> {
+fn latency_row(name: &str, waits_by: &str, report: &SleepSizeReport) -> Vec<String> {
     let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
     vec![
         name.to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Setup;
-use super::contender::Contender;
+use super::contender::SleepContender;
 use super::order::{Answer, Opened, Order, RoundTrips, Slept};
 use super::peer::Wait;
 use crate::bench::percentiles::Counts;
@@ -37,16 +37,20 @@ impl From<Failure> for MeasureError {
 
 /// Two processes, each with an endpoint of the same provider and the address of the other's endpoint.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct SleepPair {
     leader: PeerProcess,
     follower: PeerProcess,
     provider: String,
     libfabric: (u16, u16),
 }
 
-impl Pair {
-    /// Starts both processes, and gives each the address of the other's endpoint.
-    pub(super) fn start(contender: &Contender, wait: Wait, setup: &Setup<'_>) -> Result<Pair, MeasureError> {
+impl SleepPair {
+    /// Starts both processes, and gives each the address of the other.
+    pub(super) fn start(
+        contender: &SleepContender,
+        wait: Wait,
+        setup: &Setup<'_>,
+    ) -> Result<SleepPair, MeasureError> {
         let (own, other) = setup.placement.cores.unzip();
         let mut leader = start_peer(contender, wait, setup, own)?;
         let mut follower = start_peer(contender, wait, setup, other)?;
@@ -56,7 +60,7 @@ impl Pair {
         send_order(&mut follower, &Order::SetPeer(led.address))?;
         expect_answer(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
         expect_answer(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
-        Ok(Pair { leader, follower, provider: led.provider, libfabric: led.libfabric })
+        Ok(SleepPair { leader, follower, provider: led.provider, libfabric: led.libfabric })
     }
 
     /// The provider's full name.
@@ -119,7 +123,7 @@ impl Pair {
 }
 
 fn start_peer(
-    contender: &Contender,
+    contender: &SleepContender,
     wait: Wait,
     setup: &Setup<'_>,
     core: Option<usize>,

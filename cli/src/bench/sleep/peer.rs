@@ -23,7 +23,7 @@ const ONGOING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of the two processes that `bench --only sleep` measures.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct PeerArguments {
     /// The library: a path, or a name that the loader searches for.
     #[arg(long)]
     libfabric: OsString,
@@ -84,7 +84,7 @@ impl Wait {
 }
 
 /// Carries out orders until the order to close.
-pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &PeerArguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::read_parent_lines_or_exit();
     if let Some(core) = arguments.core {
         cores::pin_thread_to_core(core)?;
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
 }
 
 /// Opens an endpoint, or answers why it cannot.
-fn open_endpoint(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer), Answer> {
+fn open_endpoint(libfabric: Libfabric, arguments: &PeerArguments) -> Result<(Lockstep, Answer), Answer> {
     let failed = |error: CallError| Answer::Failed(error.to_string());
     let info = libfabric.tagged_info(&arguments.provider).map_err(failed)?;
     let info = info.ok_or_else(|| Answer::NotOffered("no such provider".into()))?;

@@ -55,12 +55,12 @@ pub(super) struct LatencyReport {
     #[serde(flatten)]
     pub(super) shortfall: ShortfallFields,
     /// One entry for each size, in the requested order.
-    pub(super) sizes: Vec<SizeReport>,
+    pub(super) sizes: Vec<SleepSizeReport>,
 }
 
 /// Halves of the times of single round trips of one size.
 #[derive(Debug, Serialize)]
-pub(super) struct SizeReport {
+pub(super) struct SleepSizeReport {
     pub(super) size_bytes: usize,
     #[serde(flatten)]
     pub(super) percentiles: Percentiles,
@@ -165,7 +165,7 @@ impl LatencyReport {
             let own = rival.and_then(|rival| rival.sizes.iter().find(|size| size.size_bytes == size_bytes));
             let ratio = |of: fn(&Percentiles) -> f64| own.map(|own| of(&own.percentiles) / of(&percentiles));
             let (p50_ratio, p99_ratio) = (ratio(|of| of.p50_us), ratio(|of| of.p99_us));
-            Some(SizeReport { size_bytes, percentiles, p50_ratio, p99_ratio })
+            Some(SleepSizeReport { size_bytes, percentiles, p50_ratio, p99_ratio })
         });
         LatencyReport { sizes: figures.collect(), shortfall: ShortfallFields::new(attempt.shortfall) }
     }

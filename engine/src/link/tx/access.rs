@@ -1,7 +1,7 @@
 //! Accesses to the peer's memory, from the frame that asks for one until the answer.
 
 use super::order::OpClass;
-use super::{LinkTx, MessageMark, RequestStage};
+use super::{BegunAccess, LinkTx, RequestStage};
 use crate::flags::Order;
 use crate::limits::{ATOMIC_LINK_MAX_BYTES, MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::{Send, SendId};
@@ -15,15 +15,6 @@ pub(crate) struct LinkAccess {
     pub(super) cost_bytes: u64,
     /// How many bytes it fetches, if it is atomic.
     pub(super) fetched_bytes: usize,
-}
-
-/// How an access began. The link needs it when the access ends.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct BegunAccess {
-    /// The messages that the link had taken before.
-    after: MessageMark,
-    /// Whether the target may carry it out after later operations.
-    is_postponed: bool,
 }
 
 impl LinkAccess {

@@ -11,9 +11,9 @@ use crate::wire::{Header, Message};
 
 /// Records the links that came up.
 #[derive(Default)]
-struct Ups(Vec<LinkId>);
+struct LinkUpRecorder(Vec<LinkId>);
 
-impl FrameHandler for Ups {
+impl FrameHandler for LinkUpRecorder {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn frame_begun(&mut self, _: LinkId, _: &Header) {}
     fn payload_space(&mut self, _: LinkId) -> Space<'_> {
@@ -44,8 +44,8 @@ impl Linked {
         let wildcard = AddressFormat::SockaddrIn.wildcard();
         let [mut exposer, mut puller] = [1, 2].map(|instance| network.open(wildcard, instance).unwrap());
         let to_puller = exposer.connect(puller.address());
-        exposer.receive(9, &mut Ups::default());
-        let mut ups = Ups::default();
+        exposer.receive(9, &mut LinkUpRecorder::default());
+        let mut ups = LinkUpRecorder::default();
         puller.receive(9, &mut ups);
         Linked { network, exposer, puller, to_puller, to_exposer: ups.0[0] }
     }

@@ -82,7 +82,13 @@ proptest! {
     fn atomics_match_byte_model_in_every_kind_of_memory(
         len_bytes in 1_usize..200,
         steps in prop::collection::vec(
-            (any::<prop::sample::Index>(), 0..AtomicOp::ALL.len(), 0..Datatype::ALL.len(), 1_usize..6, any::<[u64; 2]>()),
+            (
+                any::<prop::sample::Index>(),
+                0..AtomicOp::ALL.len(),
+                0..Datatype::ALL.len(),
+                1_usize..6,
+                any::<[u64; 2]>(),
+            ),
             1..20,
         ),
     ) {
@@ -113,7 +119,8 @@ proptest! {
             for key in &ways.keys {
                 let mut fetched = Vec::new();
                 let window = ways.open_window(*key, place, count * size_bytes);
-                prop_assert!(window.update_elements_if_open(&make_elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
+                let elements = make_elements(op, datatype, count, &operands, &compares);
+                prop_assert!(window.update_elements_if_open(&elements, Some(&mut fetched)));
                 prop_assert_eq!(&fetched, &before, "{} of {} in region {}", op, datatype, key);
                 let mut content = vec![0; len_bytes];
                 prop_assert!(ways.open_window(*key, 0, len_bytes).copy_out_if_open(0, &mut content));
@@ -125,7 +132,8 @@ proptest! {
         // The memory between and after the segments was not touched.
         let bytes: Vec<u8> = memory[2].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (first, second) = (len_bytes / 3, len_bytes / 2);
-        prop_assert!(bytes[first] == 0 && bytes[second + 1] == 0 && bytes[len_bytes + 2..].iter().all(|byte| *byte == 0));
+        prop_assert!(bytes[first] == 0 && bytes[second + 1] == 0);
+        prop_assert!(bytes[len_bytes + 2..].iter().all(|byte| *byte == 0));
     }
 }
 
@@ -211,9 +219,9 @@ fn no_update_is_lost() {
 }
 
 /// Words whose lock address differs from their address.
-struct Elsewhere(Vec<AtomicU64>, usize);
+struct WordsWithLockAddress(Vec<AtomicU64>, usize);
 
-impl Words for Elsewhere {
+impl Words for WordsWithLockAddress {
     fn words(&self) -> &[AtomicU64] {
         &self.0
     }
@@ -227,7 +235,7 @@ impl Words for Elsewhere {
 fn element_lock_depends_on_place_of_words() {
     const PLACE: usize = 5 * LOCKED_BYTES;
     let regions = Regions::default();
-    let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
+    let words = WordsWithLockAddress((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
     let region = regions.add(Region::kept_by(Box::new(words), 128, region_attr(1)).unwrap()).unwrap();
     let is_free = |number: usize| LOCKED[number % LOCKS].try_lock().is_ok();
     // Other tests may hold a lock for a moment.

@@ -272,7 +272,8 @@ proptest! {
         cut_bytes in prop_oneof![3 => Just(0), 1 => 0..60_usize],
         is_checked in prop_oneof![4 => Just(true), 1 => Just(false)],
     ) {
-        let count = Form::new(kind, flags).map_or(0, |form| form.word_count() + usize::from(form.can_have_payload()));
+        let count = Form::new(kind, flags)
+            .map_or(0, |form| form.word_count() + usize::from(form.can_have_payload()));
         let mut bytes = raw_frame_bytes(kind, flags, &words[..words.len().min(count)]);
         if !is_checked {
             bytes[3] ^= 1;

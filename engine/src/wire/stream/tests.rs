@@ -199,7 +199,8 @@ proptest! {
         arrivals in any_arrivals(),
     ) {
         let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
-        let (result, counted) = deliver_stream(&stream_bytes(&frames), &arrivals, &mut decoder, &mut recorder);
+        let bytes = stream_bytes(&frames);
+        let (result, counted) = deliver_stream(&bytes, &arrivals, &mut decoder, &mut recorder);
         prop_assert_eq!(result, Ok(()));
         prop_assert_eq!(counted, frames.len());
         prop_assert_eq!(recorder.frames, frames);

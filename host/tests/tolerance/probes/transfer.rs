@@ -9,7 +9,7 @@ use std::ptr;
 
 use libc::c_void;
 
-use self::call::{Arguments, CALLS, Call, Way, call};
+use self::call::{CALLS, Call, CallArguments, Way, call};
 use self::changes::CHANGES;
 use self::scene::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, Scene, TAG};
 use super::Probes;
@@ -42,11 +42,11 @@ fn probe_call(
     call: Call,
     name: &str,
     way: Way,
-    change: impl Fn(&mut Arguments),
+    change: impl Fn(&mut CallArguments),
 ) -> String {
     let mut scene = Scene::new(context, call);
     let atomic_len = if call.is_atomic() { 1 } else { LEN_BYTES };
-    let mut arguments = Arguments {
+    let mut arguments = CallArguments {
         buf: if way == Way::Receive { scene.far } else { scene.near },
         len: atomic_len,
         desc: scene.near_region.map_or(ptr::null_mut(), |region| region.desc),
@@ -95,7 +95,7 @@ fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
 }
 
 /// Makes the call at the left, and sends an ordinary message after it.
-fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Arguments) -> String {
+fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &CallArguments) -> String {
     let landing = [leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES)];
     let receives = landing.map(|buf| scene.post_receive(buf));
     let ep = scene.pair.left.ep;
@@ -164,7 +164,7 @@ fn has_probe_byte(buf: *mut u8) -> bool {
 
 /// Posts the receive at the right and another receive after it. Sends two ordinary messages, one for each
 /// receive.
-fn probe_receive(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
+fn probe_receive(scene: &mut Scene, which: Call, arguments: &CallArguments) -> String {
     let ep = scene.pair.right.ep;
     let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
     if result != 0 {

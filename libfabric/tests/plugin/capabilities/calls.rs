@@ -52,10 +52,10 @@ impl Kind {
 pub(super) struct Answer(InfoList);
 
 impl Answer {
-    pub(super) fn get(kind: Kind) -> Answer {
+    pub(super) fn from_getinfo(kind: Kind) -> Answer {
         Answer(match kind {
             Kind::Unconnected => Plugin::get().loopback_infos(),
-            Kind::Connected => connections::get_msg_infos(),
+            Kind::Connected => connections::loopback_msg_infos(),
         })
     }
 

@@ -12,7 +12,7 @@ use libc::c_void;
 
 use super::EAGAIN;
 use crate::connections::{
-    self, Event, accept, connect, get_msg_infos, get_name, listen, open_passive, parse_event,
+    self, Event, accept, connect, get_name, listen, loopback_msg_infos, open_passive, parse_event,
 };
 use crate::host::{
     API_VERSION, InfoList, Node, Object, Pair, av_attr, cq_attr, eq_attr, open_fabric, wait_until,
@@ -31,7 +31,7 @@ struct Side {
 impl Side {
     /// Opens the objects for an endpoint with these capabilities, or with all.
     fn open(caps: Option<u64>) -> Side {
-        let infos = get_msg_infos();
+        let infos = loopback_msg_infos();
         if let Some(caps) = caps {
             // SAFETY: the answer is valid, and only this thread uses it.
             unsafe { (*infos.as_ptr()).caps = caps };

@@ -17,7 +17,7 @@ const EMSGSIZE: isize = -90;
 #[test]
 fn inject_takes_up_to_inject_size() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let max_bytes = answer.attrs().0.inject_size;
         let pair = kind.open_pair();
         let (message, mut buf) = (vec![7u8; max_bytes + 1], vec![0; max_bytes]);
@@ -33,7 +33,7 @@ fn inject_takes_up_to_inject_size() {
 #[test]
 fn message_beyond_max_msg_size_is_refused() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let too_long = answer.attrs().2.max_msg_size + 1;
         let pair = kind.open_pair();
         let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
@@ -55,7 +55,7 @@ fn message_beyond_max_msg_size_is_refused() {
 #[test]
 fn vectors_take_up_to_iov_limit_segments() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let (tx, rx, ..) = answer.attrs();
         let pair = kind.open_pair();
         let (left, right, to) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr(), pair.to_right);
@@ -138,7 +138,7 @@ fn split_in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
 #[test]
 fn regions_take_up_to_mr_iov_limit_segments() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let limit = answer.attrs().3.mr_iov_limit;
         let pair = kind.open_pair();
         let mut memory = [0u8; 32];
@@ -155,7 +155,7 @@ fn regions_take_up_to_mr_iov_limit_segments() {
 #[test]
 fn keys_data_and_tags_keep_all_bits() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let (_, _, ep, domain) = answer.attrs();
         assert_eq!((domain.mr_key_size, domain.cq_data_size), (8, 8));
         assert_eq!(ep.mem_tag_format, 0xaaaa_aaaa_aaaa_aaaa, "fields of one bit each");
@@ -176,7 +176,7 @@ fn keys_data_and_tags_keep_all_bits() {
 #[test]
 fn outstanding_operations_are_bounded_by_the_context_size() {
     for kind in Kind::ALL {
-        let answer = Answer::get(kind);
+        let answer = Answer::from_getinfo(kind);
         let (tx, rx, ..) = answer.attrs();
         let pair = kind.open_pair();
         for number in 0..rx.size {

@@ -102,7 +102,7 @@ impl Call {
 
 /// All arguments of all calls.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arguments {
+pub(super) struct CallArguments {
     pub(super) buf: *mut u8,
     /// The length in bytes; for atomics, in elements of 8 bytes.
     pub(super) len: usize,
@@ -136,7 +136,7 @@ fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     unsafe { &*table }
 }
 
-pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &Arguments) -> isize {
+pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &CallArguments) -> isize {
     // The vectors are long enough for every count that a probe uses.
     let mut descs = [a.desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };
@@ -216,7 +216,9 @@ pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &Arguments) -> isize {
     let access = shown((&raw const access).cast()).cast::<FiMsgRma>();
     let atomic = shown((&raw const atomic).cast()).cast::<FiMsgAtomic>();
     let (result, compare) = (a.result.cast::<c_void>(), a.compare.cast::<c_void>());
-    let Arguments { len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, .. } = *a;
+    let CallArguments {
+        len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, ..
+    } = *a;
     unsafe {
         match call {
             Call::Recv => (deref_vtable((*ep).msg).recv)(ep, buf, len, desc, addr, context),

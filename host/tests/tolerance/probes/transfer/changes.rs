@@ -3,11 +3,11 @@
 
 use std::ptr;
 
-use super::call::{Arguments, Call};
+use super::call::{Call, CallArguments};
 use crate::setup::Context;
 
 /// A change to the arguments of a call.
-pub(super) type Change = fn(&Context, &mut Arguments);
+pub(super) type Change = fn(&Context, &mut CallArguments);
 
 pub(super) const CHANGES: &[(&str, Applies, Change)] = &[
     ("as usual", |_, _| true, |_, _| ()),

@@ -1,0 +1,151 @@
+//! The paths, names and links of the Markdown pages, compared with the repository.
+
+mod markdown;
+mod repository;
+
+use std::collections::BTreeSet;
+
+use self::markdown::Page;
+pub(crate) use self::repository::{Paths, Sources};
+use crate::files;
+
+/// The pages whose paths and links are checked: these and all of `docs`.
+const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md"];
+
+/// The pages whose names are checked. The others have many names of libfabric's.
+const PAGES_WITH_NAMES: [&str; 4] = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/recipes.md"];
+
+/// Paths that look like this repository's but are not, with the reason.
+const FOREIGN_PATHS: [(&str, &str); 5] = [
+    ("fi_direct*.h", "headers of libfabric"),
+    ("include/ofi.h", "a header of libfabric"),
+    ("rdma/fabric.h", "a header of libfabric"),
+    ("rdma/fi_errno.h", "a header of libfabric"),
+    ("tests/contract.rs", "of the crate that a reader writes"),
+];
+
+/// The beginnings of names of other projects.
+const FOREIGN_PREFIXES: [&str; 5] = ["fi_", "FI_", "ofi_", "util_", "MPI_"];
+
+/// Names that look like this project's but are not, with the reason.
+const FOREIGN_NAMES: [(&str, &str); 5] = [
+    ("MADV_DONTFORK", "of Linux"),
+    ("MAP_SYNC", "of Linux"),
+    ("TCP_USER_TIMEOUT", "of Linux"),
+    ("MyProvider::new", "stands for the provider that a reader writes"),
+    ("std::io::BorrowedBuf", "of the standard library"),
+];
+
+/// Reads the pages of the repository.
+pub(crate) fn read_all() -> Vec<Page> {
+    let below_docs = files::read_below("docs", "md").unwrap();
+    let others = PAGES.into_iter().flat_map(|page| files::read_below(page, "md").unwrap());
+    others.chain(below_docs).map(|file| Page::parse(file.path, &file.text)).collect()
+}
+
+/// Returns the paths of this repository in backticks that do not exist, and the exceptions that no
+/// page has any more.
+pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
+    let mut exceptions = Exceptions::new(&FOREIGN_PATHS);
+    let mut stale = Vec::new();
+    for span in pages.iter().flat_map(Page::spans) {
+        for path in span.paths() {
+            if existing.is_like_own_path(&path) && !exceptions.contain(&path) && !existing.has_path(&path) {
+                stale.push(format!("{span}: no file or directory has the path {path}"));
+            }
+        }
+    }
+    stale.extend(exceptions.unused());
+    stale
+}
+
+/// Returns the names of this project in backticks that no source has, and the exceptions that no
+/// page has any more.
+pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
+    let mut exceptions = Exceptions::new(&FOREIGN_NAMES);
+    let mut stale = Vec::new();
+    let has_names = |page: &&Page| PAGES_WITH_NAMES.iter().any(|begin| page.path.starts_with(begin));
+    for span in pages.iter().filter(has_names).flat_map(Page::spans) {
+        for name in span.names().filter(|name| is_like_own_name(name)) {
+            if !exceptions.contain(name) && !sources.has_name(name) {
+                stale.push(format!("{span}: no source has the name {name}"));
+            }
+        }
+    }
+    stale.extend(exceptions.unused());
+    stale
+}
+
+/// Returns the calls in the tables of `docs/design/engine.md` that the part of the engine, whose
+/// directory the section names, does not have.
+pub(crate) fn stale_calls(pages: &[Page], sources: &Sources) -> Vec<String> {
+    let page = pages.iter().find(|page| page.path == "docs/design/engine.md").unwrap();
+    let mut stale = Vec::new();
+    for (directory, call) in page.calls() {
+        if !sources.has_function(&directory, call.text()) {
+            stale.push(format!("{call}: {directory} has no pub(crate) fn {}", call.text()));
+        }
+    }
+    stale
+}
+
+/// Returns the links to files or headings that do not exist.
+pub(crate) fn broken_links(pages: &[Page], existing: &Paths) -> Vec<String> {
+    let mut broken = Vec::new();
+    for page in pages {
+        for (line, target) in page.links() {
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if path.is_empty() { page.path.clone() } else { page.resolve(path) };
+            let known = pages.iter().find(|page| page.path == path);
+            let has_heading = heading.is_empty() || known.is_some_and(|page| page.has_heading(heading));
+            if !existing.has_exact_path(&path) || !has_heading {
+                broken.push(format!("{}:{line}: {target} leads nowhere", page.path));
+            }
+        }
+    }
+    broken
+}
+
+/// Whether a name in backticks looks like one that this project has chosen.
+fn is_like_own_name(name: &str) -> bool {
+    let is_foreign = FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let begins_type = name.starts_with(|first: char| first.is_ascii_uppercase());
+    let is_camel_case = begins_type && name.contains(|letter: char| letter.is_ascii_lowercase());
+    !is_foreign && (is_camel_case || name.contains('_') || name.contains("::"))
+}
+
+/// Exceptions from a rule, and which of them were needed.
+struct Exceptions {
+    listed: &'static [(&'static str, &'static str)],
+    used: BTreeSet<String>,
+}
+
+impl Exceptions {
+    fn new(listed: &'static [(&'static str, &'static str)]) -> Exceptions {
+        Exceptions { listed, used: BTreeSet::new() }
+    }
+
+    /// Looks an exception up, and notes that it is needed.
+    fn contain(&mut self, what: &str) -> bool {
+        let is_listed = self.listed.iter().any(|(listed, _)| *listed == what);
+        if is_listed {
+            self.used.insert(what.to_owned());
+        }
+        is_listed
+    }
+
+    fn unused(&self) -> impl Iterator<Item = String> {
+        let unused = self.listed.iter().filter(|(listed, _)| !self.used.contains(*listed));
+        unused.map(|(listed, reason)| format!("no page has the exception {listed} ({reason})"))
+    }
+}
+
+#[test]
+fn names_of_this_project_are_recognised() {
+    for own in ["put_payload", "LinkTx", "Receiver", "Engine::post", "wire::frame", "IOV_LIMIT"] {
+        assert!(is_like_own_name(own), "{own}");
+    }
+    for foreign in ["fi_cq", "FI_SEND", "resume", "ENODATA", "MPI_Init"] {
+        assert!(!is_like_own_name(foreign), "{foreign}");
+    }
+}

@@ -1,0 +1,129 @@
+//! What the repository has: paths, and names in its sources.
+
+use std::collections::HashSet;
+
+use crate::files::{self, File};
+
+/// The files that have names: sources, headers and manifests.
+const SOURCES: [&str; 4] = ["rs", "h", "c", "toml"];
+
+/// The ends of the names of files that pages name.
+const EXTENSIONS: [&str; 7] = [".rs", ".md", ".toml", ".json", ".h", ".c", ".svg"];
+
+/// The paths of all files and directories.
+pub(crate) struct Paths(Vec<String>);
+
+impl Paths {
+    pub(crate) fn list() -> Paths {
+        Paths(files::list_all().unwrap())
+    }
+
+    /// Whether something in backticks looks like a path of this repository.
+    pub(crate) fn is_like_own_path(&self, path: &str) -> bool {
+        let (first, rest) = path.split_once('/').unwrap_or(("", path));
+        let is_below_root = self.has_exact_path(first) && !rest.starts_with('/');
+        let is_name = rest.starts_with('.') || rest.is_empty() && first.is_empty();
+        !path.starts_with('/')
+            && !is_name
+            && (is_below_root || path.ends_with('/') || EXTENSIONS.iter().any(|end| path.ends_with(end)))
+    }
+
+    /// Whether there is such a file or directory. A path that begins with a directory of the root is
+    /// one from there; another may be the end of a longer one. `*` and `<...>` stand for any text.
+    pub(crate) fn has_path(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let first = path.split('/').next().unwrap_or_default();
+        let is_from_root = path.contains('/') && self.has_exact_path(first);
+        let pattern = path.replace('<', "*<").replace('>', ">*");
+        let pieces: Vec<&str> = pattern.split('*').filter(|piece| !piece.starts_with('<')).collect();
+        self.0
+            .iter()
+            .any(|known| matches(known, &pieces) || !is_from_root && ends_after_slash(known, &pieces))
+    }
+
+    pub(crate) fn has_exact_path(&self, path: &str) -> bool {
+        self.0.iter().any(|known| known == path)
+    }
+}
+
+/// The source files.
+pub(crate) struct Sources {
+    files: Vec<Source>,
+    /// The words of all files.
+    words: HashSet<String>,
+}
+
+struct Source {
+    path: String,
+    /// The text without lines of comments.
+    code: String,
+}
+
+impl Sources {
+    pub(crate) fn read() -> Sources {
+        let files = SOURCES.into_iter().flat_map(|extension| files::read_below("", extension).unwrap());
+        let without_comments = |file: File| {
+            let code: Vec<&str> = file.text.lines().filter(|line| !is_comment(line)).collect();
+            Source { path: file.path, code: code.join("\n") }
+        };
+        let files: Vec<Source> = files.map(without_comments).collect();
+        let words = files.iter().flat_map(|file| words(&file.code)).map(str::to_owned).collect();
+        Sources { files, words }
+    }
+
+    /// Whether code has this name. Of a path, one file must have the last two names.
+    pub(crate) fn has_name(&self, path: &str) -> bool {
+        let names: Vec<&str> = path.rsplit("::").take(2).collect();
+        let has_all = |file: &Source| names.iter().all(|name| words(&file.code).any(|word| word == *name));
+        names.iter().all(|name| self.words.contains(*name))
+            && (names.len() == 1
+                || self.files.iter().filter(|file| file.code.contains(names[0])).any(has_all))
+    }
+
+    /// Whether the module of this directory has a function of this name for other modules.
+    pub(crate) fn has_function(&self, directory: &str, name: &str) -> bool {
+        let module = format!("{}.rs", directory.trim_end_matches('/'));
+        let is_own = |file: &&Source| {
+            file.path == module || file.path.starts_with(directory) && !file.path.contains("/tests")
+        };
+        let definitions = ["(", "<"].map(|after| format!("pub(crate) fn {name}{after}"));
+        let defines = |file: &Source| definitions.iter().any(|definition| file.code.contains(definition));
+        self.files.iter().filter(is_own).any(defines)
+    }
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// Whether a path consists of these pieces, with any text between them.
+fn matches(path: &str, pieces: &[&str]) -> bool {
+    let [first, others @ ..] = pieces else { return false };
+    let Some(mut rest) = path.strip_prefix(first) else { return false };
+    let Some((last, between)) = others.split_last() else { return rest.is_empty() };
+    for piece in between {
+        match rest.find(piece) {
+            Some(begin) => rest = &rest[begin + piece.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Whether a path ends with these pieces, behind a directory.
+fn ends_after_slash(path: &str, pieces: &[&str]) -> bool {
+    path.match_indices('/').any(|(slash, _)| matches(&path[slash + 1..], pieces))
+}
+
+#[test]
+fn paths_match_from_the_root_or_behind_a_directory() {
+    assert!(matches("src/lib.rs", &["src/lib.rs"]));
+    assert!(!matches("src/lib.rs", &["src/lib"]));
+    assert!(matches("a/b/c.rs", &["a/", ".rs"]));
+    assert!(!matches("a/b/c.rs", &["b/", ".rs"]));
+    assert!(ends_after_slash("a/b/c.rs", &["b/", ".rs"]));
+}
