@@ -1,9 +1,9 @@
 //! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`: programs of our own that check
 //! every byte, and NetPIPE.
 //!
-//! If Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in the
-//! Python package index, see `mpi.rs`) is missing, its tests print that they are skipped, and pass. They fail
-//! if `CI` is set.
+//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in
+//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; in `./test`,
+//! which installs them, they fail.
 
 mod every_byte;
 mod fallback;
