@@ -11,7 +11,7 @@ use homespun::{
 use serde::{Deserialize, Serialize};
 
 use homespun_suite::connecting::{
-    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion, next_event, next_operation_end,
+    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion_of_first, next_event_of_first, next_operation_end_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
@@ -110,11 +110,11 @@ impl RemoteSide {
                     self.side().progress();
                     deadline.yield_or_panic("a connection");
                 }
-                next_completion(&[self.side()]);
+                next_completion_of_first(&[self.side()]);
             }
             Command::Receive(len_bytes) => {
                 self.endpoint().recv(marked_buffer(len_bytes), NOWHERE, 0).expect("room for a receive");
-                return Outcome::Message(received_bytes(&next_completion(&[self.side()]).buffer));
+                return Outcome::Message(received_bytes(&next_completion_of_first(&[self.side()]).buffer));
             }
             Command::Shutdown => self.endpoint().shutdown().expect("it is connected"),
             Command::Close => self.endpoint = None,
@@ -124,7 +124,7 @@ impl RemoteSide {
     }
 
     fn next_event_outcome(&mut self) -> Outcome {
-        match next_event(&[self.side()]) {
+        match next_event_of_first(&[self.side()]) {
             Ok(ConnectionEvent::Request(request)) => {
                 let data = request.data().to_vec();
                 self.request = Some(request);
@@ -226,7 +226,7 @@ impl SideProcess {
         self.ask(&Command::Accept(b"you may".into()));
         self.send_command(&Command::Hear);
         assert_eq!(self.wait_for_outcome(side), Outcome::Connected(vec![]));
-        assert_eq!(event_outcome(next_event(&[side])), Outcome::Connected(b"you may".into()));
+        assert_eq!(event_outcome(next_event_of_first(&[side])), Outcome::Connected(b"you may".into()));
         endpoint
     }
 }
@@ -246,19 +246,19 @@ fn messages_travel_both_ways_and_arrive_before_shutdown() {
         for (identity, len_bytes) in (0..).zip(LENS_BYTES) {
             other.send_command(&Command::Receive(len_bytes));
             post_send(&endpoint, identity, len_bytes);
-            next_completion(&[&side]);
+            next_completion_of_first(&[&side]);
             assert!(other.wait_for_outcome(&side) == Outcome::Message(payload(identity, len_bytes).into()));
             other.send_command(&Command::Send(identity, len_bytes));
             endpoint.recv(marked_buffer(len_bytes), NOWHERE, 1).unwrap();
-            assert!(received_bytes(&next_completion(&[&side]).buffer) == payload(identity, len_bytes));
+            assert!(received_bytes(&next_completion_of_first(&[&side]).buffer) == payload(identity, len_bytes));
             assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         }
         other.send_command(&Command::Send(7, 1000));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.ask(&Command::Shutdown);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 1000));
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 1000));
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::ShutDown);
     }
@@ -274,7 +274,7 @@ fn rejecting_and_closing_listener_refuse_requests() {
             other.send_command(&Command::Hear);
             assert_eq!(other.wait_for_outcome(&side), Outcome::Request(data.clone()));
             other.ask(&Command::Reject(data.clone()));
-            assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), data));
+            assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), data));
         }
         let waiting = side.open_endpoint(CLIENT);
         waiting.connect(name.into(), b"").unwrap();
@@ -285,11 +285,11 @@ fn rejecting_and_closing_listener_refuse_requests() {
         second.connect(name.into(), b"second").unwrap();
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(b"second".into()));
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
         other.ask(&Command::StopListening);
         let late = side.open_endpoint(LISTENER);
         late.connect(name.into(), b"").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
     }
 }
 
@@ -303,23 +303,23 @@ fn death_of_either_process_ends_the_connection() {
         other.send_command(&Command::Send(7, 8));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.0.kill();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 8));
-        assert_eq!(next_operation_end(&[&side]).expect_err("no sender is left").completion.context, 2);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 8));
+        assert_eq!(next_operation_end_of_first(&[&side]).expect_err("no sender is left").completion.context, 2);
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::ShutDown);
         assert!(side.poll_event().is_none());
     }
     // The requester dies.
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
         other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else { panic!("it was asked") };
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"welcome").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(vec![]));
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Connected(vec![]));
         other.send_command(&Command::Hear);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::ShutDown);
     }
 }
 
@@ -336,7 +336,7 @@ fn death_before_accept_fails_the_request() {
         unheard.connect(name.into(), b"").unwrap();
         other.0.kill();
         for _ in 0..2 {
-            let Outcome::Failed(errno, data) = event_outcome(next_event(&[&side])) else {
+            let Outcome::Failed(errno, data) = event_outcome(next_event_of_first(&[&side])) else {
                 panic!("connected without an accept")
             };
             assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&Errno::new(errno)) && data.is_empty());
@@ -345,11 +345,11 @@ fn death_before_accept_fails_the_request() {
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
         other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else { panic!("it was asked") };
         other.0.kill();
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
     }
 }
 
@@ -371,14 +371,14 @@ fn death_at_any_moment_ends_every_wait() {
         other.0.kill();
         // The requester may read that it is connected. In any case it reads that the connection has
         // ended.
-        let mut heard = event_outcome(next_event(&[&side]));
+        let mut heard = event_outcome(next_event_of_first(&[&side]));
         if heard == Outcome::Connected(b"welcome".into()) {
-            heard = event_outcome(next_event(&[&side]));
+            heard = event_outcome(next_event_of_first(&[&side]));
             assert_eq!(heard, Outcome::ShutDown);
         } else {
             assert!(matches!(heard, Outcome::Failed(..)), "{heard:?}");
         }
-        if let Ok((completion, _)) = next_operation_end(&[&side]) {
+        if let Ok((completion, _)) = next_operation_end_of_first(&[&side]) {
             assert!(received_bytes(&completion.buffer) == payload(7, 300_000));
         }
         assert!(side.poll_event().is_none());
@@ -400,9 +400,9 @@ fn closing_process_delivers_everything_it_sent() {
         other.send_command(&Command::Send(7, 100));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         drop(other);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(b"welcome".into()));
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::Connected(b"welcome".into()));
+        assert_eq!(event_outcome(next_event_of_first(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 100));
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 100));
     }
 }

@@ -90,7 +90,7 @@ fn open_process_pair() -> (Party, Party) {
 fn one_confined_process_exchanges_messages() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        bob.refuse_copies(errno);
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -101,8 +101,8 @@ fn one_confined_process_exchanges_messages() {
 fn two_confined_processes_exchange_messages() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        alice.refuse_copies(errno);
-        bob.refuse_copies(errno);
+        alice.fail_process_copies_with(errno);
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -114,9 +114,9 @@ fn processes_confined_after_connecting_exchange_messages() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         exchange_all_lengths(&alice, &bob);
-        alice.refuse_copies(errno);
+        alice.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
-        bob.refuse_copies(errno);
+        bob.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
     }
 }

@@ -233,7 +233,7 @@ pub(crate) fn check_wait_objects(info: &Info) {
             continue;
         }
         let next =
-            |cq| if wait == Set { sleeping::sleep_until_ended_in_set(&set, cq) } else { sleeping::next(cq) };
+            |cq| if wait == Set { sleeping::sleep_until_ended_in_set(&set, cq) } else { sleeping::sleep_until_ended(cq) };
         let (completion, _) = thread::scope(|scope| {
             let sleeper = scope.spawn(|| next(&bob.cq));
             sleeping::give_time_to_sleep();

@@ -7,7 +7,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError, Tag};
 
 use crate::victim::{
-    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted, make_any_message,
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted_else_full, make_any_message,
     make_any_receive,
 };
 use homespun_suite::payload::{payload, received_bytes};
@@ -249,7 +249,7 @@ impl Survivor {
     fn send_any_message(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
             let send = make_any_message(&mut self.random, life.number, self.messages, peer);
-            if is_accepted(self.party.endpoint.sendmsg(send)) {
+            if is_accepted_else_full(self.party.endpoint.sendmsg(send)) {
                 self.sends.insert(self.messages);
                 self.messages += 1;
             }
@@ -277,7 +277,7 @@ impl Survivor {
     fn post_receive_of_kind(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive_context();
-            if is_accepted(self.party.endpoint.recvmsg(make_any_receive(
+            if is_accepted_else_full(self.party.endpoint.recvmsg(make_any_receive(
                 &mut self.random,
                 is_tagged,
                 context,

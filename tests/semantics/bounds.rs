@@ -134,7 +134,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second =
-        net.open_party_with(Setup { shares_cq: Some(first.cq.as_here().clone()), ..Setup::default() });
+        net.open_party_with(Setup { shares_cq: Some(first.cq.expect_here().clone()), ..Setup::default() });
     let peer = net.open_party();
     for party in [&first, &second] {
         party.insert_address_of(&peer);

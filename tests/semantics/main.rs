@@ -426,7 +426,7 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that need all parties in one process, because they use an object itself (`as_here`,
+/// The tests that need all parties in one process, because they use an object itself (`expect_here`,
 /// `domain_here`), or share one between parties.
 macro_rules! tests_of_objects {
     ($net:expr) => {

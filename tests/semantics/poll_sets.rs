@@ -34,7 +34,7 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     for context in 0..ROUNDS {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         second.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let endpoint = alice.endpoint.as_here();
+        let endpoint = alice.endpoint.expect_here();
         endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
         endpoint.send(payload(context, 8), to_second, context).unwrap();

@@ -494,7 +494,7 @@ pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let caps = Caps::MSG;
     let alice = net.open_party_with(Setup { caps, ..Setup::default() });
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes));

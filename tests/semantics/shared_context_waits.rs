@@ -30,7 +30,7 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
-                let reader = scope.spawn(move || sleeping::next(cq));
+                let reader = scope.spawn(move || sleeping::sleep_until_ended(cq));
                 let _over = StopOnDrop(&is_over);
                 give_time_to_sleep();
                 // Only this call drives the endpoint.
@@ -53,7 +53,7 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     for context in 0..10 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::next(&sharers.members[0].cq));
+            let reader = scope.spawn(|| sleeping::sleep_until_ended(&sharers.members[0].cq));
             give_time_to_sleep();
             sharers.context.cancel(context).unwrap();
             assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);

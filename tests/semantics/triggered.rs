@@ -48,7 +48,7 @@ fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWor
 
 /// Returns a work that posts an operation of a party's endpoint.
 fn post_work(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
-    let action = DeferredAction::Post { endpoint: party.endpoint.as_here().clone(), operation };
+    let action = DeferredAction::Post { endpoint: party.endpoint.expect_here().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         trigger.add(1);
         await_counts(&alice, &done, (context, 0));
         assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
-        alice.wait_for_counts(&[(SEND, (reported, 0))]);
+        alice.wait_for_exact_counts(&[(SEND, (reported, 0))]);
         if reported > 0 {
             assert_eq!(alice.next_completion().context, context);
         }
@@ -237,7 +237,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
             assert_eq!(bob.next_completion().context, context);
         }
         bob.assert_no_completion();
-        bob.wait_for_counts(&[(RECV, (reported, 0))]);
+        bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
     // If the endpoint's counter is also the completion counter, it counts once.
     let own = alice.counter_here(SEND).clone();
@@ -261,7 +261,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 1, flags), &sent));
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
-    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     let receive = |context| {
         let buffers = vec![marked_buffer(8)];
         Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
@@ -269,7 +269,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(2), &heard));
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
-    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // The counter counts a failure, and a refusal.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
     alice.endpoint.cancel(3).unwrap();
@@ -281,12 +281,12 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     alice.av.remove(&[gone]).unwrap();
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
-    alice.wait_for_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
     // A counter that is bound only to other events counts these ends, too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard));
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
-    alice.wait_for_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
+    alice.wait_for_exact_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
 }
 
 pub(crate) fn works_run_in_threshold_order(net: &Net) {
@@ -526,7 +526,7 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
 pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::INJECT)).unwrap();
     let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 2, ..RecvMsg::default() };
     endpoint.trigger(&trigger_at(&trigger, 2), Operation::Receive(receive)).unwrap();
@@ -541,7 +541,7 @@ pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
     let completion = alice.next_completion();
     assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, payload(2, 8).to_vec()));
-    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // A flush leaves the triggered operation, which belongs to its endpoint.
     bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
     endpoint.trigger(&trigger_at(&trigger, 3), send_operation(&alice, 4, OpFlags::empty())).unwrap();
@@ -557,7 +557,7 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
         let receive =
             RecvMsg { tagged: Some(Tag(7).into()), buffers, context: 5, flags, ..RecvMsg::default() };
         let operation = Operation::Receive(receive);
-        alice.endpoint.as_here().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
+        alice.endpoint.expect_here().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
     };
     let room = || vec![marked_buffer(300)];
     at_threshold(1, vec![], OpFlags::PEEK);
@@ -591,7 +591,7 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
 pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::empty())).unwrap();
     let receive = |context| {
         let buffers = vec![marked_buffer(8)];
@@ -607,14 +607,14 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     trigger.add(2);
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().completion.context, 2);
-    alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+    alice.wait_for_exact_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
     // Deferred work that was posted is an operation of its endpoint. If the operation fails, so does the
     // work.
     queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
     await_counts(&alice, &done, (0, 1));
-    alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+    alice.wait_for_exact_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
 }
 
 pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
@@ -627,7 +627,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
     };
     queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
     queue_work(&alice, post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done));
-    alice.endpoint.as_here().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
+    alice.endpoint.expect_here().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
     alice.av.remove(&[gone]).unwrap();
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
         trigger.add(1);
@@ -637,7 +637,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         assert_eq!(failed.error, OperationError::Deferred(Box::new(misuse)));
         assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
         await_counts(&alice, &done, (0, errors));
-        alice.wait_for_counts(&[(SEND, (0, counted))]);
+        alice.wait_for_exact_counts(&[(SEND, (0, counted))]);
     }
 }
 
@@ -658,7 +658,7 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     let failed = alice.next_failure();
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
     await_counts(&alice, &done, (0, 1));
-    alice.wait_for_counts(&[]);
+    alice.wait_for_exact_counts(&[]);
     // The message is too long for the deferred receive.
     let receive = RecvMsg { buffers: vec![marked_buffer(4)], context: 2, ..RecvMsg::default() };
     queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done));
@@ -708,11 +708,11 @@ pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
     queue_work(&bob, post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
     alice
         .endpoint
-        .as_here()
+        .expect_here()
         .trigger(&trigger_at(&trigger, 1), send_operation(&alice, 2, OpFlags::empty()))
         .unwrap();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    let another = alice.endpoint.as_here().clone();
+    let another = alice.endpoint.expect_here().clone();
     drop(alice.endpoint);
     drop(another);
     assert!(!done.is_in_use(), "the waiting work and the posted one have gone");
@@ -741,7 +741,7 @@ pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
     let operation = send_operation(&alice, 1, OpFlags::empty());
-    let action = DeferredAction::Post { endpoint: alice.endpoint.as_here().clone(), operation };
+    let action = DeferredAction::Post { endpoint: alice.endpoint.expect_here().clone(), operation };
     drop(alice.endpoint);
     let completion = Some(done.clone());
     queue_work(
@@ -806,14 +806,14 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
     let rejected = without
         .endpoint
-        .as_here()
+        .expect_here()
         .trigger(&trigger_at(&trigger, 0), send_operation(&alice, 1, OpFlags::empty()));
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
     // The flag may be a default flag of an alias if the endpoint has the capability. Then other calls
     // refuse it.
-    let (alias, plain) = (alice.endpoint.as_here().alias(), without.endpoint.as_here().alias());
+    let (alias, plain) = (alice.endpoint.expect_here().alias(), without.endpoint.expect_here().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
     assert_eq!(alice.endpoint.tx_op_flags() & OpFlags::TRIGGER, OpFlags::empty());
@@ -839,7 +839,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let action = DeferredAction::Post {
-            endpoint: bob.endpoint.as_here().clone(),
+            endpoint: bob.endpoint.expect_here().clone(),
             operation: Operation::Receive(receive),
         };
         let work = DeferredWork {
@@ -865,7 +865,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             give_time_to_sleep();
             alice.endpoint.recv(homespun_suite::payload::marked_buffer(8), ANY, 3).unwrap();
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
-            let mut ended = [0; 2].map(|_| match sleeping::next(alice.cq_here()) {
+            let mut ended = [0; 2].map(|_| match sleeping::sleep_until_ended(alice.cq_here()) {
                 Ok((completion, _)) => completion.context,
                 Err(failed) => panic!("{failed:?}"),
             });

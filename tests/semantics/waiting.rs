@@ -14,7 +14,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, next,
+    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
 };
 use homespun_suite::{Deadline, Net, Party, Setup};
 
@@ -45,7 +45,7 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 
 #[track_caller]
 fn next_completion(cq: &CompletionQueue) -> Completion {
-    next(cq).expect("no operation fails").0
+    sleep_until_ended(cq).expect("no operation fails").0
 }
 
 /// Waits on the queue until [`stop_waiting`] is called, so that it answers operations of peers meanwhile.
@@ -177,14 +177,14 @@ pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
-        let failed = next(alice.cq_here()).expect_err("there is no listener");
+        let failed = sleep_until_ended(alice.cq_here()).expect_err("there is no listener");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         thread::scope(|scope| {
             scope.spawn(|| {
                 // A truncated receive, and then a cancelled one.
-                let failed = next(bob.cq_here()).expect_err("it does not fit");
+                let failed = sleep_until_ended(bob.cq_here()).expect_err("it does not fit");
                 assert_eq!((failed.completion.context, failed.overflow_bytes()), (2, 4));
-                let failed = next(bob.cq_here()).expect_err("it was cancelled");
+                let failed = sleep_until_ended(bob.cq_here()).expect_err("it was cancelled");
                 assert_eq!((failed.completion.context, failed.errno()), (3, Errno::ECANCELED));
             });
             bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
@@ -218,7 +218,7 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let failed = next(alice.cq_here()).expect_err("the peer closes");
+                let failed = sleep_until_ended(alice.cq_here()).expect_err("the peer closes");
                 assert_eq!(failed.completion.context, 3);
             });
             give_time_to_sleep();
@@ -243,7 +243,7 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
-                    .map(|_| next(alice.cq_here()).expect_err("the peer is dead").completion.context)
+                    .map(|_| sleep_until_ended(alice.cq_here()).expect_err("the peer is dead").completion.context)
                     .collect();
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
@@ -544,7 +544,7 @@ pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&queues), Ok(false));
-        assert!(next(bob.cq_here()).is_err());
+        assert!(sleep_until_ended(bob.cq_here()).is_err());
     } else {
         assert_eq!(net.fabric.try_wait(&queues), Ok(false), "they are polled");
     }

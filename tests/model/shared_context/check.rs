@@ -6,7 +6,7 @@ use super::history::{History, Message};
 use crate::history::Level;
 
 pub(super) fn check_history(history: &History, is_connected: bool) {
-    only_accidents_lose_messages(history);
+    only_disruptions_lose_messages(history);
     each_failed_receive_lost_a_message(history);
     receives_take_only_accepted_messages(history);
     earlier_receives_match_first(history);
@@ -28,7 +28,7 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
 
 /// Checks that every message is received, unless its link has ended or its member has left. Only the end
 /// of its member can lose an acknowledged message.
-fn only_accidents_lose_messages(history: &History) {
+fn only_disruptions_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
         let is_due = history.is_certain_to_arrive(message) || has_arrived && !history.has_left(message.to);
@@ -68,7 +68,7 @@ fn earlier_receives_match_first(history: &History) {
     for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
-                !passed_over.accepts(message) || passed_over.posted_until(&history.messages) <= seen_at,
+                !passed_over.accepts(message) || passed_over.certainly_posted_until(&history.messages) <= seen_at,
                 "receive {receive} took message {number}, and receive {earlier} was posted before it: \
                  {passed_over:?}"
             );
@@ -81,7 +81,7 @@ fn earlier_receives_match_first(history: &History) {
 /// being read from the old one. A connection has no next link.
 fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
-        if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {
+        if !is_connected && !history.no_link_had_ended(second.from, second.to, seen_at) {
             continue;
         }
         for (earlier, first, one, _) in taken_messages(history).take_while(|(earlier, ..)| *earlier < later) {
