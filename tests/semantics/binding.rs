@@ -25,7 +25,7 @@ pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> Memo
     domain.register(64, &attr).expect("a region")
 }
 
-pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
+pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;

@@ -54,7 +54,7 @@ fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>)
 }
 
 /// Sends a message of each length from one endpoint to the other.
-fn exchange_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
+fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
         to.1.recv(marked_buffer(len_bytes), NOWHERE, context).expect("room for a receive");
@@ -151,7 +151,7 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
-pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
+pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let vacancy = net.reserve_vacant_address();
     let connecting = client.open_endpoint(CLIENT);
@@ -183,14 +183,14 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
         let (errno, _) = expect_connection_failure(&[&client, &server], 9);
         assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&errno), "{errno:?}");
     }
-    exchange_all_lengths((&client, &one), (&server, &other));
+    send_and_check_all_lengths((&client, &one), (&server, &other));
 }
 
 pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
-    exchange_all_lengths((&client, &one), (&server, &other));
-    exchange_all_lengths((&server, &other), (&client, &one));
+    send_and_check_all_lengths((&client, &one), (&server, &other));
+    send_and_check_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), b"injected");
@@ -341,7 +341,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     request.reject(b"too late").unwrap();
 }
 
-pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
+pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
@@ -572,7 +572,7 @@ pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     assert_eq!(connecting.name(), Ok(name));
-    exchange_all_lengths((&client, &connecting), (&server, &accepting));
+    send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
     assert_eq!(
         expect_errno(server.domain.endpoint_from_passive(&server.info, &listener)),
@@ -655,7 +655,7 @@ pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
 }
 
-pub(crate) fn bound_event_queue_is_not_closed(net: &Net) {
+pub(crate) fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
     let endpoint = side.open_endpoint(CLIENT);

@@ -28,7 +28,7 @@ fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
 }
 
 /// Opens an endpoint. Also returns its own fabric address, for use once it is enabled.
-fn open_endpoint(
+fn open_disabled_endpoint(
     domain: &Domain,
     info: &Info,
     cqs: &[(&CompletionQueue, BindFlags)],
@@ -47,7 +47,7 @@ fn open_endpoint(
 pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     let region = register_region(&domain, KEY, MrFlags::empty());
     endpoint.enable().unwrap();
     let exchange = |context| {
@@ -141,7 +141,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let domain = net.open_other_domain();
         let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-        let (endpoint, _own) = open_endpoint(&domain, &messages, &[]);
+        let (endpoint, _own) = open_disabled_endpoint(&domain, &messages, &[]);
         let counter = open_counter(&domain, WaitObject::None);
         endpoint.bind_counter(&counter, SEND | RECV).unwrap();
         endpoint.enable().unwrap();
@@ -177,7 +177,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
 pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-    let (endpoint, own) = open_endpoint(&domain, &messages, &[]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
     assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
     let counter = open_counter(&domain, WaitObject::Unspec);
     endpoint.bind_counter(&counter, SEND | RECV).unwrap();
@@ -212,7 +212,7 @@ pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     for context in 0..3 {
         endpoint.enable().unwrap();
         endpoint.recv(marked_buffer(8), ANY, context).unwrap();

@@ -14,7 +14,7 @@ const FIRST: u64 = 10;
 const SECOND: u64 = 20;
 const WRITES: u64 = 30;
 
-pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
+pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
     let asleep = || Setup { asleep: true, ..Setup::default() };
     let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
@@ -73,7 +73,7 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     net.start_driving(&second);
 }
 
-pub(crate) fn member_of_a_poll_set_is_not_closed(net: &Net) {
+pub(crate) fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
     let (cq, counter) =
         (domain.open_cq(&Default::default()).unwrap(), open_counter(&domain, WaitObject::None));

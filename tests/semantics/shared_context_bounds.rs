@@ -69,7 +69,7 @@ pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     sharers.context.recv(marked_buffer(8), ANY, 4).unwrap();
 }
 
-pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
+pub(crate) fn messages_beyond_a_small_budget_all_arrive(net: &Net) {
     const MESSAGES: u64 = 60;
     let mut sharers = Sharers::open_empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
     (0..2).for_each(|_| sharers.join());
@@ -90,7 +90,7 @@ pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
     }
 }
 
-pub(crate) fn completion_without_endpoints_waits_for_the_first(net: &Net) {
+pub(crate) fn cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();

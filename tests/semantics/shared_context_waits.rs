@@ -61,13 +61,13 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     }
 }
 
-pub(crate) fn threads_post_while_others_read(net: &Net) {
+pub(crate) fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let cqs: Vec<_> = sharers.members.iter().map(|member| member.cq.clone()).collect();
-    post_while_others_read(&sharers, &cqs);
+    post_and_read_concurrently(&sharers, &cqs);
 }
 
-pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
+pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
     // Three threads drive the endpoints, which report their receives to the last of these queues.
@@ -75,11 +75,11 @@ pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
     for cq in &cqs[..2] {
         sharers.join_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
     }
-    post_while_others_read(&sharers, &cqs);
+    post_and_read_concurrently(&sharers, &cqs);
 }
 
 /// Two threads post to the context, one thread reads each queue, and two peers send to both endpoints.
-fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
+fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
     let (left, _) = sharers.open_peer();
     let (right, _) = sharers.open_peer();

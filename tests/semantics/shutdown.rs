@@ -184,7 +184,7 @@ pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     }
 }
 
-pub(crate) fn long_message_in_flight_fails_at_shutdown(net: &Net) {
+pub(crate) fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for shuts_down in [0, 1] {
         let (one, other) = connect_pair(&client, &server);
