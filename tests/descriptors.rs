@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use homespun::{FabricAddress, Tag, WaitObject};
 
-use homespun_suite::connecting::{Side, close_with_progress, next_completion_of_first, next_event_of_first, next_request_of_first};
+use homespun_suite::connecting::{
+    Side, close_with_progress, next_completion_of_first, next_event_of_first, next_request_of_first,
+};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;

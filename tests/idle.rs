@@ -448,7 +448,7 @@ fn listener_without_descriptors_retries_rarely() {
 }
 
 #[test]
-fn late_message_wakes_a_blocked_reader() {
+fn message_after_timed_out_sleeps_wakes_the_reader() {
     let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -495,7 +495,11 @@ impl FrameHandler for SilentHandler {
 
 /// A passive endpoint closes, while another endpoint has a link to the requester and is silent. The
 /// requester cannot tell whether that endpoint is about to accept, so only the timeout wakes it.
-fn requester_sleeps_until_its_timeout(transport: &TransportKind, provider: &impl Provider, turns: Turns) {
+fn check_requester_sleeps_until_its_timeout(
+    transport: &TransportKind,
+    provider: &impl Provider,
+    turns: Turns,
+) {
     let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
@@ -535,8 +539,8 @@ fn requester_sleeps_until_its_timeout(transport: &TransportKind, provider: &impl
 #[test]
 fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
     for turns in [Turns::Alternate, Turns::Automatic] {
-        requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
-        requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
+        check_requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
+        check_requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
     }
 }
 

@@ -87,7 +87,7 @@ fn open_process_pair() -> (Party, Party) {
 }
 
 #[test]
-fn one_confined_process_exchanges_messages() {
+fn messages_arrive_when_one_process_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         bob.fail_process_copies_with(errno);
@@ -98,7 +98,7 @@ fn one_confined_process_exchanges_messages() {
 }
 
 #[test]
-fn two_confined_processes_exchange_messages() {
+fn messages_arrive_when_both_processes_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         alice.fail_process_copies_with(errno);
@@ -110,7 +110,7 @@ fn two_confined_processes_exchange_messages() {
 }
 
 #[test]
-fn processes_confined_after_connecting_exchange_messages() {
+fn messages_arrive_when_copies_fail_after_connecting() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         exchange_all_lengths(&alice, &bob);

@@ -288,9 +288,7 @@ impl Endpoint {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
-            EndpointPlace::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::Cancel { context })
-            }
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Cancel { context }),
         }
     }
 
@@ -343,9 +341,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { remote, .. } => {
-                remote
-                    .call_for_result(&RemoteCall::SetMinMultiRecv { bytes })
-                    .expect("any number will do");
+                remote.call_for_result(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
             }
         }
     }
@@ -529,7 +525,8 @@ impl Vector {
             Vector::Here(av) => return av.insert(addresses),
             Vector::There(remote) => remote,
         };
-        match remote.call(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
+        match remote
+            .call(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
         {
             RemoteAnswer::Inserted(inserted) => inserted
                 .into_iter()
@@ -543,9 +540,8 @@ impl Vector {
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         match self {
             Vector::Here(av) => av.remove(addresses),
-            Vector::There(remote) => remote.call_for_result(&RemoteCall::Remove(
-                addresses.iter().map(|address| address.0).collect(),
-            )),
+            Vector::There(remote) => remote
+                .call_for_result(&RemoteCall::Remove(addresses.iter().map(|address| address.0).collect())),
         }
     }
 

@@ -119,7 +119,9 @@ impl PartyServer {
             RemoteCall::Poll(name) => {
                 return RemoteAnswer::Ended(poll_completion(self.queue(name)).map(EndedForm::from));
             }
-            RemoteCall::Next(name) => return RemoteAnswer::Ended(self.next_within_rounds(name).map(EndedForm::from)),
+            RemoteCall::Next(name) => {
+                return RemoteAnswer::Ended(self.next_within_rounds(name).map(EndedForm::from));
+            }
             RemoteCall::ReadEach(name, max) => return self.read_each(name, max),
             RemoteCall::ReadError(name) => {
                 return match self.queue(name).read_error() {

@@ -158,9 +158,7 @@ impl Region {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
             Region::There { remote, number, .. } => {
-                remote
-                    .call_for_result(&RemoteCall::RegionCount(*number))
-                    .expect("counting is not refused");
+                remote.call_for_result(&RemoteCall::RegionCount(*number)).expect("counting is not refused");
             }
         }
     }
@@ -208,9 +206,7 @@ impl Region {
                 Closed::Here(registered.close().expect("a raw region"))
             }
             Region::There { remote, number, .. } => {
-                remote
-                    .call_for_result(&RemoteCall::RegionClose(*number))
-                    .expect("closing is not refused");
+                remote.call_for_result(&RemoteCall::RegionClose(*number)).expect("closing is not refused");
                 Closed::There { remote: remote.clone(), number: *number }
             }
         };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use homespun_suite::payload::payload;
 use homespun_suite::process::Channel;
-use homespun_suite::seccomp::{COPIES_ACROSS, kill_at_system_calls, fail_system_calls_of_process};
+use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_process, kill_at_system_calls};
 use homespun_suite::{AddressForm, Net, Party, TransportKind, Turns};
 
 /// The entry of a victim's process.
@@ -127,8 +127,8 @@ impl Victim {
             }
             match self.random.u8(..10) {
                 0..4 => self.read_completion(),
-                4..7 => self.send_any_message(),
-                7..9 => self.post_any_receive(),
+                4..7 => self.send_any_message_if_room(),
+                7..9 => self.post_any_receive_if_room(),
                 _ => self.party.cq.progress(),
             }
             thread::yield_now();
@@ -145,7 +145,7 @@ impl Victim {
         }
     }
 
-    fn send_any_message(&mut self) {
+    fn send_any_message_if_room(&mut self) {
         let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_received;
         if has_to_wait || self.messages == MESSAGES_MAX {
             return;
@@ -154,7 +154,7 @@ impl Victim {
         self.messages += u64::from(is_accepted_else_full(self.party.endpoint.sendmsg(send)));
     }
 
-    fn post_any_receive(&mut self) {
+    fn post_any_receive_if_room(&mut self) {
         let kind = usize::from(self.random.bool());
         if self.posted[kind] < POSTED {
             let receive = make_any_receive(&mut self.random, kind == 1, 1);

@@ -8,7 +8,7 @@ use crate::atomics::check_returned_buffers;
 use crate::elements::{ROWS, ROWS_END, element_values, operand_value};
 use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
-use crate::run::{Runner, is_accepted_else_full, expect_lost_sender_errno};
+use crate::run::{Runner, expect_lost_sender_errno, is_accepted_else_full};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 

@@ -203,27 +203,28 @@ pub(crate) fn any_program(disruption: Disruption) -> impl Strategy<Value = Progr
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(any_step(disruption), 1..60);
     let orders = (any_order(), any::<bool>(), any_memory_kind());
-    (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps).prop_map(
-        |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
-            let (unexpected_bytes, with_matches, with_fences) = waits;
-            let (order, completes_in_order, memory) = orders;
-            Program {
-                seed,
-                parties,
-                with_data,
-                cq_depth_entries,
-                depth_ops,
-                unexpected_bytes,
-                with_matches,
-                with_fences,
-                order,
-                completes_in_order,
-                memory,
-                is_stream,
-                steps,
-            }
-        },
-    )
+    (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps)
+        .prop_map(
+            |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
+                let (unexpected_bytes, with_matches, with_fences) = waits;
+                let (order, completes_in_order, memory) = orders;
+                Program {
+                    seed,
+                    parties,
+                    with_data,
+                    cq_depth_entries,
+                    depth_ops,
+                    unexpected_bytes,
+                    with_matches,
+                    with_fences,
+                    order,
+                    completes_in_order,
+                    memory,
+                    is_stream,
+                    steps,
+                }
+            },
+        )
 }
 
 /// Returns the budget for unexpected messages, and whether sends use the match level and fences. A small

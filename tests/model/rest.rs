@@ -10,7 +10,7 @@ use crate::history::{
     AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
 };
 use crate::program::LEN_MAX_BYTES;
-use crate::run::{Runner, is_accepted_else_full, expect_lost_sender_errno};
+use crate::run::{Runner, expect_lost_sender_errno, is_accepted_else_full};
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
@@ -198,7 +198,8 @@ impl Runner<'_> {
     }
 
     fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
-        let is_claim_open = matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
+        let is_claim_open =
+            matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 

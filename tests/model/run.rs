@@ -126,7 +126,12 @@ impl Runner<'_> {
                 self.post_receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
             }
             Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
-                self.post_multi_receive_buffer(at % count, from.map(|from| from % count), len_bytes, min_free_bytes);
+                self.post_multi_receive_buffer(
+                    at % count,
+                    from.map(|from| from % count),
+                    len_bytes,
+                    min_free_bytes,
+                );
             }
             Step::Peek { at, tagged, from, then } => {
                 self.post_peek(at % count, tagged, from.map(|from| from % count), then);

@@ -199,7 +199,14 @@ pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
                         for len_bytes in [0, 1, 7, 8, 900] {
                             identity += 1;
                             let message = Message { bytes: payload(identity, len_bytes), tag, data };
-                            exchange_and_check_between(&alice, &bob, &message, (send, receive), receive_first, 5);
+                            exchange_and_check_between(
+                                &alice,
+                                &bob,
+                                &message,
+                                (send, receive),
+                                receive_first,
+                                5,
+                            );
                         }
                     }
                 }

@@ -15,8 +15,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first, next_event_of_first,
-    next_operation_end_of_first, next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first,
+    next_event_of_first, next_operation_end_of_first, next_request_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -135,7 +135,8 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
             expect_connection_failure(&[&client, &server], CLIENT),
             (Errno::ECONNREFUSED, answers.to_vec())
         );
-        let failed = next_operation_end_of_first(&[&client, &server]).expect_err("nothing will ever arrive for it");
+        let failed =
+            next_operation_end_of_first(&[&client, &server]).expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
         assert_eq!(

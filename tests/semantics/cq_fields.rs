@@ -110,7 +110,10 @@ pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
             Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
             None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
         }
-        assert_eq!(next_entry_without_buffer(&bob), make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
+        assert_eq!(
+            next_entry_without_buffer(&bob),
+            make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0))
+        );
     }
     alice.assert_no_completion();
 }

@@ -10,7 +10,9 @@ use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 use homespun_suite::Net;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended};
+use homespun_suite::sleeping::{
+    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
+};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;

@@ -101,7 +101,11 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
                 give_time_to_sleep();
                 bob.endpoint.expect_here().recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                alice.endpoint.expect_here().send(payload(context, len_bytes), alice.peer(), context).unwrap();
+                alice
+                    .endpoint
+                    .expect_here()
+                    .send(payload(context, len_bytes), alice.peer(), context)
+                    .unwrap();
                 let sent = sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
@@ -152,7 +156,11 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
         let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(sleeping::sleep_until_ended(&received).expect("no failure").0.context, 1, "{wait:?}");
+                assert_eq!(
+                    sleeping::sleep_until_ended(&received).expect("no failure").0.context,
+                    1,
+                    "{wait:?}"
+                );
                 is_received.store(true, Ordering::SeqCst);
                 while !is_over.load(Ordering::SeqCst) {
                     assert_eq!(received.read(), Ok(None), "there is one message");

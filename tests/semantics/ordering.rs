@@ -207,7 +207,12 @@ fn open_pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Pa
     open_pair_with_memory_kind(net, order, Kind::Raw, len_bytes)
 }
 
-fn open_pair_with_memory_kind(net: &Net, order: Order, kind: Kind, len_bytes: usize) -> (Party, Party, Region) {
+fn open_pair_with_memory_kind(
+    net: &Net,
+    order: Order,
+    kind: Kind,
+    len_bytes: usize,
+) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;

@@ -146,7 +146,8 @@ pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) 
     let (alice, bob) = net.open_pair();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
-        let failed = post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        let failed =
+            post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
         assert_eq!(failed.error, OperationError::NoMessage);
     }
     assert!(matches!(bob.endpoint.cancel(77), Err(Error::Misuse(Misuse::NotFound(_)))), "it has ended");
@@ -310,7 +311,8 @@ pub(crate) fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (from, identity) in [(second, 2), (first, 1), (ANY, 1)] {
-        let (completion, source) = post_peek_or_claim_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) =
+            post_peek_or_claim_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
         assert_eq!(completion.data, identity);
         assert_eq!(source, FabricAddress(identity - 1));
     }

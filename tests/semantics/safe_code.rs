@@ -120,7 +120,10 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
         let target = AtomicTarget { peer: to, memory: RemoteMemory { address, key }, op, datatype };
         alice.endpoint.atomic(traced(n), target, n).unwrap();
-        while ended.read() < 4 * n || freed.load(Ordering::Relaxed) < 5 * round - 1 || !try_reclaim_whole(&mut rest) {
+        while ended.read() < 4 * n
+            || freed.load(Ordering::Relaxed) < 5 * round - 1
+            || !try_reclaim_whole(&mut rest)
+        {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
             deadline.yield_or_panic("the memory of silent accesses");

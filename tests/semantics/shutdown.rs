@@ -10,8 +10,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first, next_event_of_first, next_operation_end_of_first,
-    next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first, next_event_of_first,
+    next_operation_end_of_first, next_request_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -51,7 +51,10 @@ pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net)
         // The connection has ended, but no message that has arrived is lost.
         for context in 1..count {
             other.recv(marked_buffer(100), NOWHERE, context).unwrap();
-            assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), payload(context, 100));
+            assert_eq!(
+                received_bytes(&next_completion_of_first(&[&server, &client]).buffer),
+                payload(context, 100)
+            );
         }
         assert_eq!(
             expect_errno(other.recv(marked_buffer(100), NOWHERE, 9).map_err(Error::from)),
@@ -59,7 +62,11 @@ pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net)
         );
         assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
         if let Some(one) = one {
-            assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)), "the peer knows");
+            assert_eq!(
+                next_event_of_first(&[&client, &server]),
+                Ok(make_shutdown_event(CLIENT)),
+                "the peer knows"
+            );
             assert_eq!(one.shutdown(), Ok(()));
         }
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
@@ -109,7 +116,9 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
         }
         // The message has arrived before, or arrives now.
         other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
-        assert!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer) == payload(1, len_bytes));
+        assert!(
+            received_bytes(&next_completion_of_first(&[&server, &client]).buffer) == payload(1, len_bytes)
+        );
         other.shutdown().unwrap();
         assert_eq!(next_completion_of_first(&[&client, &server]).context, 1, "{len_bytes} bytes");
         assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
@@ -218,13 +227,21 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
         accepting.accept(b"welcome").unwrap();
         drop(request);
         drop(listener);
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")), "{round}");
+        assert_eq!(
+            next_event_of_first(&[&server, &client]),
+            Ok(make_connected_event(SERVER, b"")),
+            "{round}"
+        );
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         next_completion_of_first(&[&server]);
         // The client has made no progress since then. The close waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
-            assert_eq!(next_event_of_first(&[&client]), Ok(make_connected_event(CLIENT, b"welcome")), "{round}");
+            assert_eq!(
+                next_event_of_first(&[&client]),
+                Ok(make_connected_event(CLIENT, b"welcome")),
+                "{round}"
+            );
             assert_eq!(next_event_of_first(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
         });
         connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();

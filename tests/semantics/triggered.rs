@@ -47,7 +47,12 @@ fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWor
 }
 
 /// Returns a work that posts an operation of a party's endpoint.
-fn make_post_work(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
+fn make_post_work(
+    trigger: Trigger,
+    party: &Party,
+    operation: Operation,
+    completion: &Counter,
+) -> DeferredWork {
     let action = DeferredAction::Post { endpoint: party.endpoint.expect_here().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
 }
@@ -215,7 +220,12 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         queue_work(
             &alice,
-            make_post_work(trigger_at(&trigger, context), &alice, send_operation(&alice, context, flags), &done),
+            make_post_work(
+                trigger_at(&trigger, context),
+                &alice,
+                send_operation(&alice, context, flags),
+                &done,
+            ),
         );
         trigger.add(1);
         await_counts(&alice, &done, (context, 0));
@@ -259,7 +269,10 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     let [sent, heard] = [SEND, RECV].map(|events| alice.counter_here(events).clone());
     let flags = OpFlags::COMPLETION;
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 1, flags), &sent));
+    queue_work(
+        &alice,
+        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 1, flags), &sent),
+    );
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     let receive = |context| {
@@ -284,7 +297,10 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     alice.wait_for_exact_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
     // A counter that is bound only to other events counts these ends, too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard));
+    queue_work(
+        &alice,
+        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard),
+    );
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
     alice.wait_for_exact_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
 }
@@ -451,7 +467,12 @@ pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     trigger.set_error(0);
     queue_work(
         &alice,
-        make_post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, WORKS, OpFlags::empty()), &done),
+        make_post_work(
+            trigger_at(&trigger, 1),
+            &alice,
+            send_operation(&alice, WORKS, OpFlags::empty()),
+            &done,
+        ),
     );
     for context in [0, 2, 4, 1, 3, 5] {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
@@ -504,7 +525,12 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     let done = open_counter(&alice);
     queue_work(
         &alice,
-        make_post_work(trigger_at(&trigger, 2), &alice, send_operation(&alice, 1, OpFlags::COMPLETION), &done),
+        make_post_work(
+            trigger_at(&trigger, 2),
+            &alice,
+            send_operation(&alice, 1, OpFlags::COMPLETION),
+            &done,
+        ),
     );
     queue_work(&alice, work(5, trigger_at(&other, 1), 1));
     domain.flush_work(Some(&trigger));
@@ -626,7 +652,10 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
     };
     queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done));
+    queue_work(
+        &alice,
+        make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done),
+    );
     alice.endpoint.expect_here().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
     alice.av.remove(&[gone]).unwrap();
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
@@ -674,7 +703,12 @@ pub(crate) fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net
     queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &changed, 1));
     queue_work(
         &alice,
-        make_post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::MATCH_COMPLETE), &done),
+        make_post_work(
+            trigger_at(&trigger, 1),
+            &alice,
+            send_operation(&alice, 1, OpFlags::MATCH_COMPLETE),
+            &done,
+        ),
     );
     let closing = |counter: Counter| {
         let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");

@@ -10,8 +10,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first, next_event_of_first,
-    next_operation_end_of_first, next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first,
+    next_event_of_first, next_operation_end_of_first, next_request_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};

@@ -148,7 +148,9 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
         };
         thread::scope(|scope| {
             scope.spawn(|| {
-                let ConnectionEvent::Request(request) = next_event_of_first() else { panic!("not a request") };
+                let ConnectionEvent::Request(request) = next_event_of_first() else {
+                    panic!("not a request")
+                };
                 give_time_to_sleep();
                 let accepting = server.open_endpoint_for_request(&request, SERVER);
                 accepting.accept(b"").unwrap();

@@ -93,8 +93,10 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
                 give_time_to_sleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
                 post_send(&alice, context, len_bytes, OpFlags::empty());
-                let mut ended =
-                    [sleep_until_completion(alice.cq_here()).context, sleep_until_completion(alice.cq_here()).context];
+                let mut ended = [
+                    sleep_until_completion(alice.cq_here()).context,
+                    sleep_until_completion(alice.cq_here()).context,
+                ];
                 ended.sort_unstable();
                 assert_eq!(ended, [context, 77]);
             }
@@ -243,7 +245,9 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
-                    .map(|_| sleep_until_ended(alice.cq_here()).expect_err("the peer is dead").completion.context)
+                    .map(|_| {
+                        sleep_until_ended(alice.cq_here()).expect_err("the peer is dead").completion.context
+                    })
                     .collect();
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
@@ -276,8 +280,8 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None), "it came before");
         assert_eq!(cq.sread(Some(Duration::from_millis(1))), Ok(None), "and it is over");
 
-        let has_woken_all =
-            (1..=20).any(|attempt| signal_four_waits_and_check_all_wake(cq, attempt * Duration::from_millis(5)));
+        let has_woken_all = (1..=20)
+            .any(|attempt| signal_four_waits_and_check_all_wake(cq, attempt * Duration::from_millis(5)));
         assert!(has_woken_all, "one signal has never ended four waits by {wait:?}");
     }
 }

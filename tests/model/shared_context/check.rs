@@ -68,7 +68,8 @@ fn earlier_receives_match_first(history: &History) {
     for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
-                !passed_over.accepts(message) || passed_over.certainly_posted_until(&history.messages) <= seen_at,
+                !passed_over.accepts(message)
+                    || passed_over.certainly_posted_until(&history.messages) <= seen_at,
                 "receive {receive} took message {number}, and receive {earlier} was posted before it: \
                  {passed_over:?}"
             );
