@@ -251,7 +251,7 @@ macro_rules! transport_contract {
         $crate::transport_contract! {
             @tests $backlog "the backlog of the backend does not fill up" $run
             waking:
-                connector_at_a_full_backlog_asks_to_look_again_and_connects;
+                connector_at_a_full_backlog_sets_a_retry_time_and_connects;
         }
     };
     (@is has) => { true };

@@ -26,19 +26,19 @@ pub(crate) enum Promise {
 
 pub(crate) fn check_history(history: &History, promise: Promise) {
     check_operations_end(history, promise);
-    receives_take_only_accepted_messages(history);
+    assert_receives_take_only_accepted_messages(history);
     check_cancellations(history);
-    earlier_receives_match_first(history);
-    no_receive_ignores_a_waiting_message(history);
-    acknowledged_messages_arrive(history);
+    assert_earlier_receives_match_first(history);
+    assert_no_receive_ignores_waiting_message(history);
+    assert_acknowledged_messages_arrive(history);
     match_level_sends_complete_after_their_match(history);
-    fenced_messages_wait_for_earlier_ones(history, promise);
-    peeks_find_waiting_messages(history);
+    assert_fenced_messages_wait_for_earlier_ones(history, promise);
+    assert_peeks_find_waiting_messages(history);
     if promise != Promise::AcknowledgedOnly {
-        messages_arrive(history);
-        messages_do_not_overtake(history);
-        single_sender_matches_equal_reference(history);
-        short_messages_of_a_buffer_complete_in_order(history);
+        assert_messages_arrive(history);
+        assert_messages_do_not_overtake(history);
+        assert_single_sender_matches_equal_reference(history);
+        assert_short_buffer_messages_complete_in_order(history);
     }
 }
 
@@ -146,7 +146,7 @@ fn check_operations_end(history: &History, promise: Promise) {
     }
 }
 
-fn receives_take_only_accepted_messages(history: &History) {
+fn assert_receives_take_only_accepted_messages(history: &History) {
     for (number, receive) in history.receives.iter().enumerate() {
         let single = match receive.ended {
             Some(ReceiveEnd::Took(message)) => Some(message),
@@ -183,7 +183,7 @@ fn check_cancellations(history: &History) {
 }
 
 /// Checks that no message passes an earlier receive that accepts it and gets no message.
-fn earlier_receives_match_first(history: &History) {
+fn assert_earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
         for (earlier, passed_over) in history.receives.iter().enumerate() {
@@ -197,7 +197,7 @@ fn earlier_receives_match_first(history: &History) {
     }
 }
 
-fn no_receive_ignores_a_waiting_message(history: &History) {
+fn assert_no_receive_ignores_waiting_message(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if !matches!(send.arrived, Some(Arrived::Waiting { .. })) {
             continue;
@@ -212,7 +212,7 @@ fn no_receive_ignores_a_waiting_message(history: &History) {
     }
 }
 
-fn acknowledged_messages_arrive(history: &History) {
+fn assert_acknowledged_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.success_implies_arrival()
             && send.ended == Some(Ok(()))
@@ -241,7 +241,7 @@ fn match_level_sends_complete_after_their_match(history: &History) {
 
 /// Checks that before a fenced message is seen or completes, earlier messages have reached their own
 /// level and that of the fence.
-fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
+fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
         let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
@@ -269,7 +269,7 @@ fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     }
 }
 
-fn peeks_find_waiting_messages(history: &History) {
+fn assert_peeks_find_waiting_messages(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
             // The peek must not find a message that was taken before.
@@ -296,7 +296,7 @@ fn peeks_find_waiting_messages(history: &History) {
 }
 
 /// Checks that accepted messages arrive, even if their sender has closed.
-fn messages_arrive(history: &History) {
+fn assert_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if has_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
             assert!(send.arrived.is_some(), "message {identity}, {send:?}, is lost");
@@ -306,7 +306,7 @@ fn messages_arrive(history: &History) {
 
 /// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
 /// and unexpected ones wait in order.
-fn messages_do_not_overtake(history: &History) {
+fn assert_messages_do_not_overtake(history: &History) {
     for Space { messages, .. } in matching_spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
             for &earlier in &messages[..place] {
@@ -348,7 +348,7 @@ fn messages_do_not_overtake(history: &History) {
 /// Checks that messages of one sender in one buffer complete in the order of sending, if nothing delays
 /// some of them. Each then travels with its payload: it is short, and the link's initial credit covers
 /// all earlier sends.
-fn short_messages_of_a_buffer_complete_in_order(history: &History) {
+fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];
         let sends = history.sends[..=message].iter().filter(|send| (send.from, send.to) == (from, to));
@@ -371,7 +371,7 @@ fn short_messages_of_a_buffer_complete_in_order(history: &History) {
     }
 }
 
-fn single_sender_matches_equal_reference(history: &History) {
+fn assert_single_sender_matches_equal_reference(history: &History) {
     for Space { messages, receives } in matching_spaces(history) {
         let mut senders: Vec<_> = messages.iter().map(|&message| history.sends[message].from).collect();
         senders.dedup();

@@ -34,7 +34,7 @@ pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) 
         }
         known.check_elements();
     }
-    fenced_accesses_wait_for_matches(history, promise);
+    assert_fenced_accesses_wait_for_matches(history, promise);
 }
 
 /// Checks that sends and accesses to one peer complete in the order of posting.
@@ -302,7 +302,7 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
 
 /// Checks that when a fenced access ends, all earlier messages that its fence requires to be matched are
 /// matched.
-fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
+fn assert_fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced
             || fenced.ended != Some(Ok(()))

@@ -79,7 +79,7 @@ pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
 pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
     let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
-    sharers.join();
+    sharers.add_member();
     let (_, peer) = sharers.open_peer();
     let lacks = Misuse::NoCapability(Caps::DIRECTED_RECV);
     let refused = sharers.context.recv(marked_buffer(8), peer, 1).unwrap_err();

@@ -17,7 +17,7 @@ use homespun_suite::{Deadline, Net};
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let mut sharers = Sharers::new(net, 1);
-        sharers.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
+        sharers.add_member_with_cq(&CqAttr { wait, ..CqAttr::default() }, BOTH);
         let (peer, _) = sharers.open_peer();
         for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
             let (context, message) = (context as u64, payload(context as u64, len_bytes));
@@ -49,7 +49,7 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
 
 pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
-    sharers.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
+    sharers.add_member_with_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
     for context in 0..10 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {
@@ -73,7 +73,7 @@ pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: 
     // Three threads drive the endpoints, which report their receives to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
-        sharers.join_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
+        sharers.add_member_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
     }
     post_and_read_concurrently(&sharers, &cqs);
 }

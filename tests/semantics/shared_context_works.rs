@@ -27,7 +27,7 @@ fn open_triggering(net: &Net) -> Sharers<'_> {
 /// Opens a context for triggered receives, with this many endpoints.
 fn open_triggering_with(net: &Net, members: usize) -> Sharers<'_> {
     let mut sharers = open_triggering(net);
-    (0..members).for_each(|_| sharers.join());
+    (0..members).for_each(|_| sharers.add_member());
     sharers
 }
 
@@ -200,8 +200,8 @@ pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
 
 pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
     let mut sharers = open_triggering(net);
-    sharers.join();
-    sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    sharers.add_member();
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let done = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     let capacity = sharers.members[1].cq.depth_entries() as u64;

@@ -338,13 +338,10 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
 
 /// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
 /// and no descriptor announces room in the backlog. A long backlog does not fill up here.
-pub fn connector_at_a_full_backlog_asks_to_look_again_and_connects<P: Provider>(backend: Backend<'_, P>) {
+pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b, mut c] = connect_to_filled_backlog(backend);
     let waiting = Sleep::start_when_idle(&mut a);
-    assert!(
-        waiting.retry_at.is_some(),
-        "the connector does not ask to look again for a place in the backlog"
-    );
+    assert!(waiting.retry_at.is_some(), "the connector sets no time to retry for a place in the backlog");
     let deadline = a.deadline_from_now();
     loop {
         let sleep = Sleep::start_when_idle(&mut a);

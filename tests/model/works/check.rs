@@ -16,8 +16,8 @@ pub(super) fn check_works(runner: &Runner<'_>) {
         check_report(number, action, is_done[number] && is_reported, is_done[number], seen);
     }
     check_memory(reference, &is_done, seen);
-    each_message_arrives_once(reference, &is_done, seen);
-    works_of_a_counter_are_done_in_order(reference, seen);
+    assert_each_message_arrives_once(reference, &is_done, seen);
+    assert_works_of_a_counter_are_done_in_order(reference, seen);
 }
 
 fn check_report(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Observed) {
@@ -60,7 +60,7 @@ fn check_memory(reference: &Reference, is_done: &[bool], seen: &Observed) {
     assert_eq!(word(SUM_AT), additions, "the additions that were done");
 }
 
-fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Observed) {
+fn assert_each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Observed) {
     for is_tagged in [false, true] {
         let is_sent = |number: &usize| {
             let is_send = matches!(reference.works[*number].effect,
@@ -76,7 +76,7 @@ fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Obs
 
 /// Checks that works of one counter match, arrive and change elements in the order in which they
 /// became due.
-fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
+fn assert_works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
     for (one, first) in reference.works.iter().enumerate() {
         for (other, second) in reference.works.iter().enumerate() {
             let (WorkEffect::Post { action, .. }, WorkEffect::Post { action: same, .. }) =
