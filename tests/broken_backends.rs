@@ -209,7 +209,7 @@ caught! {
         "waited in vain for an earlier connect";
     waking::arm_after_room_was_freed_stays_awake over make_shm_with_short_backlog catches Sleepy:
         "waited in vain for room that was freed before";
-    waking::connect_to_a_full_backlog_wakes_the_connector
+    waking::connector_at_a_full_backlog_sets_a_retry_time_and_connects
         over make_shm_with_short_backlog catches NeverLooksAgain:
         "the connector does not ask to look again for a place in the backlog";
     waking::drain_completes_while_the_endpoint_sleeps over make_shm_with_short_backlog catches DrainsUnseen:

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use homespun::{FabricAddress, Tag, WaitObject};
 
-use homespun_suite::connecting::{Side, close_with_progress, next_completion, next_event, next_request};
+use homespun_suite::connecting::{
+    Side, close_with_progress, next_completion_of_first, next_event_of_first, next_request_of_first,
+};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
@@ -66,24 +68,24 @@ fn use_connections_briefly(transport: &TransportKind) {
         for number in 0..CONNECTIONS {
             let connecting = client.open_endpoint(number);
             connecting.connect(name, b"may I?").expect("a first request");
-            let request = next_request(&[&server, &client]);
+            let request = next_request_of_first(&[&server, &client]);
             match number % 4 {
                 0 => request.reject(b"no").expect("an undecided request"),
                 1 => drop(request),
                 _ => {
                     let accepting = server.open_endpoint_for_request(&request, number);
                     accepting.accept(b"").expect("an undecided request");
-                    assert!(next_event(&[&server, &client]).is_ok());
-                    assert!(next_event(&[&client, &server]).is_ok());
+                    assert!(next_event_of_first(&[&server, &client]).is_ok());
+                    assert!(next_event_of_first(&[&client, &server]).is_ok());
                     accepting.recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, number).expect("room");
                     connecting.send(payload(number, 1000), FabricAddress::UNSPECIFIED, number).expect("room");
-                    assert_eq!(next_completion(&[&server, &client]).context, number);
-                    assert_eq!(next_completion(&[&client, &server]).context, number);
+                    assert_eq!(next_completion_of_first(&[&server, &client]).context, number);
+                    assert_eq!(next_completion_of_first(&[&client, &server]).context, number);
                     pairs.push((connecting, Some(accepting)));
                     continue;
                 }
             }
-            assert!(next_event(&[&client, &server]).is_err());
+            assert!(next_event_of_first(&[&client, &server]).is_err());
             pairs.push((connecting, None));
         }
         for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {

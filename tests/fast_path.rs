@@ -183,7 +183,7 @@ fn exchange_messages(left: &mut Party, right: &mut Party, messages: u64) {
     }
 }
 
-fn small_messages_allocate_nothing(domain: &str) {
+fn check_small_messages_allocate_nothing(domain: &str) {
     let (mut left, mut right) = (Party::open(domain), Party::open(domain));
     left.insert_peer(right.name());
     right.insert_peer(left.name());
@@ -212,12 +212,12 @@ fn small_messages_with_counters_allocate_nothing() {
 
 #[test]
 fn small_messages_over_shared_memory_allocate_nothing() {
-    small_messages_allocate_nothing("shm");
+    check_small_messages_allocate_nothing("shm");
 }
 
 #[test]
 fn small_messages_over_tcp_allocate_nothing() {
-    small_messages_allocate_nothing("tcp");
+    check_small_messages_allocate_nothing("tcp");
 }
 
 #[test]
@@ -276,7 +276,7 @@ impl Turns {
         }
     }
 
-    fn next(self) {
+    fn advance(self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -313,7 +313,7 @@ impl Player {
             }
         }
         *turn += 2;
-        turns.next();
+        turns.advance();
     }
 }
 
@@ -335,7 +335,7 @@ fn player_process_entry() {
     if !task.goes_first {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
     }
-    turns.next();
+    turns.advance();
     while turns.0.load(Ordering::Acquire) < 2 {
         party.cq.progress();
     }
@@ -367,7 +367,7 @@ fn kill_at_other_system_calls(system_calls: &[i64]) {
 }
 
 /// Runs two players, and returns the signals by which they died.
-fn run_players(calls: [bool; 2]) -> [Option<i32>; 2] {
+fn run_players_and_get_signals(calls: [bool; 2]) -> [Option<i32>; 2] {
     let memory = memfd_create("turns", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, size_of::<AtomicU32>() as u64).expect("a small size");
     let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
@@ -399,11 +399,11 @@ fn run_players(calls: [bool; 2]) -> [Option<i32>; 2] {
 
 #[test]
 fn small_messages_over_shared_memory_make_no_system_call() {
-    assert_eq!(run_players([false, false]), [None, None]);
+    assert_eq!(run_players_and_get_signals([false, false]), [None, None]);
 }
 
 #[test]
-fn system_call_is_detected() {
-    assert_eq!(run_players([true, false])[0], Some(libc::SIGSYS));
-    assert_eq!(run_players([false, true])[1], Some(libc::SIGSYS));
+fn player_that_makes_a_system_call_dies_by_sigsys() {
+    assert_eq!(run_players_and_get_signals([true, false])[0], Some(libc::SIGSYS));
+    assert_eq!(run_players_and_get_signals([false, true])[1], Some(libc::SIGSYS));
 }

@@ -146,7 +146,7 @@ fn flood_process_entry() {
     }
 }
 
-fn run_flood(transport: &TransportKind, kind: Kind) {
+fn check_flood_arrives_within_budget(transport: &TransportKind, kind: Kind) {
     let mut net = Net::new(transport, Turns::Alternate);
     net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
     let receiver = net.open_party();
@@ -248,7 +248,7 @@ fn run_flood(transport: &TransportKind, kind: Kind) {
 fn flood_stays_within_the_budget_and_arrives() {
     for transport in [TransportKind::Tcp4, TransportKind::Shm4] {
         for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
-            run_flood(&transport, kind);
+            check_flood_arrives_within_budget(&transport, kind);
         }
     }
 }

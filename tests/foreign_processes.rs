@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::require_user;
+use homespun_suite::prerequisites::check_user_or_report_skip;
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
@@ -42,7 +42,7 @@ fn write_and_wait(party: &Party, region: &Region, identity: u64) {
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !require_user(ANOTHER_USER) {
+    if !check_user_or_report_skip(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {
@@ -133,7 +133,7 @@ fn forked_child_cannot_use_inherited_endpoints() {
         // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
         alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
-        bob.fork_calling_child(&alice, &region, &message);
+        bob.fork_child_using_inherited_endpoint(&alice, &region, &message);
         assert!(received_bytes(&alice.next_completion().buffer) == message);
         assert!(region.content() == payload(20, 8));
         bob.stop();

@@ -23,7 +23,7 @@ use homespun_tcp::TcpProvider;
 
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, sleep_until_ended};
 use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};
 
 homespun_suite::party_process_entry!();
@@ -72,7 +72,7 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
                     post_send(party, context, len_bytes);
                 }
                 for _ in 0..count {
-                    assert!(next(party.cq_here()).is_ok());
+                    assert!(sleep_until_ended(party.cq_here()).is_ok());
                 }
             });
         }
@@ -175,7 +175,7 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
                 exchange_while_blocking(&alice, &bob);
             }
             thread::scope(|scope| {
-                let sleeping = [&alice, &bob].map(|party| scope.spawn(|| next(party.cq_here())));
+                let sleeping = [&alice, &bob].map(|party| scope.spawn(|| sleep_until_ended(party.cq_here())));
                 bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
                 assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.measure_idle_together());
                 post_send(&alice, 8, 8);
@@ -221,10 +221,10 @@ fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
             bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
             assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.measure_idle_together());
             post_send(&alice, 8, 8);
-            let endpoint = alice.endpoint.as_here();
+            let endpoint = alice.endpoint.expect_here();
             endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
             for _ in 0..2 {
-                next(alice.cq_here()).unwrap();
+                sleep_until_ended(alice.cq_here()).unwrap();
             }
             waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
@@ -261,7 +261,7 @@ fn wait_set_waiter_uses_no_processor_time() {
                 });
                 assert_idle(&format!("{transport:?} {object:?} in a set"), cases.measure_idle_together());
                 alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
-                next(alice.cq_here()).unwrap();
+                sleep_until_ended(alice.cq_here()).unwrap();
                 waits.join().expect("no panic");
             });
         }
@@ -285,7 +285,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
                 }
             });
             sleeping::give_time_to_sleep();
-            posix::in_forked_child(|| {
+            posix::run_in_forked_child(|| {
                 let own = domain.open_counter(&attr).expect("a counter");
                 own.add(1);
                 assert!(set.wait(None), "it finds what it has counted");
@@ -313,10 +313,10 @@ fn reader_below_its_threshold_uses_no_processor_time() {
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.cq_here().sread_each(8, 2, None, |_, _| {}));
             post_send(&alice, 7, 8);
-            assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
+            assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 7);
             assert_idle(&format!("{transport:?} with one of two"), measure_idle_processor_time());
             post_send(&alice, 8, 8);
-            assert_eq!(next(alice.cq_here()).unwrap().0.context, 8);
+            assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 8);
             assert_eq!(waits.join().expect("no panic"), Ok(Some(2)));
         });
     }
@@ -332,7 +332,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
         let waits = scope.spawn(|| bob.cq_here().sread_each(8, 0, None, |_, _| {}));
         assert_idle("a threshold of 0", measure_idle_processor_time());
         post_send(&alice, 7, 8);
-        assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
+        assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 7);
         assert_eq!(waits.join().expect("no panic"), Ok(Some(1)));
     });
 }
@@ -350,7 +350,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         bob.insert_address_of(&alice);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 1, 8);
-        assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
+        assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 1);
         bob.stop();
         // Send small messages until credit is used up, long messages that fill the link, and messages
         // that the receiver fetches.
@@ -379,7 +379,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
         let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
         post_send(&alice, 1, 8);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| next(alice.cq_here()));
+            let waits = scope.spawn(|| sleep_until_ended(alice.cq_here()));
             assert_idle(
                 &format!("{transport:?} with an unanswered connection"),
                 measure_idle_processor_time(),
@@ -411,11 +411,11 @@ fn condition_without_a_waiter_uses_no_processor_time() {
     while !bob.cq_here().try_wait().expect("a wait object") {}
     // Alice's message makes the descriptor readable, and stays unread.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-    assert_eq!(next(alice.cq_here()).unwrap().0.context, 2);
+    assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
     // The event is signalled again for a late waiter.
     assert!(posix::wait_for_condition(of, PATIENCE, || true));
-    assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
+    assert_eq!(sleep_until_ended(bob.cq_here()).unwrap().0.context, 1);
 }
 
 /// The process has no descriptors left, so connections wait at its listener, which tries to accept them
@@ -435,12 +435,12 @@ fn listener_without_descriptors_retries_rarely() {
             while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
                 held.push(fd);
             }
-            let waits = scope.spawn(|| next(bob.cq_here()));
+            let waits = scope.spawn(|| sleep_until_ended(bob.cq_here()));
             let used = measure_idle_processor_time();
             held.clear();
             // The listener retries every other millisecond, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
-            let sent = scope.spawn(|| next(alice.cq_here()));
+            let sent = scope.spawn(|| sleep_until_ended(alice.cq_here()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
             assert_eq!(sent.join().expect("no panic").unwrap().0.context, 2);
         });
@@ -448,7 +448,7 @@ fn listener_without_descriptors_retries_rarely() {
 }
 
 #[test]
-fn late_message_wakes_a_blocked_reader() {
+fn message_after_timed_out_sleeps_wakes_the_reader() {
     let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -461,7 +461,7 @@ fn late_message_wakes_a_blocked_reader() {
         }
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-        assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
+        assert_eq!(sleep_until_ended(bob.cq_here()).unwrap().0.context, 1);
     }
 }
 
@@ -495,7 +495,11 @@ impl FrameHandler for SilentHandler {
 
 /// A passive endpoint closes, while another endpoint has a link to the requester and is silent. The
 /// requester cannot tell whether that endpoint is about to accept, so only the timeout wakes it.
-fn requester_sleeps_until_its_timeout(transport: &TransportKind, provider: &impl Provider, turns: Turns) {
+fn check_requester_sleeps_until_its_timeout(
+    transport: &TransportKind,
+    provider: &impl Provider,
+    turns: Turns,
+) {
     let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
@@ -535,8 +539,8 @@ fn requester_sleeps_until_its_timeout(transport: &TransportKind, provider: &impl
 #[test]
 fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
     for turns in [Turns::Alternate, Turns::Automatic] {
-        requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
-        requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
+        check_requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
+        check_requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
     }
 }
 

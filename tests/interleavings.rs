@@ -149,7 +149,13 @@ fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut ra
     }
 }
 
-fn interleave(transport: &TransportKind, wait: WaitObject, sleepers: usize, disturbs: bool, seed: u64) {
+fn check_every_sleeper_wakes(
+    transport: &TransportKind,
+    wait: WaitObject,
+    sleepers: usize,
+    disturbs: bool,
+    seed: u64,
+) {
     let net = Net::new(transport, Turns::Alternate);
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
@@ -206,23 +212,23 @@ fn interleave(transport: &TransportKind, wait: WaitObject, sleepers: usize, dist
     net.start_driving(&bob);
 }
 
-fn interleave_over(transport: &TransportKind) {
+fn check_every_sleeper_wakes_over(transport: &TransportKind) {
     let seed = fastrand::u64(..);
     for wait in sleeping::BLOCKING_WAIT_OBJECTS {
         for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
-            interleave(transport, wait, sleepers, disturbs, seed);
+            check_every_sleeper_wakes(transport, wait, sleepers, disturbs, seed);
         }
     }
 }
 
 #[test]
 fn messages_over_tcp_wake_every_sleeper() {
-    interleave_over(&TransportKind::Tcp4);
+    check_every_sleeper_wakes_over(&TransportKind::Tcp4);
 }
 
 #[test]
 fn messages_over_shared_memory_wake_every_sleeper() {
-    interleave_over(&TransportKind::Shm4);
+    check_every_sleeper_wakes_over(&TransportKind::Shm4);
 }
 
 /// Posts operations whose success is not reported, and sleeps on the counter on which the next one
@@ -274,7 +280,7 @@ fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
     }
 }
 
-fn interleave_counters_over(transport: &TransportKind) {
+fn check_counter_sleepers_wake_over(transport: &TransportKind) {
     let mut seeds = Rng::with_seed(fastrand::u64(..));
     let rounds = read_round_count();
     for wait in sleeping::BLOCKING_WAIT_OBJECTS {
@@ -324,10 +330,10 @@ fn interleave_counters_over(transport: &TransportKind) {
 
 #[test]
 fn counter_events_over_tcp_wake_every_sleeper() {
-    interleave_counters_over(&TransportKind::Tcp4);
+    check_counter_sleepers_wake_over(&TransportKind::Tcp4);
 }
 
 #[test]
 fn counter_events_over_shared_memory_wake_every_sleeper() {
-    interleave_counters_over(&TransportKind::Shm4);
+    check_counter_sleepers_wake_over(&TransportKind::Shm4);
 }

@@ -44,7 +44,7 @@ fn open_endpoint(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQu
 }
 
 /// Takes all ports of the range at an address that only this test uses.
-fn take_all_ports(test: u16, domain: &str, node: &str) {
+fn check_endpoints_take_all_ports_of_the_range(test: u16, domain: &str, node: &str) {
     let fabric = make_fabric_with_ports(test);
     let info = fabric.info(&Hints::new().domain(domain).node(node).source()).unwrap();
     let open = |info: &Info| open_endpoint(&fabric, info).map(|(endpoint, ..)| endpoint);
@@ -63,18 +63,18 @@ fn take_all_ports(test: u16, domain: &str, node: &str) {
 
 #[test]
 fn tcp_endpoints_take_ports_from_the_range() {
-    take_all_ports(0, "tcp", "127.83.14.7");
-    take_all_ports(0, "tcp", "::1");
+    check_endpoints_take_all_ports_of_the_range(0, "tcp", "127.83.14.7");
+    check_endpoints_take_all_ports_of_the_range(0, "tcp", "::1");
 }
 
 #[test]
 fn shm_endpoints_take_ports_from_the_range() {
-    take_all_ports(1, "shm", "127.83.14.8");
-    take_all_ports(1, "shm", "::1");
+    check_endpoints_take_all_ports_of_the_range(1, "shm", "127.83.14.8");
+    check_endpoints_take_all_ports_of_the_range(1, "shm", "::1");
 }
 
 #[test]
-fn each_interface_offers_the_whole_port_range() {
+fn wildcard_endpoint_takes_a_port_from_the_range() {
     for domain in ["tcp", "shm"] {
         let fabric = make_fabric_with_ports(2);
         let info = fabric.info(&Hints::new().domain(domain)).unwrap();
@@ -85,7 +85,7 @@ fn each_interface_offers_the_whole_port_range() {
 }
 
 #[test]
-fn depth_parameters_apply_unless_the_application_asks() {
+fn depth_parameters_apply_unless_hints_give_depths() {
     let params = Params { tx_size_ops: 3, rx_size_ops: 2, cq_size_entries: 5, ..Params::default() };
     let fabric = Fabric::with_params(params);
     let info = fabric.info(&Hints::new().node("127.0.0.1").source()).unwrap();
@@ -105,7 +105,7 @@ fn depth_parameters_apply_unless_the_application_asks() {
 }
 
 #[test]
-fn message_beyond_the_eager_limit_is_sent_on_request() {
+fn message_beyond_the_eager_limit_waits_for_its_receive() {
     for (eager_bytes, leaves_at_once) in [(9, false), (10, true)] {
         let fabric = Fabric::with_params(Params { eager_bytes, ..Params::default() });
         let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").source()).unwrap();

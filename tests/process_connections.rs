@@ -11,7 +11,8 @@ use homespun::{
 use serde::{Deserialize, Serialize};
 
 use homespun_suite::connecting::{
-    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion, next_event, next_operation_end,
+    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion_of_first, next_event_of_first,
+    next_operation_end_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
@@ -33,7 +34,7 @@ enum Command {
     Listen,
     Connect(SocketAddr, Vec<u8>),
     /// Waits for the next event of its queue.
-    Hear,
+    NextEvent,
     /// Accepts the request that the process read last.
     Accept(Vec<u8>),
     Reject(Vec<u8>),
@@ -93,15 +94,15 @@ impl RemoteSide {
                 endpoint.connect(to.into(), &data).expect("a first request");
                 self.endpoint = Some(endpoint);
             }
-            Command::Hear => return self.next_event_outcome(),
+            Command::NextEvent => return self.next_event_outcome(),
             Command::Accept(data) => {
-                let request = self.request.take().expect("a request was heard");
+                let request = self.request.take().expect("a request was read");
                 let endpoint = self.side().open_endpoint_for_request(&request, SERVER);
                 endpoint.accept(&data).expect("an undecided request");
                 self.endpoint = Some(endpoint);
             }
             Command::Reject(data) => {
-                let request = self.request.take().expect("a request was heard");
+                let request = self.request.take().expect("a request was read");
                 request.reject(&data).expect("an undecided request");
             }
             Command::Send(identity, len_bytes) => {
@@ -110,11 +111,11 @@ impl RemoteSide {
                     self.side().progress();
                     deadline.yield_or_panic("a connection");
                 }
-                next_completion(&[self.side()]);
+                next_completion_of_first(&[self.side()]);
             }
             Command::Receive(len_bytes) => {
                 self.endpoint().recv(marked_buffer(len_bytes), NOWHERE, 0).expect("room for a receive");
-                return Outcome::Message(received_bytes(&next_completion(&[self.side()]).buffer));
+                return Outcome::Message(received_bytes(&next_completion_of_first(&[self.side()]).buffer));
             }
             Command::Shutdown => self.endpoint().shutdown().expect("it is connected"),
             Command::Close => self.endpoint = None,
@@ -124,19 +125,19 @@ impl RemoteSide {
     }
 
     fn next_event_outcome(&mut self) -> Outcome {
-        match next_event(&[self.side()]) {
+        match next_event_of_first(&[self.side()]) {
             Ok(ConnectionEvent::Request(request)) => {
                 let data = request.data().to_vec();
                 self.request = Some(request);
                 Outcome::Request(data)
             }
-            heard => event_outcome(heard),
+            event => outcome_of_event(event),
         }
     }
 }
 
-fn event_outcome(heard: EventResult) -> Outcome {
-    match heard {
+fn outcome_of_event(event: EventResult) -> Outcome {
+    match event {
         Ok(ConnectionEvent::Connected { data, .. }) => Outcome::Connected(data.into()),
         Ok(ConnectionEvent::Shutdown { .. }) => Outcome::ShutDown,
         Err(error) => Outcome::Failed(error.errno.raw(), error.err_data),
@@ -182,12 +183,12 @@ struct SideProcess(Process);
 impl SideProcess {
     fn spawn_over(transport: &TransportKind) -> SideProcess {
         let mut elsewhere = SideProcess(Process::spawn(concat!(module_path!(), "::other_process_entry")));
-        elsewhere.ask(&Command::Begin(transport.clone()));
+        elsewhere.execute(&Command::Begin(transport.clone()));
         elsewhere
     }
 
     #[track_caller]
-    fn ask(&mut self, command: &Command) -> Outcome {
+    fn execute(&mut self, command: &Command) -> Outcome {
         self.send_command(command);
         self.0.receive_message()
     }
@@ -209,7 +210,7 @@ impl SideProcess {
 
     #[track_caller]
     fn listen(&mut self) -> SocketAddr {
-        match self.ask(&Command::Listen) {
+        match self.execute(&Command::Listen) {
             Outcome::Name(name) => name,
             other => panic!("not a name: {other:?}"),
         }
@@ -221,12 +222,12 @@ impl SideProcess {
         let name = self.listen();
         let endpoint = side.open_endpoint(CLIENT);
         endpoint.connect(name.into(), b"may I?").expect("a first request");
-        self.send_command(&Command::Hear);
+        self.send_command(&Command::NextEvent);
         assert_eq!(self.wait_for_outcome(side), Outcome::Request(b"may I?".into()));
-        self.ask(&Command::Accept(b"you may".into()));
-        self.send_command(&Command::Hear);
+        self.execute(&Command::Accept(b"you may".into()));
+        self.send_command(&Command::NextEvent);
         assert_eq!(self.wait_for_outcome(side), Outcome::Connected(vec![]));
-        assert_eq!(event_outcome(next_event(&[side])), Outcome::Connected(b"you may".into()));
+        assert_eq!(outcome_of_event(next_event_of_first(&[side])), Outcome::Connected(b"you may".into()));
         endpoint
     }
 }
@@ -246,50 +247,61 @@ fn messages_travel_both_ways_and_arrive_before_shutdown() {
         for (identity, len_bytes) in (0..).zip(LENS_BYTES) {
             other.send_command(&Command::Receive(len_bytes));
             post_send(&endpoint, identity, len_bytes);
-            next_completion(&[&side]);
+            next_completion_of_first(&[&side]);
             assert!(other.wait_for_outcome(&side) == Outcome::Message(payload(identity, len_bytes).into()));
             other.send_command(&Command::Send(identity, len_bytes));
             endpoint.recv(marked_buffer(len_bytes), NOWHERE, 1).unwrap();
-            assert!(received_bytes(&next_completion(&[&side]).buffer) == payload(identity, len_bytes));
+            assert!(
+                received_bytes(&next_completion_of_first(&[&side]).buffer) == payload(identity, len_bytes)
+            );
             assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         }
         other.send_command(&Command::Send(7, 1000));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
-        other.ask(&Command::Shutdown);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        other.execute(&Command::Shutdown);
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 1000));
-        other.send_command(&Command::Hear);
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 1000));
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::ShutDown);
     }
 }
 
 #[test]
-fn rejecting_and_closing_listener_refuse_requests() {
+fn rejected_and_late_requests_fail_with_econnrefused() {
     for (_net, side, mut other) in open_sides() {
         let name = other.listen();
         for data in [vec![], vec![7; 256]] {
             let endpoint = side.open_endpoint(CLIENT);
             endpoint.connect(name.into(), &data).unwrap();
-            other.send_command(&Command::Hear);
+            other.send_command(&Command::NextEvent);
             assert_eq!(other.wait_for_outcome(&side), Outcome::Request(data.clone()));
-            other.ask(&Command::Reject(data.clone()));
-            assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), data));
+            other.execute(&Command::Reject(data.clone()));
+            assert_eq!(
+                outcome_of_event(next_event_of_first(&[&side])),
+                Outcome::Failed(Errno::ECONNREFUSED.raw(), data)
+            );
         }
         let waiting = side.open_endpoint(CLIENT);
         waiting.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         // When the process reads the next request, it drops this one. Dropping rejects it.
         let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(b"second".into()));
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
-        other.ask(&Command::StopListening);
+        assert_eq!(
+            outcome_of_event(next_event_of_first(&[&side])),
+            Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
+        );
+        other.execute(&Command::StopListening);
         let late = side.open_endpoint(LISTENER);
         late.connect(name.into(), b"").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
+        assert_eq!(
+            outcome_of_event(next_event_of_first(&[&side])),
+            Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
+        );
     }
 }
 
@@ -303,23 +315,28 @@ fn death_of_either_process_ends_the_connection() {
         other.send_command(&Command::Send(7, 8));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.0.kill();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 8));
-        assert_eq!(next_operation_end(&[&side]).expect_err("no sender is left").completion.context, 2);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 8));
+        assert_eq!(
+            next_operation_end_of_first(&[&side]).expect_err("no sender is left").completion.context,
+            2
+        );
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
         assert!(side.poll_event().is_none());
     }
     // The requester dies.
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
-        other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
+        other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else {
+            panic!("it was asked")
+        };
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"welcome").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(vec![]));
-        other.send_command(&Command::Hear);
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::Connected(vec![]));
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
     }
 }
 
@@ -329,14 +346,14 @@ fn death_before_accept_fails_the_request() {
         let name = other.listen();
         let asked = side.open_endpoint(CLIENT);
         asked.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         // Another request arrives that the process does not read.
-        let unheard = side.open_endpoint(SERVER);
-        unheard.connect(name.into(), b"").unwrap();
+        let unread = side.open_endpoint(SERVER);
+        unread.connect(name.into(), b"").unwrap();
         other.0.kill();
         for _ in 0..2 {
-            let Outcome::Failed(errno, data) = event_outcome(next_event(&[&side])) else {
+            let Outcome::Failed(errno, data) = outcome_of_event(next_event_of_first(&[&side])) else {
                 panic!("connected without an accept")
             };
             assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&Errno::new(errno)) && data.is_empty());
@@ -344,12 +361,17 @@ fn death_before_accept_fails_the_request() {
     }
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
-        other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
+        other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else {
+            panic!("it was asked")
+        };
         other.0.kill();
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"").unwrap();
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
+        assert_eq!(
+            outcome_of_event(next_event_of_first(&[&side])),
+            Outcome::Failed(Errno::ECONNABORTED.raw(), vec![])
+        );
     }
 }
 
@@ -361,7 +383,7 @@ fn death_at_any_moment_ends_every_wait() {
         endpoint.enable().unwrap();
         endpoint.recv(marked_buffer(300_000), NOWHERE, 1).unwrap();
         endpoint.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         other.send_command(&Command::Accept(b"welcome".into()));
         other.send_command(&Command::Send(7, 300_000));
@@ -371,14 +393,14 @@ fn death_at_any_moment_ends_every_wait() {
         other.0.kill();
         // The requester may read that it is connected. In any case it reads that the connection has
         // ended.
-        let mut heard = event_outcome(next_event(&[&side]));
-        if heard == Outcome::Connected(b"welcome".into()) {
-            heard = event_outcome(next_event(&[&side]));
-            assert_eq!(heard, Outcome::ShutDown);
+        let mut outcome = outcome_of_event(next_event_of_first(&[&side]));
+        if outcome == Outcome::Connected(b"welcome".into()) {
+            outcome = outcome_of_event(next_event_of_first(&[&side]));
+            assert_eq!(outcome, Outcome::ShutDown);
         } else {
-            assert!(matches!(heard, Outcome::Failed(..)), "{heard:?}");
+            assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
         }
-        if let Ok((completion, _)) = next_operation_end(&[&side]) {
+        if let Ok((completion, _)) = next_operation_end_of_first(&[&side]) {
             assert!(received_bytes(&completion.buffer) == payload(7, 300_000));
         }
         assert!(side.poll_event().is_none());
@@ -391,18 +413,18 @@ fn closing_process_delivers_everything_it_sent() {
         let name = other.listen();
         let endpoint = side.open_endpoint(CLIENT);
         endpoint.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        other.ask(&Command::Accept(b"welcome".into()));
+        other.execute(&Command::Accept(b"welcome".into()));
         // The other side reads its event before it sends.
-        other.send_command(&Command::Hear);
+        other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
         other.send_command(&Command::Send(7, 100));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         drop(other);
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(b"welcome".into()));
-        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::Connected(b"welcome".into()));
+        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 100));
+        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 100));
     }
 }

@@ -57,7 +57,7 @@ fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
 
 /// Opens a receiver that makes no progress until it is woken, a sender that will leave, and a sender that
 /// stays.
-fn receiver_and_two_senders(net: &Net) -> [Party; 3] {
+fn open_receiver_and_two_senders(net: &Net) -> [Party; 3] {
     let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.open_party(), net.open_party());
     for party in [&leaver, &stayer] {
@@ -71,7 +71,7 @@ fn receiver_and_two_senders(net: &Net) -> [Party; 3] {
 fn messages_of_a_process_that_ended_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
+        let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         // Dropping the last handle closes the endpoint and ends the process.
         drop(leaver);
@@ -85,7 +85,7 @@ fn messages_of_a_process_that_ended_before_accept_arrive() {
 fn messages_of_a_process_killed_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
+        let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         // The messages no longer need the sender's memory.
         leaver.next_sends_and_others(EAGER_LENS_BYTES.len());
@@ -201,7 +201,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
 fn closing_process_stays_until_its_long_messages_are_fetched() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
+        let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &LONG_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         thread::scope(|scope| {
             let leaving = scope.spawn(|| drop(leaver));

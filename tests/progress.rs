@@ -109,7 +109,7 @@ impl Party {
     /// Polls the descriptor, without calling the library, until the queue has an entry. `try_wait`
     /// must have returned `true` before.
     #[track_caller]
-    fn wait_for_descriptor(&self) {
+    fn wait_until_descriptor_is_readable(&self) {
         let fd = self.cq.wait_fd().expect("the queue was opened with a descriptor");
         let timeout = Timespec::try_from(PATIENCE).expect("a short time");
         let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout));
@@ -121,7 +121,7 @@ impl Party {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the context switches of each progress thread of this process.
-fn list_progress_thread_switches() -> Vec<u64> {
+fn count_progress_thread_switches() -> Vec<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux lists them");
     let status = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
     let ours = status.filter(|status| status.lines().next() == Some("Name:\thomespun"));
@@ -140,9 +140,9 @@ fn list_progress_thread_switches() -> Vec<u64> {
 #[track_caller]
 fn wait_for_thread_count(count: usize) {
     let deadline = Deadline::new();
-    while list_progress_thread_switches().len() != count {
+    while count_progress_thread_switches().len() != count {
         deadline.yield_or_panic_with(|| {
-            format!("{count} progress threads, of which there are {}", list_progress_thread_switches().len())
+            format!("{count} progress threads, of which there are {}", count_progress_thread_switches().len())
         });
     }
 }
@@ -202,8 +202,8 @@ fn two_idle_applications_exchange_messages() {
                 assert!(party.cq.try_wait().expect("the queue has a descriptor"), "nothing was sent yet");
             }
             alice.post_send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
-            alice.wait_for_descriptor();
-            bob.wait_for_descriptor();
+            alice.wait_until_descriptor_is_readable();
+            bob.wait_until_descriptor_is_readable();
             assert!(alice.next().flags.contains(CompletionFlags::SEND));
             assert!(received_bytes(&bob.next().buffer) == payload(1, len_bytes));
         }
@@ -261,7 +261,7 @@ fn progress_thread_takes_over_when_polling_stops() {
             assert!(matches!(bob.cq.read(), Ok(None)));
         }
         alice.post_send(1, 100_000, OpFlags::MATCH_COMPLETE);
-        alice.wait_for_descriptor();
+        alice.wait_until_descriptor_is_readable();
         assert_eq!(alice.next().context, 1);
     }
 }
@@ -276,10 +276,10 @@ fn idle_progress_thread_sleeps() {
         assert_eq!((alice.next().context, bob.next().context), (1, 1));
         // The last acknowledgements arrive soon. Then the threads are idle.
         let deadline = Deadline::new();
-        let mut before = list_progress_thread_switches();
+        let mut before = count_progress_thread_switches();
         loop {
             thread::sleep(Duration::from_millis(300));
-            let after = list_progress_thread_switches();
+            let after = count_progress_thread_switches();
             if before == after {
                 break;
             }
@@ -299,11 +299,11 @@ fn progress_thread_lives_as_long_as_its_domain() {
         // A progress thread sets its own name, so it is counted only once it runs.
         wait_for_thread_count(2);
         let second = alice.domain.endpoint(alice.endpoint.info());
-        assert_eq!(list_progress_thread_switches().len(), 2, "one for each domain");
+        assert_eq!(count_progress_thread_switches().len(), 2, "one for each domain");
         let Party { endpoint, domain, cq, av } = alice;
         drop(endpoint);
         drop(second);
-        assert_eq!(list_progress_thread_switches().len(), 2, "there may be another endpoint");
+        assert_eq!(count_progress_thread_switches().len(), 2, "there may be another endpoint");
         drop(domain);
         wait_for_thread_count(1);
         drop((cq, av));

@@ -87,14 +87,14 @@ impl Names {
         FabricAddress(vacant)
     }
 
-    fn lowest_name_of(&self, sender: usize) -> Option<FabricAddress> {
+    fn lowest_entry_of(&self, sender: usize) -> Option<FabricAddress> {
         self.0.iter().find(|&(_, &named)| named == sender).map(|(&index, _)| FabricAddress(index))
     }
 }
 
 struct Run<'a> {
     net: &'a Net,
-    is_told_of_strangers: bool,
+    reports_unknown_sources: bool,
     receiver: Party,
     senders: Vec<Party>,
     addresses: Vec<Address>,
@@ -104,16 +104,16 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(net: &'a Net, is_told_of_strangers: bool) -> Run<'a> {
+    fn new(net: &'a Net, reports_unknown_sources: bool) -> Run<'a> {
         let mut caps = net.info.caps;
-        caps.set(Caps::SOURCE_ERR, is_told_of_strangers);
+        caps.set(Caps::SOURCE_ERR, reports_unknown_sources);
         let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
         let senders: Vec<Party> = (0..SENDERS).map(|_| net.open_party()).collect();
         senders.iter().for_each(|sender| assert_eq!(sender.insert_address_of(&receiver), sender.peer()));
         let addresses = senders.iter().map(|sender| sender.endpoint.name().unwrap()).collect();
         Run {
             net,
-            is_told_of_strangers,
+            reports_unknown_sources,
             receiver,
             senders,
             addresses,
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
         }
         for (sender, address) in self.addresses.iter().enumerate() {
             let found = self.receiver.av.reverse_lookup(address);
-            assert_eq!(found, self.names.lowest_name_of(sender), "only this program inserts");
+            assert_eq!(found, self.names.lowest_entry_of(sender), "only this program inserts");
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
             tag: tag.unwrap_or(0),
             data: data.unwrap_or(0),
             sender: self.addresses[from],
-            source: self.names.lowest_name_of(from),
+            source: self.names.lowest_entry_of(from),
         });
     }
 
@@ -194,14 +194,17 @@ impl<'a> Run<'a> {
                 assert_eq!(source, name, "{entry:?}");
                 completion
             }
-            (Ok((completion, source)), None) if !self.is_told_of_strangers => {
+            (Ok((completion, source)), None) if !self.reports_unknown_sources => {
                 assert_eq!(source, FabricAddress::UNSPECIFIED, "{entry:?}");
                 completion
             }
-            (Err(told), None) if self.is_told_of_strangers => {
-                assert_eq!((told.errno(), told.unknown_source()), (Errno::EADDRNOTAVAIL, Some(entry.sender)));
-                assert_eq!((told.source, told.overflow_bytes()), (FabricAddress::UNSPECIFIED, 0));
-                told.completion
+            (Err(failed), None) if self.reports_unknown_sources => {
+                assert_eq!(
+                    (failed.errno(), failed.unknown_source()),
+                    (Errno::EADDRNOTAVAIL, Some(entry.sender))
+                );
+                assert_eq!((failed.source, failed.overflow_bytes()), (FabricAddress::UNSPECIFIED, 0));
+                failed.completion
             }
             (other, _) => panic!("{other:?} for {entry:?}"),
         };
@@ -212,9 +215,9 @@ impl<'a> Run<'a> {
     }
 }
 
-fn run_steps(transport: &TransportKind, is_told_of_strangers: bool, steps: &[Step]) {
+fn run_steps(transport: &TransportKind, reports_unknown_sources: bool, steps: &[Step]) {
     let net = Net::new(transport, Turns::Alternate);
-    let mut run = Run::new(&net, is_told_of_strangers);
+    let mut run = Run::new(&net, reports_unknown_sources);
     steps.iter().for_each(|step| run.run_step(step));
     while !run.entries.is_empty() {
         run.read_next_entry();
@@ -237,30 +240,36 @@ proptest! {
 
     #[test]
     fn over_a_choppy_network(
-        told in any::<bool>(),
+        reports_unknown in any::<bool>(),
         seed in any::<u64>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
-        run_steps(&TransportKind::Loopback { seed, faults: Faults::choppy() }, told, &steps);
+        run_steps(&TransportKind::Loopback { seed, faults: Faults::choppy() }, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_tcp(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&TransportKind::Tcp4, told, &steps);
+    fn over_tcp(reports_unknown in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&TransportKind::Tcp4, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_tcp_ipv6(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&TransportKind::Tcp6, told, &steps);
+    fn over_tcp_ipv6(reports_unknown in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&TransportKind::Tcp6, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_shared_memory(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&TransportKind::Shm4, told, &steps);
+    fn over_shared_memory(
+        reports_unknown in any::<bool>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
+        run_steps(&TransportKind::Shm4, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_the_example_backend(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
-        run_steps(&EXAMPLE, told, &steps);
+    fn over_the_example_backend(
+        reports_unknown in any::<bool>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
+        run_steps(&EXAMPLE, reports_unknown, &steps);
     }
 }

@@ -87,10 +87,10 @@ fn open_process_pair() -> (Party, Party) {
 }
 
 #[test]
-fn one_confined_process_exchanges_messages() {
+fn messages_arrive_when_one_process_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        bob.refuse_copies(errno);
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -98,11 +98,11 @@ fn one_confined_process_exchanges_messages() {
 }
 
 #[test]
-fn two_confined_processes_exchange_messages() {
+fn messages_arrive_when_both_processes_cannot_copy() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
-        alice.refuse_copies(errno);
-        bob.refuse_copies(errno);
+        alice.fail_process_copies_with(errno);
+        bob.fail_process_copies_with(errno);
         for _ in 0..2 {
             exchange_all_lengths(&alice, &bob);
         }
@@ -110,13 +110,13 @@ fn two_confined_processes_exchange_messages() {
 }
 
 #[test]
-fn processes_confined_after_connecting_exchange_messages() {
+fn messages_arrive_when_copies_fail_after_connecting() {
     for errno in REFUSALS {
         let (alice, bob) = open_process_pair();
         exchange_all_lengths(&alice, &bob);
-        alice.refuse_copies(errno);
+        alice.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
-        bob.refuse_copies(errno);
+        bob.fail_process_copies_with(errno);
         exchange_all_lengths(&alice, &bob);
     }
 }

@@ -183,7 +183,7 @@ macro_rules! transport_contract {
                 flushed_frame_arrives_without_further_calls_of_the_sender
                 transport_moved_to_another_thread_works;
             room:
-                link_whose_peer_does_not_read_fills_up
+                full_link_delivers_everything_once_the_peer_reads
                 broken_link_answers_full_until_link_down
                 receive_on_an_idle_transport_returns_0
                 receive_budget_limits_reported_frames
@@ -192,14 +192,14 @@ macro_rules! transport_contract {
                 drain_delivers_all_frames_before_closed
                 drain_completes_without_calls_of_the_peer
                 drain_while_connecting_completes_without_calls_of_the_peer
-                drain_of_a_full_link_ends_with_its_peer
+                drain_of_a_full_link_completes_when_the_peer_is_dropped
                 transport_dropped_after_a_drain_loses_no_frames
                 drain_of_a_full_link_delivers_the_taken_frames
                 drain_from_both_sides_completes
                 close_while_connecting_reports_nothing
                 close_of_an_ended_link_reports_nothing
-                abort_with_lost_frames_resets_the_peer
-                dropped_transport_ends_its_links
+                abort_reports_closed_to_the_peer_only_after_all_frames
+                dropped_transport_ends_its_links_and_fails_unaccepted_connects
                 reused_link_id_gets_no_events_of_its_predecessor;
         }
         $crate::transport_contract! {
@@ -225,9 +225,9 @@ macro_rules! transport_contract {
             room:
                 partly_sent_frame_does_not_block_other_links;
             closing:
-                drain_inside_a_frame_resets_the_peer
-                drain_while_the_peer_is_inside_a_frame_closes_the_peer
-                transport_dropped_inside_a_frame_resets_the_peer;
+                close_after_a_partly_taken_frame_resets_the_peer
+                drain_amid_an_incoming_frame_reports_closed_to_the_peer
+                transport_dropped_after_a_partly_taken_frame_resets_the_peer;
         }
         $crate::transport_contract! {
             @tests $wakes "the backend has no wake-ups" $run
@@ -251,7 +251,7 @@ macro_rules! transport_contract {
         $crate::transport_contract! {
             @tests $backlog "the backlog of the backend does not fill up" $run
             waking:
-                connect_to_a_full_backlog_wakes_the_connector;
+                connector_at_a_full_backlog_sets_a_retry_time_and_connects;
         }
     };
     (@is has) => { true };

@@ -11,36 +11,36 @@ fn assert_features_of_network(declared: Features) {
 }
 
 #[test]
-fn true_features_are_accepted() {
+fn correctly_declared_features_pass() {
     assert_features_of_network(FEATURES);
 }
 
 #[test]
 #[should_panic(expected = "the declared features")]
-fn missing_maps_is_found() {
+fn undeclared_maps_feature_is_detected() {
     assert_features_of_network(Features { maps: false, ..FEATURES });
 }
 
 #[test]
 #[should_panic(expected = "the declared features")]
-fn missing_splits_is_found() {
+fn undeclared_splits_feature_is_detected() {
     assert_features_of_network(Features { splits: false, ..FEATURES });
 }
 
 #[test]
 #[should_panic(expected = "the declared features")]
-fn false_pulls_is_found() {
+fn falsely_declared_pulls_feature_is_detected() {
     assert_features_of_network(Features { pulls: true, ..FEATURES });
 }
 
 #[test]
 #[should_panic(expected = "the declared features")]
-fn false_wakes_is_found() {
+fn falsely_declared_wakes_feature_is_detected() {
     assert_features_of_network(Features { wakes: true, ..FEATURES });
 }
 
 #[test]
 #[should_panic(expected = "the declared features")]
-fn false_backlog_is_found() {
+fn falsely_declared_backlog_feature_is_detected() {
     assert_features_of_network(Features { backlog: true, ..FEATURES });
 }

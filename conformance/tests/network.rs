@@ -86,7 +86,7 @@ fn full_pipe_resumes_the_frame_where_it_stopped() {
 }
 
 #[test]
-fn choppy_network_uses_every_delivery_method() {
+fn choppy_network_uses_spaces_chunks_and_refusals() {
     let network = Network::new(5, Faults::choppy());
     let ([a, b], link, peer) = Backend::new(&network).open_linked_pair();
     let mut endpoints = [a, b];
@@ -227,7 +227,7 @@ fn refuse_fault_refuses_connects_at_random() {
 }
 
 #[test]
-fn delay_fault_lasts_a_number_of_calls() {
+fn delay_fault_holds_frames_for_one_to_max_calls() {
     let faults = Faults { delay_per_mille: 1000, delay_max_calls: 4, ..Faults::default() };
     let network = Network::new(2, faults);
     let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
@@ -259,7 +259,7 @@ fn receive_budget_is_exact_and_shared_by_all_links() {
     }
     assert_eq!(b.receive(0), 0);
     assert_eq!(b.receive(4), 4);
-    let ups: Vec<_> = b.recorder.links_up().into_iter().map(|(link, ..)| link).collect();
+    let ups: Vec<_> = b.recorder.up_events().into_iter().map(|(link, ..)| link).collect();
     assert_eq!((ups.len(), b.recorder.log().len()), (4, 4), "one event of each link");
     for round in 1..=25 {
         assert_eq!((b.receive(3), b.receive(5)), (3, 5));
@@ -269,7 +269,7 @@ fn receive_budget_is_exact_and_shared_by_all_links() {
 }
 
 #[test]
-fn close_inside_a_frame_resets_the_peer() {
+fn drain_after_a_partly_taken_frame_resets_the_peer() {
     let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
     let (mut endpoints, link, peer) = Backend::new(&network).open_linked_pair();
     endpoints[0].post(link, pseudo_random_payload(1001, 1));
@@ -291,7 +291,7 @@ fn drain_flushes_unsent_frames() {
 }
 
 #[test]
-fn broken_link_ends_its_drain() {
+fn break_of_a_draining_link_ends_the_drain_and_resets_the_peer() {
     let network = flawless_network();
     let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
     a.close(link, Close::Drain);
@@ -325,7 +325,7 @@ fn closed_link_frees_its_id() {
     a.close(link, Close::Drain);
     assert_eq!(a.connect(b.transport.address()), link);
     let mut endpoints = [a, b];
-    drive_until(&mut endpoints, "the new link is up", |[a, _]| a.recorder.links_up().len() == 2);
+    drive_until(&mut endpoints, "the new link is up", |[a, _]| a.recorder.up_events().len() == 2);
 }
 
 #[test]

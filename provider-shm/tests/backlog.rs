@@ -65,7 +65,7 @@ fn waiting_connect_reaches_the_next_endpoint() {
     let mut endpoints = [endpoint, successor];
     drive_until(&mut endpoints, "both links", |[a, b]| {
         a.recorder.links_up_count() == 2
-            && b.recorder.links_up().iter().map(|(peer, ..)| b.recorder.frame_count(*peer)).sum::<usize>()
+            && b.recorder.up_events().iter().map(|(peer, ..)| b.recorder.frame_count(*peer)).sum::<usize>()
                 == 2
     });
 }

@@ -128,7 +128,7 @@ fn drive_both_until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(
 
 /// Asserts that a frame on the link arrives.
 fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
-    let peer = endpoints[1].recorder.links_up()[0].0;
+    let peer = endpoints[1].recorder.up_events()[0].0;
     let before = endpoints[1].recorder.frame_count(peer);
     endpoints[0].post(link, pseudo_random_payload(100, 1));
     drive_both_until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);

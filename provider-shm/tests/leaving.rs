@@ -58,7 +58,7 @@ fn frames_of_an_exited_process_arrive() {
             endpoint.recorder.log().iter().any(|(_, event)| matches!(event, Event::Down(_)))
         });
         let [endpoint] = endpoints;
-        let (link, ..) = endpoint.recorder.links_up()[0];
+        let (link, ..) = endpoint.recorder.up_events()[0];
         assert!(endpoint.recorder.payloads_of(link).into_iter().eq(payloads_fitting_one_ring()));
         assert_eq!(endpoint.recorder.down_error(link), Some(&end), "{how}");
     }

@@ -147,7 +147,7 @@ fn check_overwritten_rings(seed: u64) {
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let sound = endpoints[0].connect(endpoints[1].address());
     drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
-    let sound_peer = endpoints[1].recorder.links_up()[0].0;
+    let sound_peer = endpoints[1].recorder.up_events()[0].0;
 
     for round in 0..LINKS {
         let (link, peer, interceptor) = connect_intercepted(&mut endpoints);

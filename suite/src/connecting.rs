@@ -56,8 +56,8 @@ impl Side {
 
     /// With endpoints that have these capabilities in addition to those that an application gets without
     /// asking.
-    pub fn with_caps(net: &Net, asked: Caps) -> Side {
-        Side::open(net, asked, WaitObject::None, WaitObject::None, None)
+    pub fn with_added_caps(net: &Net, added: Caps) -> Side {
+        Side::open(net, added, WaitObject::None, WaitObject::None, None)
     }
 
     /// Opens a side with queues that are members of a wait set.
@@ -65,7 +65,7 @@ impl Side {
         Side::open(net, Caps::empty(), WaitObject::Set, WaitObject::Set, Some(set))
     }
 
-    fn open(net: &Net, asked: Caps, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
+    fn open(net: &Net, added: Caps, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
         let fabric = net.fabric.clone();
         let offer = |caps| {
             let mut hints = net.info.clone();
@@ -75,8 +75,8 @@ impl Side {
             found.into_iter().next().expect("an answer is never empty")
         };
         let mut info = offer(Caps::empty());
-        if !asked.is_empty() {
-            info = offer(info.caps | asked);
+        if !added.is_empty() {
+            info = offer(info.caps | added);
         }
         let domain = fabric.domain(&info).expect("the domain was offered");
         let is_driven = net.turns == Turns::Threads && (eq, cq) == (WaitObject::None, WaitObject::None);
@@ -156,7 +156,7 @@ fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, Join
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub fn next_event(sides: &[&Side]) -> EventResult {
+pub fn next_event_of_first(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].poll_event() {
@@ -169,7 +169,7 @@ pub fn next_event(sides: &[&Side]) -> EventResult {
 
 /// Waits for the first side's next completed operation, while all sides make progress.
 #[track_caller]
-pub fn next_operation_end(sides: &[&Side]) -> Ended {
+pub fn next_operation_end_of_first(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
     loop {
         if let Some(ended) = poll_completion(&sides[0].cq) {
@@ -180,16 +180,16 @@ pub fn next_operation_end(sides: &[&Side]) -> Ended {
     }
 }
 
-/// As [`next_operation_end`], for an operation that must succeed.
+/// As [`next_operation_end_of_first`], for an operation that must succeed.
 #[track_caller]
-pub fn next_completion(sides: &[&Side]) -> Completion {
-    next_operation_end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
+pub fn next_completion_of_first(sides: &[&Side]) -> Completion {
+    next_operation_end_of_first(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
-/// As [`next_event`], for an event that must be a connection request.
+/// As [`next_event_of_first`], for an event that must be a connection request.
 #[track_caller]
-pub fn next_request(sides: &[&Side]) -> ConnectionRequest {
-    match next_event(sides) {
+pub fn next_request_of_first(sides: &[&Side]) -> ConnectionRequest {
+    match next_event_of_first(sides) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
     }
@@ -208,12 +208,12 @@ pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
-    let accepting = server.open_endpoint_for_request(&next_request(&[server, client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[server, client]), SERVER);
     accepting.accept(b"you may").expect("a new request can be accepted");
     let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
-    assert_eq!(next_event(&[server, client]), Ok(connected));
+    assert_eq!(next_event_of_first(&[server, client]), Ok(connected));
     let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
-    assert_eq!(next_event(&[client, server]), Ok(connected));
+    assert_eq!(next_event_of_first(&[client, server]), Ok(connected));
     (connecting, accepting)
 }
 

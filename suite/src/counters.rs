@@ -61,7 +61,7 @@ impl Counters {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(party) => expect_counted(party.ask(&RemoteCall::Counted(event.bits()))),
+            Counters::There(party) => expect_counted(party.call(&RemoteCall::Counted(event.bits()))),
         }
     }
 }

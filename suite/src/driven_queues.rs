@@ -30,18 +30,18 @@ impl DrivenQueues {
     }
 
     /// Adds the queues of a party in another process, and has that process drive them.
-    pub(super) fn add_remote(&self, party: &Arc<RemoteParty>) {
-        party.call_and_expect_done(&RemoteCall::Wake).expect("a wake call is not refused");
+    pub(super) fn add_and_wake_remote(&self, party: &Arc<RemoteParty>) {
+        party.call_for_result(&RemoteCall::Wake).expect("a wake call is not refused");
         self.lock_all().push(Driven::There(Arc::downgrade(party)));
     }
 
     /// Tells the threads that drive queues to end.
-    pub(super) fn stop(&self) {
+    pub(super) fn request_stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
     /// Whether the threads that drive queues should end.
-    pub(super) fn are_stopped(&self) -> bool {
+    pub(super) fn is_stop_requested(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::prerequisites::require_dirty_page_counts;
+use crate::prerequisites::check_page_counts_or_report_skip;
 
 /// A file whose name other processes know. Dropping this removes the file.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct NamedFile {
 impl NamedFile {
     /// A name that no other test uses.
     pub fn with_unused_name() -> NamedFile {
-        NamedFile { number: next_number() }
+        NamedFile { number: next_name_number() }
     }
 
     /// The path of the file.
@@ -37,19 +37,19 @@ impl NamedFile {
     ///
     /// [`Prerequisite::FILES_ON_A_DEVICE`]: crate::prerequisites::Prerequisite::FILES_ON_A_DEVICE
     #[track_caller]
-    pub fn assert_clean(&self, process_id: u32) {
+    pub fn assert_clean_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if require_dirty_page_counts(&path) {
+        if check_page_counts_or_report_skip(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
 
     /// Checks that the device lacks some of the bytes that a process has changed in the file's pages. On
-    /// the same hosts as for [`assert_clean`](Self::assert_clean), the check is skipped.
+    /// the same hosts as for [`assert_clean_or_skip`](Self::assert_clean_or_skip), the check is skipped.
     #[track_caller]
-    pub fn assert_dirty(&self, process_id: u32) {
+    pub fn assert_dirty_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if require_dirty_page_counts(&path) {
+        if check_page_counts_or_report_skip(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
         }
     }
@@ -63,7 +63,7 @@ impl Drop for NamedFile {
 
 /// Opens a file of this length. Its name is that of this number, or an unused one.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
-    let path = region_file_path(number.unwrap_or_else(self::next_number));
+    let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
     let file = options.expect("a file can be made here");
     file.set_len(len_bytes as u64).expect("there is room for it");
@@ -73,7 +73,7 @@ pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     file
 }
 
-fn next_number() -> u64 {
+fn next_name_number() -> u64 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }

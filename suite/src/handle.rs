@@ -95,7 +95,7 @@ impl Endpoint {
 
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn as_here(&self) -> &homespun::Endpoint {
+    pub fn expect_here(&self) -> &homespun::Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint,
             EndpointPlace::There { .. } => panic!("the party lives in another process"),
@@ -253,7 +253,7 @@ impl Endpoint {
                 RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
             }
             EndpointPlace::There { remote, .. } => {
-                remote.call_and_expect_done(&RemoteCall::ReceiveRaw {
+                remote.call_for_result(&RemoteCall::ReceiveRaw {
                     lens_bytes: lens_bytes.to_vec(),
                     ignore,
                     post,
@@ -267,7 +267,7 @@ impl Endpoint {
     pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Rma(call)),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Rma(call)),
         }
     }
 
@@ -278,7 +278,7 @@ impl Endpoint {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
             EndpointPlace::There { remote, .. } => {
                 let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
-                remote.call_and_expect_done(&RemoteCall::Atomic(call))?;
+                remote.call_for_result(&RemoteCall::Atomic(call))?;
                 Ok(is_raw.then(|| ReceiveBuffer::There { remote: remote.clone(), context }))
             }
         }
@@ -288,9 +288,7 @@ impl Endpoint {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
-            EndpointPlace::There { remote, .. } => {
-                remote.call_and_expect_done(&RemoteCall::Cancel { context })
-            }
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Cancel { context }),
         }
     }
 
@@ -299,7 +297,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
             EndpointPlace::There { remote, .. } => {
-                match remote.ask(&RemoteCall::OpFlags(Direction::Transmit)) {
+                match remote.call(&RemoteCall::OpFlags(Direction::Transmit)) {
                     RemoteAnswer::Flags(flags) => flags,
                     other => panic!("{other:?}"),
                 }
@@ -312,7 +310,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
             EndpointPlace::There { remote, .. } => {
-                remote.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
+                remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
             }
         }
     }
@@ -322,7 +320,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { remote, .. } => {
-                remote.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
+                remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Receive, flags))
             }
         }
     }
@@ -331,7 +329,7 @@ impl Endpoint {
     pub fn min_multi_recv_bytes(&self) -> usize {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
-            EndpointPlace::There { remote, .. } => match remote.ask(&RemoteCall::MinMultiRecv) {
+            EndpointPlace::There { remote, .. } => match remote.call(&RemoteCall::MinMultiRecv) {
                 RemoteAnswer::Size(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
@@ -343,9 +341,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { remote, .. } => {
-                remote
-                    .call_and_expect_done(&RemoteCall::SetMinMultiRecv { bytes })
-                    .expect("any number will do");
+                remote.call_for_result(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
             }
         }
     }
@@ -365,7 +361,7 @@ impl Endpoint {
     fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => send.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Send(send)),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Send(send)),
         }
     }
 
@@ -383,7 +379,7 @@ impl Endpoint {
     fn post_receive_call(&self, receive: RemoteReceive) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => receive.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Receive(receive)),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Receive(receive)),
         }
     }
 
@@ -413,7 +409,7 @@ impl Drop for Endpoint {
 impl Queue {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn as_here(&self) -> &CompletionQueue {
+    pub fn expect_here(&self) -> &CompletionQueue {
         match self {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
@@ -472,7 +468,7 @@ impl Queue {
             Queue::Here(cq) => return cq.read_each(max, take),
             Queue::There { remote, name, .. } => (remote, *name),
         };
-        match remote.ask(&RemoteCall::ReadEach(name, max)) {
+        match remote.call(&RemoteCall::ReadEach(name, max)) {
             RemoteAnswer::Read(None) => Ok(None),
             RemoteAnswer::Read(Some(entries)) => {
                 let count = entries.len();
@@ -491,7 +487,7 @@ impl Queue {
     pub fn strerror(&self, prov_errno: i32) -> String {
         match self {
             Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
-            Queue::There { remote, .. } => match remote.ask(&RemoteCall::Strerror(prov_errno)) {
+            Queue::There { remote, .. } => match remote.call(&RemoteCall::Strerror(prov_errno)) {
                 RemoteAnswer::Text(text) => text,
                 other => panic!("{other:?}"),
             },
@@ -502,7 +498,7 @@ impl Queue {
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_error(),
-            Queue::There { remote, name, .. } => match remote.ask(&RemoteCall::ReadError(*name)) {
+            Queue::There { remote, name, .. } => match remote.call(&RemoteCall::ReadError(*name)) {
                 RemoteAnswer::Ended(ended) => {
                     Ok(ended.map(|ended| Ended::from(ended).expect_err("an error")))
                 }
@@ -516,7 +512,7 @@ impl Queue {
 impl Vector {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn as_here(&self) -> &AddressVector {
+    pub fn expect_here(&self) -> &AddressVector {
         match self {
             Vector::Here(av) => av,
             Vector::There(_) => panic!("the party lives in another process"),
@@ -529,7 +525,8 @@ impl Vector {
             Vector::Here(av) => return av.insert(addresses),
             Vector::There(remote) => remote,
         };
-        match remote.ask(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
+        match remote
+            .call(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
         {
             RemoteAnswer::Inserted(inserted) => inserted
                 .into_iter()
@@ -543,9 +540,8 @@ impl Vector {
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         match self {
             Vector::Here(av) => av.remove(addresses),
-            Vector::There(remote) => remote.call_and_expect_done(&RemoteCall::Remove(
-                addresses.iter().map(|address| address.0).collect(),
-            )),
+            Vector::There(remote) => remote
+                .call_for_result(&RemoteCall::Remove(addresses.iter().map(|address| address.0).collect())),
         }
     }
 
@@ -553,7 +549,7 @@ impl Vector {
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         match self {
             Vector::Here(av) => av.reverse_lookup(address),
-            Vector::There(remote) => match remote.ask(&RemoteCall::ReverseLookup(AddressForm(*address))) {
+            Vector::There(remote) => match remote.call(&RemoteCall::ReverseLookup(AddressForm(*address))) {
                 RemoteAnswer::Found(found) => found.map(FabricAddress),
                 other => panic!("{other:?}"),
             },
@@ -578,7 +574,7 @@ impl ReceiveBuffer {
             ReceiveBuffer::There { remote, context } => (remote, context),
         };
         assert_eq!(context, next_own_context, "the completion of another operation");
-        expect_bytes(remote.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
+        expect_bytes(remote.call(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
     /// Returns a message in a multi-receive buffer. Call it after reading the message's completion.
@@ -587,18 +583,18 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.message_at(place),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes(remote.ask(&RemoteCall::Within { context: *context, place }))
+                expect_bytes(remote.call(&RemoteCall::Within { context: *context, place }))
             }
         }
     }
 
     /// Returns the whole memory. Call it after the endpoint was closed.
     #[track_caller]
-    pub fn contents(&self) -> Vec<u8> {
+    pub fn memory_after_close(&self) -> Vec<u8> {
         match self {
-            ReceiveBuffer::Here(room) => room.contents(),
+            ReceiveBuffer::Here(room) => room.memory_after_close(),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes(remote.ask(&RemoteCall::Contents { context: *context }))
+                expect_bytes(remote.call(&RemoteCall::Contents { context: *context }))
             }
         }
     }

@@ -190,9 +190,9 @@ impl Net {
 
     /// Starts driving a party together with the others.
     pub fn start_driving(&self, party: &Party) {
-        self.add_driven_queue(&party.cq);
+        self.start_driving_queue(&party.cq);
         if let Some(receive_cq) = &party.receive_cq {
-            self.add_driven_queue(receive_cq);
+            self.start_driving_queue(receive_cq);
         }
     }
 
@@ -217,19 +217,19 @@ impl Net {
         VacantAddress { address, _held: Some(held) }
     }
 
-    fn add_driven_queue(&self, queue: &Queue) {
+    fn start_driving_queue(&self, queue: &Queue) {
         if self.turns == Turns::Automatic {
             return;
         }
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
-            Queue::There { remote, .. } => return self.queues.add_remote(remote),
+            Queue::There { remote, .. } => return self.queues.add_and_wake_remote(remote),
         };
         self.queues.add(&cq);
         if self.turns == Turns::Threads {
             let queues = self.queues.clone();
             let driver = thread::spawn(move || {
-                while !queues.are_stopped() {
+                while !queues.is_stop_requested() {
                     cq.progress();
                     thread::yield_now();
                 }
@@ -241,7 +241,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        self.queues.stop();
+        self.queues.request_stop();
         for driver in self.drivers.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let ended = driver.join();
             if !thread::panicking() {

@@ -103,7 +103,7 @@ impl Party {
         // An endpoint is granted the same attributes in every process.
         let granted = domain.endpoint(&setup.info_from_offered(info)).expect("an endpoint").info().clone();
         let remote = Arc::new(RemoteParty::spawn());
-        let opened = remote.ask(&RemoteCall::Open { transport: transport.clone(), setup });
+        let opened = remote.call(&RemoteCall::Open { transport: transport.clone(), setup });
         let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
             panic!("{opened:?}");
         };
@@ -135,29 +135,29 @@ impl Party {
 
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
     /// be another.
-    pub fn refuse_copies(&self, errno: i32) {
+    pub fn fail_process_copies_with(&self, errno: i32) {
         self.remote()
-            .call_and_expect_done(&RemoteCall::RefuseCopies { errno })
+            .call_for_result(&RemoteCall::RefuseCopies { errno })
             .expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
     pub fn fork_idle_child(&self, lingers: bool) {
-        self.remote().call_and_expect_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
+        self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
     /// Forks the party's process, which must be another. The child tries operations on the inherited party,
     /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
     /// message from a new endpoint. Returns when the child has ended.
     #[track_caller]
-    pub fn fork_calling_child(&self, peer: &Party, region: &Region, message: &[u8]) {
+    pub fn fork_child_using_inherited_endpoint(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
         let call = RemoteCall::ForkCaller {
             peer,
             region: (region.key(), region.address_at(0)),
             message: message.to_vec(),
         };
-        self.remote().call_and_expect_done(&call).expect("a process may fork");
+        self.remote().call_for_result(&call).expect("a process may fork");
     }
 
     /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
@@ -184,7 +184,7 @@ impl Party {
             return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
         }
         let Queue::There { remote, .. } = &self.cq else { panic!("the party lives nowhere") };
-        match remote.ask(&RemoteCall::Register(memory)) {
+        match remote.call(&RemoteCall::Register(memory)) {
             RemoteAnswer::Registered { number, key, address } => {
                 Ok(Region::There { remote: remote.clone(), number, key, address })
             }
@@ -247,7 +247,7 @@ impl Party {
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),
-            Queue::There { remote, name, .. } => expect_ended(remote.ask(&RemoteCall::Poll(*name))),
+            Queue::There { remote, name, .. } => expect_ended(remote.call(&RemoteCall::Poll(*name))),
         }
     }
 
@@ -280,7 +280,7 @@ impl Party {
         loop {
             let next = match queue {
                 Queue::Here(cq) => poll_completion(cq),
-                Queue::There { remote, name, .. } => expect_ended(remote.ask(&RemoteCall::Next(*name))),
+                Queue::There { remote, name, .. } => expect_ended(remote.call(&RemoteCall::Next(*name))),
             };
             if let Some(ended) = next {
                 return ended;

@@ -15,11 +15,11 @@ use super::form::EndedForm;
 use super::handle::{Endpoint, Queue};
 use super::net::Net;
 use super::party::Party;
-use super::posix::{become_user, fork_idle_child, in_forked_child};
+use super::posix::{become_user, fork_idle_child, run_in_forked_child};
 use super::process::Channel;
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
-use super::seccomp::{COPIES_ACROSS, refuse_system_calls};
+use super::seccomp::{COPIES_ACROSS, fail_system_calls_of_process};
 use super::transport::{TransportKind, Turns};
 
 /// The number of rounds without a call after which the process sleeps between rounds.
@@ -54,13 +54,13 @@ struct PartyServer {
 impl PartyServer {
     fn new(transport: TransportKind, party: Party, is_awake: bool) -> PartyServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
-        let queue = |queue: Queue| queue.as_here().clone();
+        let queue = |queue: Queue| queue.expect_here().clone();
         PartyServer {
             transport,
             endpoint: Some(endpoint),
             cq: queue(cq),
             receive_cq: receive_cq.map(queue),
-            av: av.as_here().clone(),
+            av: av.expect_here().clone(),
             counters,
             is_awake,
             rooms: BTreeMap::new(),
@@ -104,11 +104,11 @@ impl PartyServer {
             RemoteCall::Open { .. } => panic!("the party is open"),
             RemoteCall::Wake => self.is_awake = true,
             RemoteCall::Progress => self.progress(),
-            RemoteCall::RefuseCopies { errno } => refuse_system_calls(&COPIES_ACROSS, errno),
+            RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread there is at most the thread that waits for the end of the test.
-                in_forked_child(|| {
+                run_in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
                     forked_child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
                     self.regions.clear();
@@ -119,7 +119,9 @@ impl PartyServer {
             RemoteCall::Poll(name) => {
                 return RemoteAnswer::Ended(poll_completion(self.queue(name)).map(EndedForm::from));
             }
-            RemoteCall::Next(name) => return RemoteAnswer::Ended(self.next(name).map(EndedForm::from)),
+            RemoteCall::Next(name) => {
+                return RemoteAnswer::Ended(self.next_within_rounds(name).map(EndedForm::from));
+            }
             RemoteCall::ReadEach(name, max) => return self.read_each(name, max),
             RemoteCall::ReadError(name) => {
                 return match self.queue(name).read_error() {
@@ -152,7 +154,7 @@ impl PartyServer {
             }
             RemoteCall::Contents { context } => {
                 return RemoteAnswer::Bytes(
-                    self.rooms.get(&context).expect("a raw receive of this context").contents(),
+                    self.rooms.get(&context).expect("a raw receive of this context").memory_after_close(),
                 );
             }
             RemoteCall::MinMultiRecv => return RemoteAnswer::Size(self.endpoint().min_multi_recv_bytes()),
@@ -237,7 +239,7 @@ impl PartyServer {
     }
 
     /// Waits some rounds for the next operation to end.
-    fn next(&self, name: QueueName) -> Option<Ended> {
+    fn next_within_rounds(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
             if let Some(ended) = poll_completion(self.queue(name)) {
                 return Some(ended);
@@ -263,7 +265,7 @@ impl PartyServer {
     }
 
     fn endpoint(&self) -> &homespun::Endpoint {
-        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint").as_here()
+        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint").expect_here()
     }
 
     fn queue(&self, name: QueueName) -> &CompletionQueue {

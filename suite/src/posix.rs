@@ -40,7 +40,7 @@ pub fn fork_idle_child(lingers: bool) {
 /// fails.
 ///
 /// The child has only the calling thread, so no other thread may hold a lock that the work needs.
-pub fn in_forked_child(work: impl FnOnce()) {
+pub fn run_in_forked_child(work: impl FnOnce()) {
     // SAFETY: the C library keeps its heap consistent over a fork, and the caller promises that no other
     // thread holds a lock that the work needs.
     let child = unsafe { libc::fork() };

@@ -32,7 +32,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 pub struct Process {
     child: Child,
     channel: Channel,
-    has_ended: bool,
+    was_reaped: bool,
 }
 
 /// One end of the connection between two processes.
@@ -42,11 +42,11 @@ impl Process {
     /// Starts a process at the ignored test `entry`, given by its path (`module_path!()` and its name).
     pub fn spawn(entry: &str) -> Process {
         let (_crate_name, entry) = entry.split_once("::").expect("a path inside a crate");
-        Process::spawn_at(entry)
+        Process::spawn_at_crate_path(entry)
     }
 
     /// Starts a process at the ignored test `entry`, given by its path inside the crate of the tests.
-    pub(super) fn spawn_at(entry: &str) -> Process {
+    pub(super) fn spawn_at_crate_path(entry: &str) -> Process {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         ours.set_read_timeout(Some(ANSWER_MAX)).expect("a time that is not zero");
         let child = Command::new(env::current_exe().expect("the test's own program"))
@@ -56,7 +56,7 @@ impl Process {
             .stdout(Stdio::null())
             .spawn()
             .expect("a process");
-        Process { child, channel: Channel(ours), has_ended: false }
+        Process { child, channel: Channel(ours), was_reaped: false }
     }
 
     /// The process id.
@@ -65,8 +65,8 @@ impl Process {
     }
 
     /// Whether this process has observed the end of the other.
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
+    pub fn was_reaped(&self) -> bool {
+        self.was_reaped
     }
 
     /// Sends the process a message.
@@ -146,14 +146,14 @@ impl Process {
     }
 
     fn reap(&mut self) -> ExitStatus {
-        self.has_ended = true;
+        self.was_reaped = true;
         self.child.wait().expect("a process that was started")
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.has_ended {
+        if self.was_reaped {
             return;
         }
         if thread::panicking() {

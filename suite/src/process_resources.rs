@@ -40,8 +40,8 @@ impl MemoryUsage {
     /// Measures the memory of this process.
     pub fn measure_now() -> MemoryUsage {
         trim_heap();
-        let counted =
-            Prerequisite::COUNTED_HEAP.report_if_none(heap_bytes(), "its memory is counted in pages only");
+        let counted = Prerequisite::COUNTED_HEAP
+            .report_skipped_if_none(heap_bytes(), "its memory is counted in pages only");
         MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: counted.unwrap_or(0) }
     }
 

@@ -248,7 +248,7 @@ impl RawBuffer {
     }
 
     /// Returns the whole memory. Call it after the endpoint was closed.
-    pub fn contents(&self) -> Vec<u8> {
+    pub fn memory_after_close(&self) -> Vec<u8> {
         let whole = self.pieces.iter().map(|piece| {
             // SAFETY: the piece and its guard are one allocation, which `post_receive` has leaked. The
             // caller has closed the endpoint, so nothing writes to it any more.

@@ -146,7 +146,7 @@ impl Region {
     pub fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => expect_open(registered).content(),
-            Region::There { remote, number, .. } => match remote.ask(&RemoteCall::RegionContent(*number)) {
+            Region::There { remote, number, .. } => match remote.call(&RemoteCall::RegionContent(*number)) {
                 RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
@@ -158,9 +158,7 @@ impl Region {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
             Region::There { remote, number, .. } => {
-                remote
-                    .call_and_expect_done(&RemoteCall::RegionCount(*number))
-                    .expect("counting is not refused");
+                remote.call_for_result(&RemoteCall::RegionCount(*number)).expect("counting is not refused");
             }
         }
     }
@@ -170,7 +168,7 @@ impl Region {
         match self {
             Region::Here(registered) => expect_open(registered).read_counter(event),
             Region::There { remote, number, .. } => {
-                counters::expect_counted(remote.ask(&RemoteCall::RegionCounted(*number, event.bits())))
+                counters::expect_counted(remote.call(&RemoteCall::RegionCounted(*number, event.bits())))
             }
         }
     }
@@ -180,7 +178,7 @@ impl Region {
         match self {
             Region::Here(registered) => expect_open(registered).read_at(offset_bytes, len_bytes),
             Region::There { remote, number, .. } => {
-                match remote.ask(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
+                match remote.call(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
                     RemoteAnswer::Bytes(bytes) => bytes,
                     other => panic!("{other:?}"),
                 }
@@ -194,7 +192,7 @@ impl Region {
             Region::Here(registered) => expect_open(registered).write_at(offset_bytes, bytes),
             Region::There { remote, number, .. } => {
                 let put = RemoteCall::RegionPut(*number, offset_bytes, bytes.to_vec());
-                remote.call_and_expect_done(&put).expect("a copy into the region is not refused");
+                remote.call_for_result(&put).expect("a copy into the region is not refused");
             }
         }
     }
@@ -208,9 +206,7 @@ impl Region {
                 Closed::Here(registered.close().expect("a raw region"))
             }
             Region::There { remote, number, .. } => {
-                remote
-                    .call_and_expect_done(&RemoteCall::RegionClose(*number))
-                    .expect("closing is not refused");
+                remote.call_for_result(&RemoteCall::RegionClose(*number)).expect("closing is not refused");
                 Closed::There { remote: remote.clone(), number: *number }
             }
         };
@@ -298,7 +294,7 @@ impl Closed {
     pub fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),
-            Closed::There { remote, number } => match remote.ask(&RemoteCall::ClosedContent(*number)) {
+            Closed::There { remote, number } => match remote.call(&RemoteCall::ClosedContent(*number)) {
                 RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },

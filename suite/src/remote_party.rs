@@ -16,11 +16,11 @@ pub struct RemoteParty(Mutex<Process>);
 
 impl RemoteParty {
     pub(super) fn spawn() -> RemoteParty {
-        RemoteParty(Mutex::new(Process::spawn_at(ENTRY)))
+        RemoteParty(Mutex::new(Process::spawn_at_crate_path(ENTRY)))
     }
 
     #[track_caller]
-    pub(super) fn ask(&self, call: &RemoteCall) -> RemoteAnswer {
+    pub(super) fn call(&self, call: &RemoteCall) -> RemoteAnswer {
         let mut process = self.lock_process();
         process.send_message(call);
         process.receive_message()
@@ -28,8 +28,8 @@ impl RemoteParty {
 
     /// Makes a call to which the answer is done or refused.
     #[track_caller]
-    pub(super) fn call_and_expect_done(&self, call: &RemoteCall) -> Result<(), Error> {
-        match self.ask(call) {
+    pub(super) fn call_for_result(&self, call: &RemoteCall) -> Result<(), Error> {
+        match self.call(call) {
             RemoteAnswer::Done => Ok(()),
             RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
@@ -38,13 +38,13 @@ impl RemoteParty {
 
     #[track_caller]
     pub(super) fn progress(&self) {
-        self.call_and_expect_done(&RemoteCall::Progress).expect("driving is not refused");
+        self.call_for_result(&RemoteCall::Progress).expect("driving is not refused");
     }
 
     /// Makes a call to a party that may have been killed.
     pub(super) fn call_if_alive(&self, call: &RemoteCall) {
         let mut process = self.lock_process();
-        if !process.has_ended() {
+        if !process.was_reaped() {
             process.send_message(call);
             let _answer: RemoteAnswer = process.receive_message();
         }

@@ -9,12 +9,13 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_
 pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
 /// Makes these system calls fail with an error from now on, in all threads of this process.
-pub fn refuse_system_calls(system_calls: &[i64], errno: i32) {
+pub fn fail_system_calls_of_process(system_calls: &[i64], errno: i32) {
     let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
-/// As [`refuse_system_calls`], only for this thread, and for threads and processes that it starts later.
+/// Makes these system calls fail with an error from now on, in this thread, and in the threads and
+/// processes that it starts later.
 pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
     let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");

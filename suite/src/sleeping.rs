@@ -22,7 +22,7 @@ pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
 
 /// Sleeps on the queue's wait object until the next operation ends.
 #[track_caller]
-pub fn next(cq: &CompletionQueue) -> Ended {
+pub fn sleep_until_ended(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let ended = match cq.wait_object() {

@@ -28,9 +28,9 @@ pub(crate) fn check_threading_models(info: &Info) {
             }
             // Two threads, one after the other.
             Threading::Domain => {
-                let stage = EndpointPair::open(&granted);
-                stage.exchange();
-                thread::scope(|scope| scope.spawn(|| stage.exchange()).join().expect("it goes well"));
+                let pair = EndpointPair::open(&granted);
+                pair.exchange();
+                thread::scope(|scope| scope.spawn(|| pair.exchange()).join().expect("it goes well"));
             }
         }
     }
@@ -39,8 +39,8 @@ pub(crate) fn check_threading_models(info: &Info) {
 const PER_THREAD: u64 = 50;
 
 fn use_shared_objects_in_two_threads(info: &Info) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     for context in 0..2 * PER_THREAD {
         bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
     }
@@ -110,8 +110,8 @@ pub(crate) fn check_progress_models(info: &Info) {
 }
 
 fn check_message_without_calls(info: &Info) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     bob.endpoint.recv(marked_buffer(400_000), ANY, 1).unwrap();
     let (buffers, flags) = (vec![payload(1, 400_000)], OpFlags::MATCH_COMPLETE);
     alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, flags, ..SendMsg::default() }).unwrap();
@@ -120,7 +120,7 @@ fn check_message_without_calls(info: &Info) {
     while alice.poll_completion().map(|ended| ended.expect("success")).is_none() {
         deadline.yield_or_panic("a message that is matched by itself");
     }
-    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(1, 400_000));
+    assert!(received_bytes(&pair.next_completion(bob).buffer) == payload(1, 400_000));
 }
 
 /// Checks whether a queue can be overrun.
@@ -131,8 +131,8 @@ pub(crate) fn check_resource_management(info: &Info) {
         let granted = getinfo_after_change(info, |hints| hints.domain.resource_mgmt = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.resource_mgmt, Some(asked));
-        let stage = EndpointPair::open_with_attr(&granted, &depth);
-        let (alice, bob) = (&stage.alice, &stage.bob);
+        let pair = EndpointPair::open_with_attr(&granted, &depth);
+        let (alice, bob) = (&pair.alice, &pair.bob);
         for identity in 0..COUNT {
             bob.endpoint.recv(marked_buffer(8), ANY, identity).unwrap();
             alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
@@ -140,14 +140,14 @@ pub(crate) fn check_resource_management(info: &Info) {
         match asked {
             ResourceManagement::Enabled => {
                 for identity in 0..COUNT {
-                    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(identity, 8));
+                    assert!(received_bytes(&pair.next_completion(bob).buffer) == payload(identity, 8));
                 }
             }
             ResourceManagement::Disabled => {
                 let deadline = Deadline::new();
                 while bob.cq.read().err() != Some(ReadError::Overrun) {
                     // Make progress without reads, so that the queue stays full.
-                    (0..20).for_each(|_| stage.progress());
+                    (0..20).for_each(|_| pair.progress());
                     deadline.yield_or_panic("an overrun");
                 }
             }
@@ -167,15 +167,15 @@ pub(crate) fn check_address_vector_kinds(info: &Info) {
             continue;
         };
         assert_eq!(granted.domain.av_type, asked);
-        let stage = EndpointPair::open_with_attr(
+        let pair = EndpointPair::open_with_attr(
             &granted,
             &OpenAttr { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..OpenAttr::default() },
         );
-        stage.exchange();
+        pair.exchange();
         if asked == Some(AvType::Table) {
-            let next: Address = stage.alice.endpoint.name().unwrap();
-            let inserted = stage.alice.av().insert(&[next, next]);
-            let before = stage.alice.peer.0;
+            let next: Address = pair.alice.endpoint.name().unwrap();
+            let inserted = pair.alice.av().insert(&[next, next]);
+            let before = pair.alice.peer.0;
             assert_eq!(inserted, [before + 1, before + 2].map(|index| Ok(FabricAddress(index))));
         }
     }
@@ -189,11 +189,11 @@ pub(crate) fn check_completion_formats(info: &Info) {
             CqFormat::Msg | CqFormat::Data | CqFormat::Tagged => true,
         };
         let cq = CqAttr { format: Some(format), ..CqAttr::default() };
-        let stage = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
-        let (alice, bob) = (&stage.alice, &stage.bob);
+        let pair = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
+        let (alice, bob) = (&pair.alice, &pair.bob);
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 3).unwrap();
         alice.endpoint.inject(b"message", alice.peer, Some(Tag(7)), Some(9)).unwrap();
-        let told = stage.next_completion(bob);
+        let told = pair.next_completion(bob);
         let flags = CompletionFlags::TAGGED | CompletionFlags::RECV | CompletionFlags::REMOTE_CQ_DATA;
         let expected =
             (if has_message { flags } else { CompletionFlags::empty() }, if has_message { 7 } else { 0 });
@@ -225,15 +225,20 @@ pub(crate) fn check_wait_objects(info: &Info) {
             continue;
         }
         opened.unwrap_or_else(|error| panic!("{wait:?}: {error}"));
-        let stage = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
-        let (alice, bob) = (&stage.alice, &stage.bob);
+        let pair = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
+        let (alice, bob) = (&pair.alice, &pair.bob);
         bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
         if wait == None {
             assert_eq!(bob.cq.sread(Some(Duration::from_millis(1))).unwrap_err(), ReadError::NoWaitObject);
             continue;
         }
-        let next =
-            |cq| if wait == Set { sleeping::sleep_until_ended_in_set(&set, cq) } else { sleeping::next(cq) };
+        let next = |cq| {
+            if wait == Set {
+                sleeping::sleep_until_ended_in_set(&set, cq)
+            } else {
+                sleeping::sleep_until_ended(cq)
+            }
+        };
         let (completion, _) = thread::scope(|scope| {
             let sleeper = scope.spawn(|| next(&bob.cq));
             sleeping::give_time_to_sleep();
@@ -249,8 +254,8 @@ pub(crate) fn check_wait_objects(info: &Info) {
 /// Registers memory as the `mr_mode` of this info requires, and accesses it.
 pub(crate) fn check_registration(info: &Info) {
     let picks_key = info.domain.mr_mode.intersects(MrMode::PROV_KEY | MrMode::BASIC);
-    let stage = EndpointPair::open(info);
-    let region = stage.register_region(4096, 7);
+    let pair = EndpointPair::open(info);
+    let region = pair.register_region(4096, 7);
     assert_eq!(region.key() != 7, picks_key, "{:?}", info.domain.mr_mode);
-    stage.write_and_read(&region, &payload(1, 4096));
+    pair.write_and_read(&region, &payload(1, 4096));
 }

@@ -62,25 +62,25 @@ impl EndpointPair {
         EndpointPair::open_with_infos(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
 
-    pub(crate) fn open_with_attr(info: &Info, role: &OpenAttr) -> EndpointPair {
-        EndpointPair::open_with_infos(info, info, role)
+    pub(crate) fn open_with_attr(info: &Info, attr: &OpenAttr) -> EndpointPair {
+        EndpointPair::open_with_infos(info, info, attr)
     }
 
     /// Opens alice with the first info and bob with the second, both in the first's domain.
-    pub(crate) fn open_with_infos(alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
+    pub(crate) fn open_with_infos(alice: &Info, bob: &Info, attr: &OpenAttr) -> EndpointPair {
         let domain = Fabric::new().domain(alice).expect("the domain was answered");
-        EndpointPair::open_in_domain(domain, alice, bob, role)
+        EndpointPair::open_in_domain(domain, alice, bob, attr)
     }
 
-    pub(crate) fn open_in_domain(domain: Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
+    pub(crate) fn open_in_domain(domain: Domain, alice: &Info, bob: &Info, attr: &OpenAttr) -> EndpointPair {
         let kind = alice.ep.ep_type.expect("an answer has a type");
         let (alice, bob) = match kind {
             EndpointType::Rdm => {
                 let open = |info| {
                     let endpoint = domain.endpoint(info).expect("the endpoint was answered");
-                    let av = domain.open_av(&role.av).expect("an address vector");
+                    let av = domain.open_av(&attr.av).expect("an address vector");
                     endpoint.bind_av(&av).expect("its first address vector");
-                    let actor = TestEndpoint::new(&domain, endpoint, Some(av), role);
+                    let actor = TestEndpoint::new(&domain, endpoint, Some(av), attr);
                     actor.endpoint.enable().expect("it has all that it needs");
                     actor
                 };
@@ -89,7 +89,7 @@ impl EndpointPair {
                 bob.insert_peer(&alice);
                 (alice, bob)
             }
-            EndpointType::Msg => open_connected_pair(&domain, alice, bob, role),
+            EndpointType::Msg => open_connected_pair(&domain, alice, bob, attr),
             EndpointType::Dgram => {
                 panic!("getinfo offers endpoints of type {kind:?}, which this test cannot connect")
             }
@@ -215,11 +215,11 @@ fn open_connected_pair(
     domain: &Domain,
     alice: &Info,
     bob: &Info,
-    role: &OpenAttr,
+    attr: &OpenAttr,
 ) -> (TestEndpoint, TestEndpoint) {
-    let (alice, eq, request) = request_connection(domain, alice, bob, role);
+    let (alice, eq, request) = request_connection(domain, alice, bob, attr);
     let endpoint = domain.endpoint_for_request(&request.info(), &request).expect("the request is open");
-    let bob = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, role);
+    let bob = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, attr);
     bob.endpoint.accept(&[]).expect("an undecided request");
     for _ in 0..2 {
         let event = next_event(&eq).expect("success");
@@ -234,7 +234,7 @@ pub(crate) fn request_connection(
     domain: &Domain,
     alice: &Info,
     bob: &Info,
-    role: &OpenAttr,
+    attr: &OpenAttr,
 ) -> (TestEndpoint, EventQueue, ConnectionRequest) {
     let fabric = Fabric::new();
     let eq = fabric.open_eq(&EqAttr::default()).expect("an event queue");
@@ -242,7 +242,7 @@ pub(crate) fn request_connection(
     passive.bind_eq(&eq, 0).expect("its first event queue");
     passive.listen().expect("it has all that it needs");
     let endpoint = domain.endpoint(alice).expect("the endpoint was answered");
-    let alice = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, role);
+    let alice = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, attr);
     alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("a first request");
     match next_event(&eq) {
         Ok(ConnectionEvent::Request(request)) => (alice, eq, request),
@@ -265,10 +265,10 @@ pub(crate) fn next_event(eq: &EventQueue) -> Result<ConnectionEvent, EventError>
 
 impl TestEndpoint {
     /// Binds an endpoint to a queue of its own.
-    fn new(domain: &Domain, endpoint: Endpoint, av: Option<AddressVector>, role: &OpenAttr) -> TestEndpoint {
-        let cq = domain.open_cq(&role.cq).expect("a queue");
+    fn new(domain: &Domain, endpoint: Endpoint, av: Option<AddressVector>, attr: &OpenAttr) -> TestEndpoint {
+        let cq = domain.open_cq(&attr.cq).expect("a queue");
         let mut directions = BindFlags::TRANSMIT | BindFlags::RECV;
-        directions.set(BindFlags::SELECTIVE_COMPLETION, role.is_selective);
+        directions.set(BindFlags::SELECTIVE_COMPLETION, attr.is_selective);
         endpoint.bind_cq(&cq, directions).expect("its first queue");
         TestEndpoint { endpoint, cq, peer: ANY, av }
     }
@@ -278,10 +278,10 @@ impl TestEndpoint {
         domain: &Domain,
         endpoint: Endpoint,
         eq: &EventQueue,
-        role: &OpenAttr,
+        attr: &OpenAttr,
     ) -> TestEndpoint {
         endpoint.bind_eq(eq, 1).expect("its first event queue");
-        TestEndpoint::new(domain, endpoint, None, role)
+        TestEndpoint::new(domain, endpoint, None, attr)
     }
 
     /// Returns the address vector of an unconnected endpoint.

@@ -121,21 +121,21 @@ pub(crate) fn exercise_limits(info: &Info) {
 
 /// Injects a message of the maximal length, and one that is longer.
 fn check_inject_size(info: &Info, max_bytes: usize) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     bob.endpoint.recv(marked_buffer(max_bytes), ANY, 1).unwrap();
     alice.endpoint.inject(&payload(1, max_bytes), alice.peer, None, None).unwrap();
-    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(1, max_bytes));
+    assert!(received_bytes(&pair.next_completion(bob).buffer) == payload(1, max_bytes));
     let refused = alice.endpoint.inject(&payload(1, max_bytes + 1), alice.peer, None, None).unwrap_err();
     assert!(matches!(refused, Error::Misuse(Misuse::TooLong { .. })), "{refused}");
-    stage.assert_no_completion(bob);
+    pair.assert_no_completion(bob);
 }
 
 /// Posts the maximum of outstanding operations, and one more.
 fn check_outstanding_operations(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     const FULL: Error = Error::Again(Again::QueueFull);
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     let send = |context| {
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::MATCH_COMPLETE);
         alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, context, flags, ..SendMsg::default() })
@@ -174,20 +174,20 @@ fn check_outstanding_operations(info: &Info, tx_size_ops: usize, rx_size_ops: us
 
 /// Sends messages with the maximum of segments, and with one more.
 fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     let message = payload(1, 50_000);
     bob.endpoint.recvv(marked_buffers(50_000, rx_iov_limit), ANY, 1).unwrap();
     alice.endpoint.sendv(split_unevenly(&message, tx_iov_limit), alice.peer, 2).unwrap();
-    assert!(received_bytes(&stage.next_completion(bob).buffer) == message);
-    assert_eq!(stage.next_completion(alice).context, 2);
+    assert!(received_bytes(&pair.next_completion(bob).buffer) == message);
+    assert_eq!(pair.next_completion(alice).context, 2);
     let refused =
         alice.endpoint.sendv(split_unevenly(&message, tx_iov_limit + 1), alice.peer, 3).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
     let refused = bob.endpoint.recvv(marked_buffers(50_000, rx_iov_limit + 1), ANY, 3).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
     if info.caps.contains(Caps::RMA) {
-        let region = stage.register_region(50_000, 7);
+        let region = pair.register_region(50_000, 7);
         let at = (region.address(), region.key());
         alice
             .endpoint
@@ -198,7 +198,7 @@ fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
                 4,
             )
             .unwrap();
-        assert_eq!(stage.next_completion(alice).context, 4);
+        assert_eq!(pair.next_completion(alice).context, 4);
         alice
             .endpoint
             .readv(
@@ -208,7 +208,7 @@ fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
                 5,
             )
             .unwrap();
-        assert!(received_bytes(&stage.next_completion(alice).buffer) == message);
+        assert!(received_bytes(&pair.next_completion(alice).buffer) == message);
         let refused = alice.endpoint.writev(
             split_unevenly(&message, tx_iov_limit + 1),
             alice.peer,
@@ -220,14 +220,14 @@ fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
 }
 
 fn check_long_message(info: &Info, max_bytes: usize) {
-    let stage = EndpointPair::open(info);
-    stage.send_and_receive(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
+    let pair = EndpointPair::open(info);
+    pair.send_and_receive(&pair.alice, &pair.bob, 1, max_bytes.min(20 << 20));
 }
 
 /// Checks that each bit of a tag takes part in matching, and is reported.
 fn check_tag_bits(info: &Info, mem_tag_format: u64) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     // The format promises nothing about bits that it lacks. The generic format has fields of one bit
     // each, up to the highest bit.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
@@ -237,32 +237,32 @@ fn check_tag_bits(info: &Info, mem_tag_format: u64) {
         let other = tag ^ 1 << (tag.count_zeros() % bits);
         alice.endpoint.inject(b"other", alice.peer, Some(Tag(other)), None).unwrap();
         alice.endpoint.inject(b"this", alice.peer, Some(Tag(tag)), None).unwrap();
-        let completion = stage.next_completion(bob);
+        let completion = pair.next_completion(bob);
         assert_eq!((completion.tag.0, received_bytes(&completion.buffer)), (tag, b"this".to_vec()));
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0).ignoring(u64::MAX), 2).unwrap();
-        assert_eq!(stage.next_completion(bob).tag, other);
+        assert_eq!(pair.next_completion(bob).tag, other);
     }
 }
 
 /// Uses keys that need all of their bytes.
 fn check_key_bytes(info: &Info, key_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
-    let stage = EndpointPair::open(info);
+    let pair = EndpointPair::open(info);
     for key in [0, 1, highest >> 1, highest - 1] {
-        let region = stage.register_region(64, key);
-        stage.write_and_read(&region, &payload(key, 64));
+        let region = pair.register_region(64, key);
+        pair.write_and_read(&region, &payload(key, 64));
     }
 }
 
 /// Uses remote data that needs all of its bytes.
 fn check_remote_data_bytes(info: &Info, data_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * data_bytes as u32);
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     for data in [0, 1, highest, 0x0123_4567_89ab_cdef & highest] {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.inject(b"message", alice.peer, None, Some(data)).unwrap();
-        assert_eq!(stage.next_completion(bob).data, data);
+        assert_eq!(pair.next_completion(bob).data, data);
     }
 }
 
@@ -279,16 +279,16 @@ fn check_rejection_data(info: &Info, max_bytes: usize) {
 
 /// Opens many queues, counters and endpoints at once.
 fn check_many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
-    let stage = EndpointPair::open(info);
-    let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_cq(&CqAttr::default()).unwrap());
+    let pair = EndpointPair::open(info);
+    let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| pair.domain.open_cq(&CqAttr::default()).unwrap());
     let queues: Vec<_> = queues.collect();
     let counters =
-        (0..cntr_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_counter(&CounterAttr::default()).unwrap());
+        (0..cntr_cnt.min(OBJECTS_MAX)).map(|_| pair.domain.open_counter(&CounterAttr::default()).unwrap());
     let counters: Vec<_> = counters.collect();
-    let endpoints = (0..ep_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.endpoint(info).unwrap());
+    let endpoints = (0..ep_cnt.min(OBJECTS_MAX)).map(|_| pair.domain.endpoint(info).unwrap());
     let endpoints: Vec<_> = endpoints.collect();
     assert_eq!([queues.len(), counters.len(), endpoints.len()], [OBJECTS_MAX; 3]);
-    stage.exchange();
+    pair.exchange();
 }
 
 /// Opens many endpoints that share a transmit context.

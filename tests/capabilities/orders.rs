@@ -70,8 +70,8 @@ fn check_accesses_and_atomics(info: &Info, accesses: Check, atomics: Check) {
 }
 
 fn check_sends_after_sends(info: &Info) {
-    let stage = EndpointPair::open(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let pair = EndpointPair::open(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     let count = 4 * LENS_BYTES.len() as u64;
     let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
     for number in 0..count {
@@ -82,37 +82,37 @@ fn check_sends_after_sends(info: &Info) {
     }
     // This order says nothing about the completion order of receives.
     for _ in 0..count {
-        let completion = stage.next_completion(bob);
+        let completion = pair.next_completion(bob);
         assert!(completion.flags.contains(CompletionFlags::RECV));
         let number = completion.context;
         assert!(received_bytes(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
     }
     for _ in 0..count {
-        stage.next_completion(alice);
+        pair.next_completion(alice);
     }
 }
 
 /// Opens a pair, and a region of bob's.
 fn open_pair_with_region(info: &Info) -> (EndpointPair, MemoryRegion) {
-    let stage = EndpointPair::open(info);
-    let region = stage.register_region(LONG_BYTES, 7);
-    (stage, region)
+    let pair = EndpointPair::open(info);
+    let region = pair.register_region(LONG_BYTES, 7);
+    (pair, region)
 }
 
 /// Posts a write of alice's to the region.
-fn post_write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) {
-    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
+fn post_write(pair: &EndpointPair, region: &MemoryRegion, message: Bytes) {
+    let TestEndpoint { endpoint, peer, .. } = &pair.alice;
     endpoint.write(message, *peer, region.remote(), 1).unwrap();
 }
 
-fn post_read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, context: u64) {
-    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
+fn post_read(pair: &EndpointPair, region: &MemoryRegion, len_bytes: usize, context: u64) {
+    let TestEndpoint { endpoint, peer, .. } = &pair.alice;
     endpoint.read(marked_buffer(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
 /// Waits for all operations of alice. Returns the results of her reads in the order of their contexts.
-fn await_read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
-    let completions = (0..count).map(|_| stage.next_completion(&stage.alice));
+fn await_read_results(pair: &EndpointPair, operations: usize) -> Vec<Vec<u8>> {
+    let completions = (0..operations).map(|_| pair.next_completion(&pair.alice));
     let mut reads: Vec<_> =
         completions.filter(|completion| completion.flags.contains(CompletionFlags::READ)).collect();
     reads.sort_by_key(|completion| completion.context);
@@ -127,24 +127,24 @@ enum Before {
 
 /// Checks that the accesses before a message have taken effect when it arrives.
 fn check_sends_after(info: &Info, before: Before) {
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
         let old = payload(turn, LONG_BYTES);
         region.write_at(0, &old).unwrap();
         match before {
-            Before::Read => post_read(&stage, &region, LONG_BYTES, 2),
-            Before::Write => post_write(&stage, &region, payload(turn + 1, LONG_BYTES)),
+            Before::Read => post_read(&pair, &region, LONG_BYTES, 2),
+            Before::Write => post_write(&pair, &region, payload(turn + 1, LONG_BYTES)),
         }
-        stage.bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        stage.alice.endpoint.inject(b"message", stage.alice.peer, None, None).unwrap();
-        stage.next_completion(&stage.bob);
+        pair.bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        pair.alice.endpoint.inject(b"message", pair.alice.peer, None, None).unwrap();
+        pair.next_completion(&pair.bob);
         if before == Before::Write {
             assert!(read_content(&region, LONG_BYTES) == payload(turn + 1, LONG_BYTES));
-            await_read_results(&stage, 1);
+            await_read_results(&pair, 1);
         } else {
             // The read must not see bytes that are written from now on.
             region.write_at(0, &payload(turn + 1, LONG_BYTES)).unwrap();
-            assert!(await_read_results(&stage, 1) == [old]);
+            assert!(await_read_results(&pair, 1) == [old]);
         }
     }
 }
@@ -152,21 +152,21 @@ fn check_sends_after(info: &Info, before: Before) {
 /// Checks that eager messages sent before an access have arrived when the access ends.
 fn check_accesses_after_sends(info: &Info, order: Order) {
     const EACH: u64 = 5;
-    let (stage, region) = open_pair_with_region(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let (pair, region) = open_pair_with_region(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     for _ in 0..TURNS {
         for context in 0..EACH {
             bob.endpoint.recv(marked_buffer(3000), ANY, context).unwrap();
             alice.endpoint.send(payload(context, 3000), alice.peer, context).unwrap();
         }
         if order == Order::RAS {
-            post_read(&stage, &region, 8, 2);
+            post_read(&pair, &region, 8, 2);
         } else {
-            post_write(&stage, &region, payload(1, 8));
+            post_write(&pair, &region, payload(1, 8));
         }
         // The sends may complete before or after the access.
         for _ in 0..=EACH {
-            let ended = stage.next_completion(alice);
+            let ended = pair.next_completion(alice);
             if ended.flags.intersects(CompletionFlags::READ | CompletionFlags::WRITE) {
                 for _ in 0..EACH {
                     let message = bob.poll_completion().expect("the message has arrived").expect("success").0;
@@ -179,14 +179,14 @@ fn check_accesses_after_sends(info: &Info, order: Order) {
 
 /// Checks that a later read sees at least the writes that an earlier read saw.
 fn check_reads_after_reads(info: &Info) {
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
         region.write_at(0, &turn.to_le_bytes()).unwrap();
-        post_read(&stage, &region, LONG_BYTES, 1);
-        post_read(&stage, &region, 8, 2);
-        stage.progress();
+        post_read(&pair, &region, LONG_BYTES, 1);
+        post_read(&pair, &region, 8, 2);
+        pair.progress();
         region.write_at(0, &(turn + 1).to_le_bytes()).unwrap();
-        let read_results = await_read_results(&stage, 2);
+        let read_results = await_read_results(&pair, 2);
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(number(&read_results[0]) <= number(&read_results[1]) && number(&read_results[0]) >= turn);
     }
@@ -194,32 +194,32 @@ fn check_reads_after_reads(info: &Info) {
 
 fn check_reads_after_writes(info: &Info) {
     assert!(info.ep.max_order_raw_size_bytes >= LONG_BYTES);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_write(&stage, &region, payload(turn, LONG_BYTES));
-        post_read(&stage, &region, LONG_BYTES, 2);
-        assert!(await_read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        post_write(&pair, &region, payload(turn, LONG_BYTES));
+        post_read(&pair, &region, LONG_BYTES, 2);
+        assert!(await_read_results(&pair, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
 fn check_writes_after_reads(info: &Info) {
     assert!(info.ep.max_order_war_size_bytes >= LONG_BYTES);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     region.write_at(0, &payload(0, LONG_BYTES)).unwrap();
     for turn in 0..TURNS {
-        post_read(&stage, &region, LONG_BYTES, 2);
-        post_write(&stage, &region, payload(turn + 1, LONG_BYTES));
-        assert!(await_read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        post_read(&pair, &region, LONG_BYTES, 2);
+        post_write(&pair, &region, payload(turn + 1, LONG_BYTES));
+        assert!(await_read_results(&pair, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
 fn check_writes_after_writes(info: &Info) {
     assert!(info.ep.max_order_waw_size_bytes >= LONG_BYTES);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_write(&stage, &region, payload(turn, LONG_BYTES));
-        post_write(&stage, &region, payload(turn + 1, 3000));
-        await_read_results(&stage, 2);
+        post_write(&pair, &region, payload(turn, LONG_BYTES));
+        post_write(&pair, &region, payload(turn + 1, 3000));
+        await_read_results(&pair, 2);
         let mut expected = payload(turn, LONG_BYTES).to_vec();
         expected[..3000].copy_from_slice(&payload(turn + 1, 3000));
         assert!(read_content(&region, LONG_BYTES) == expected);
@@ -229,10 +229,10 @@ fn check_writes_after_writes(info: &Info) {
 /// The number of elements of an atomic operation.
 const NUMBERS: u64 = 100;
 
-fn make_atomic_target(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
+fn make_atomic_target(pair: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
     let (address, key) = (region.address(), region.key());
     AtomicTarget {
-        peer: stage.alice.peer,
+        peer: pair.alice.peer,
         memory: RemoteMemory { address, key },
         datatype: Datatype::Uint64,
         op,
@@ -243,63 +243,63 @@ fn repeat_number(number: u64) -> Bytes {
     number.to_le_bytes().repeat(NUMBERS as usize).into()
 }
 
-fn post_update(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp, number: u64) {
-    stage.alice.endpoint.atomic(repeat_number(number), make_atomic_target(stage, region, op), 1).unwrap();
+fn post_update(pair: &EndpointPair, region: &MemoryRegion, op: AtomicOp, number: u64) {
+    pair.alice.endpoint.atomic(repeat_number(number), make_atomic_target(pair, region, op), 1).unwrap();
 }
 
-fn post_fetch(stage: &EndpointPair, region: &MemoryRegion, context: u64) {
+fn post_fetch(pair: &EndpointPair, region: &MemoryRegion, context: u64) {
     let (room, target) =
-        (BytesMut::zeroed(8 * NUMBERS as usize), make_atomic_target(stage, region, AtomicOp::Read));
-    stage.alice.endpoint.fetch_atomic(Bytes::new(), room, target, context).unwrap();
+        (BytesMut::zeroed(8 * NUMBERS as usize), make_atomic_target(pair, region, AtomicOp::Read));
+    pair.alice.endpoint.fetch_atomic(Bytes::new(), room, target, context).unwrap();
 }
 
 fn check_fetches_after_fetches(info: &Info) {
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_fetch(&stage, &region, 1);
-        post_fetch(&stage, &region, 2);
-        assert!(await_read_results(&stage, 2) == [repeat_number(turn), repeat_number(turn)]);
-        post_update(&stage, &region, AtomicOp::Sum, 1);
-        await_read_results(&stage, 1);
+        post_fetch(&pair, &region, 1);
+        post_fetch(&pair, &region, 2);
+        assert!(await_read_results(&pair, 2) == [repeat_number(turn), repeat_number(turn)]);
+        post_update(&pair, &region, AtomicOp::Sum, 1);
+        await_read_results(&pair, 1);
     }
 }
 
 fn check_fetches_after_updates(info: &Info) {
     assert!(info.ep.max_order_raw_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_update(&stage, &region, AtomicOp::Write, turn);
-        post_fetch(&stage, &region, 2);
-        assert!(await_read_results(&stage, 2) == [repeat_number(turn)]);
+        post_update(&pair, &region, AtomicOp::Write, turn);
+        post_fetch(&pair, &region, 2);
+        assert!(await_read_results(&pair, 2) == [repeat_number(turn)]);
     }
 }
 
 fn check_updates_after_fetches(info: &Info) {
     assert!(info.ep.max_order_war_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_fetch(&stage, &region, 2);
-        post_update(&stage, &region, AtomicOp::Write, turn + 1);
-        assert!(await_read_results(&stage, 2) == [repeat_number(turn)]);
+        post_fetch(&pair, &region, 2);
+        post_update(&pair, &region, AtomicOp::Write, turn + 1);
+        assert!(await_read_results(&pair, 2) == [repeat_number(turn)]);
     }
 }
 
 fn check_updates_after_updates(info: &Info) {
     assert!(info.ep.max_order_waw_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = open_pair_with_region(info);
+    let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        post_update(&stage, &region, AtomicOp::Write, turn);
-        post_update(&stage, &region, AtomicOp::Prod, 3);
-        post_update(&stage, &region, AtomicOp::Sum, 1);
-        await_read_results(&stage, 3);
+        post_update(&pair, &region, AtomicOp::Write, turn);
+        post_update(&pair, &region, AtomicOp::Prod, 3);
+        post_update(&pair, &region, AtomicOp::Sum, 1);
+        await_read_results(&pair, 3);
         assert!(read_content(&region, 8 * NUMBERS as usize) == repeat_number(3 * turn + 1));
     }
 }
 
 /// Checks that long and short operations complete in posting order.
 fn check_completion_order(info: &Info) {
-    let (stage, region) = open_pair_with_region(info);
-    let (alice, bob) = (&stage.alice, &stage.bob);
+    let (pair, region) = open_pair_with_region(info);
+    let (alice, bob) = (&pair.alice, &pair.bob);
     let count = 6 * LENS_BYTES.len() as u64;
     let at = (region.address(), region.key());
     for context in 0..count {
@@ -332,6 +332,6 @@ fn check_completion_order(info: &Info) {
         }
     }
     for context in 0..count {
-        assert_eq!(stage.next_completion(alice).context, context);
+        assert_eq!(pair.next_completion(alice).context, context);
     }
 }

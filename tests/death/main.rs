@@ -25,10 +25,10 @@ use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Returns the number of peers that die: `HOMESPUN_DEATHS`, or the default if it is not set.
-fn death_count(default: u64) -> u64 {
+fn death_count(default_deaths: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
-        Err(_) => default,
+        Err(_) => default_deaths,
     }
 }
 
@@ -52,7 +52,7 @@ fn outlive_victims_of_kind(
         let first = [FirstSender::Victim, FirstSender::Survivor, FirstSender::Both][number as usize % 3];
         survivor.outlive_victim(&VictimPlan { number, first, is_confined, end: end(number / 3) });
     }
-    survivor.check_still_working();
+    survivor.check_exchange_with_a_living_peer();
     print_tally(&survivor.tally);
     drop(survivor);
     assert_eq!(ProcessResources::measure_now(), before);
@@ -64,22 +64,22 @@ fn print_tally(tally: &Tally) {
 }
 
 /// Kills a victim after each of its first calls of the library.
-fn kill_at_every_call(transport: &TransportKind, default: u64) {
-    let count = death_count(default);
+fn kill_at_every_call(transport: &TransportKind, default_deaths: u64) {
+    let count = death_count(default_deaths);
     outlive_victims(transport, count, CauseOfDeath::AfterCalls);
 }
 
 /// Kills victims at each system call of a transport, at its first use or a later one.
-fn kill_at_every_system_call(transport: &TransportKind, default: u64) {
-    let count = death_count(default);
+fn kill_at_every_system_call(transport: &TransportKind, default_deaths: u64) {
+    let count = death_count(default_deaths);
     outlive_victims(transport, count, |number| {
         let kinds = SYSTEM_CALLS.len() as u64;
         CauseOfDeath::AtSystemCall { which: (number % kinds) as usize, after_calls: number / kinds * 7 }
     });
 }
 
-fn kill_at_any_moment(transport: &TransportKind, default: u64) {
-    outlive_victims(transport, death_count(default), |_| CauseOfDeath::FromOutside);
+fn kill_at_any_moment(transport: &TransportKind, default_deaths: u64) {
+    outlive_victims(transport, death_count(default_deaths), |_| CauseOfDeath::FromOutside);
 }
 
 mod over_shared_memory {

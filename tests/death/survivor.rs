@@ -7,8 +7,8 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError, Tag};
 
 use crate::victim::{
-    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted, make_any_message,
-    make_any_receive,
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted_else_full,
+    make_any_message, make_any_receive,
 };
 use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::Process;
@@ -117,7 +117,7 @@ impl Survivor {
             self.receives.insert(directed, false);
 
             self.exchange_until_death(&mut victim, life, peer);
-            self.finish_operations(life, peer, directed);
+            self.await_sends_and_cancel_receives(life, peer, directed);
         } else {
             victim.wait_for_exit();
         }
@@ -154,15 +154,16 @@ impl Survivor {
     }
 
     /// Checks that all kinds of operations still work with a living peer.
-    pub(crate) fn check_still_working(&mut self) {
+    pub(crate) fn check_exchange_with_a_living_peer(&mut self) {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
             (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
         // Receives may be left, since the death of a peer ends no receive from any source.
-        (0..4 * POSTED).for_each(|_| self.post_any_receive());
+        (0..4 * POSTED).for_each(|_| self.post_any_receive_if_room());
         let mut number = 0;
         for is_tagged in self.receives.values() {
-            let send = SendMsg { tag: is_tagged.then_some(Tag(7)), ..message_of_survivor(number, to_self) };
+            let send =
+                SendMsg { tag: is_tagged.then_some(Tag(7)), ..make_message_of_survivor(number, to_self) };
             friend.endpoint.sendmsg(send).expect("there is room for it");
             number += 1;
         }
@@ -175,7 +176,7 @@ impl Survivor {
         friend.next_sends_and_others(number as usize);
         friend.endpoint.recvmsg(make_any_receive(&mut self.random, false, 1)).expect("there is room for it");
         self.sends.insert(0);
-        self.party.endpoint.sendmsg(message_of_survivor(0, to_friend)).expect("there is room for it");
+        self.party.endpoint.sendmsg(make_message_of_survivor(0, to_friend)).expect("there is room for it");
         assert!(received_bytes(&friend.next_completion().buffer) == payload(0, 100_000));
         while !self.sends.is_empty() {
             self.drive_and_read();
@@ -188,8 +189,8 @@ impl Survivor {
     fn exchange_until_death(&mut self, victim: &mut Process, life: &VictimPlan, peer: FabricAddress) {
         let mut deadline = Deadline::new();
         let rounds = self.random.u64(..ROUNDS_MAX);
-        for drive_and_read in 0.. {
-            if life.end == CauseOfDeath::FromOutside && drive_and_read == rounds {
+        for round in 0.. {
+            if life.end == CauseOfDeath::FromOutside && round == rounds {
                 victim.kill();
                 return;
             }
@@ -198,10 +199,10 @@ impl Survivor {
                 return;
             }
             if self.random.bool() {
-                self.post_any_receive();
+                self.post_any_receive_if_room();
             }
             if self.random.bool() && (life.first != FirstSender::Victim || self.has_received) {
-                self.send_any_message(life, peer);
+                self.send_any_message_if_room(life, peer);
             }
             if self.drive_and_read() {
                 deadline = Deadline::new();
@@ -211,11 +212,11 @@ impl Survivor {
     }
 
     /// Waits for every operation with a dead peer to end.
-    fn finish_operations(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
+    fn await_sends_and_cancel_receives(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
         self.is_victim_dead = true;
         // These sends end, too, whether or not the link has noticed the death.
-        self.send_any_message(life, peer);
-        self.send_any_message(life, peer);
+        self.send_any_message_if_room(life, peer);
+        self.send_any_message_if_room(life, peer);
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
@@ -226,7 +227,7 @@ impl Survivor {
             silent_rounds = if has_read || !self.sends.is_empty() { 0 } else { silent_rounds + 1 };
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
-        self.receive_unexpected();
+        self.receive_every_unexpected_message();
         // Cancel the receives, except one in the middle of a message, which cannot be cancelled. After
         // every other victim, receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
@@ -246,10 +247,10 @@ impl Survivor {
         self.party.av.remove(&[peer]).expect("it was inserted");
     }
 
-    fn send_any_message(&mut self, life: &VictimPlan, peer: FabricAddress) {
+    fn send_any_message_if_room(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
             let send = make_any_message(&mut self.random, life.number, self.messages, peer);
-            if is_accepted(self.party.endpoint.sendmsg(send)) {
+            if is_accepted_else_full(self.party.endpoint.sendmsg(send)) {
                 self.sends.insert(self.messages);
                 self.messages += 1;
             }
@@ -258,26 +259,26 @@ impl Survivor {
 
     /// Receives every unexpected message. If one were left, it would match the next receive from any
     /// source, which should stay posted.
-    fn receive_unexpected(&mut self) {
+    fn receive_every_unexpected_message(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            self.post_receive_of_kind(false);
-            self.post_receive_of_kind(true);
+            self.post_receive_of_kind_if_room(false);
+            self.post_receive_of_kind_if_room(true);
             silent_rounds = if self.drive_and_read() { 0 } else { silent_rounds + 1 };
             deadline.yield_or_panic("the last message of the killed peer");
         }
     }
 
-    fn post_any_receive(&mut self) {
+    fn post_any_receive_if_room(&mut self) {
         let is_tagged = self.random.bool();
-        self.post_receive_of_kind(is_tagged);
+        self.post_receive_of_kind_if_room(is_tagged);
     }
 
-    fn post_receive_of_kind(&mut self, is_tagged: bool) {
+    fn post_receive_of_kind_if_room(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive_context();
-            if is_accepted(self.party.endpoint.recvmsg(make_any_receive(
+            if is_accepted_else_full(self.party.endpoint.recvmsg(make_any_receive(
                 &mut self.random,
                 is_tagged,
                 context,
@@ -357,7 +358,7 @@ fn is_caused_by_death(error: &OperationError) -> bool {
 }
 
 /// Returns a message from or to a living peer.
-fn message_of_survivor(number: u64, to: FabricAddress) -> SendMsg {
+fn make_message_of_survivor(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
     SendMsg {
         buffers,

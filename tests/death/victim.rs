@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use homespun_suite::payload::payload;
 use homespun_suite::process::Channel;
-use homespun_suite::seccomp::{COPIES_ACROSS, kill_at_system_calls, refuse_system_calls};
+use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_process, kill_at_system_calls};
 use homespun_suite::{AddressForm, Net, Party, TransportKind, Turns};
 
 /// The entry of a victim's process.
@@ -127,8 +127,8 @@ impl Victim {
             }
             match self.random.u8(..10) {
                 0..4 => self.read_completion(),
-                4..7 => self.send_any_message(),
-                7..9 => self.post_any_receive(),
+                4..7 => self.send_any_message_if_room(),
+                7..9 => self.post_any_receive_if_room(),
                 _ => self.party.cq.progress(),
             }
             thread::yield_now();
@@ -145,20 +145,20 @@ impl Victim {
         }
     }
 
-    fn send_any_message(&mut self) {
+    fn send_any_message_if_room(&mut self) {
         let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_received;
         if has_to_wait || self.messages == MESSAGES_MAX {
             return;
         }
         let send = make_any_message(&mut self.random, self.life.number, self.messages, self.survivor);
-        self.messages += u64::from(is_accepted(self.party.endpoint.sendmsg(send)));
+        self.messages += u64::from(is_accepted_else_full(self.party.endpoint.sendmsg(send)));
     }
 
-    fn post_any_receive(&mut self) {
+    fn post_any_receive_if_room(&mut self) {
         let kind = usize::from(self.random.bool());
         if self.posted[kind] < POSTED {
             let receive = make_any_receive(&mut self.random, kind == 1, 1);
-            self.posted[kind] += usize::from(is_accepted(self.party.endpoint.recvmsg(receive)));
+            self.posted[kind] += usize::from(is_accepted_else_full(self.party.endpoint.recvmsg(receive)));
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, cont
 
 /// Whether an operation was accepted. Panics if it was refused for any reason but a full
 /// queue.
-pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
+pub(crate) fn is_accepted_else_full(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull)) => false,
@@ -224,7 +224,7 @@ fn victim_process_entry() {
     // A process that the system kills for a system call would write its memory to a core file.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).expect("less is always granted");
     if life.is_confined {
-        refuse_system_calls(&COPIES_ACROSS, libc::EPERM);
+        fail_system_calls_of_process(&COPIES_ACROSS, libc::EPERM);
     }
     if let CauseOfDeath::AtSystemCall { which, after_calls: 0 } = life.end {
         kill_at_system_calls(&[SYSTEM_CALLS[which]]);

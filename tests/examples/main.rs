@@ -53,7 +53,7 @@ fn example_process_entry() {
 }
 
 #[test]
-fn hello() {
+fn hello_example_greets_its_peer() {
     for domain in DOMAINS {
         let mut listener = Program::start("hello", domain, &[]);
         let address = listener.await_rest_after_text("listening at ");
@@ -98,7 +98,7 @@ fn client_of_a_dead_server_names_it() {
     ] {
         let mut client = Program::start(name, "tcp", arguments);
         assert_eq!(client.await_rest_after_text(FAILED), failed);
-        assert!(!client.ends_in_success());
+        assert!(!client.wait_for_success_or_failure());
     }
 }
 
@@ -150,7 +150,7 @@ fn remote_memory_example_writes_to_its_peer() {
 }
 
 #[test]
-fn connected() {
+fn connected_example_rejects_one_client_and_answers_others() {
     for domain in DOMAINS {
         let mut server = Program::start("connected", domain, &[]);
         let address = server.await_rest_after_text("listening at ");
@@ -158,7 +158,7 @@ fn connected() {
         assert_eq!(rejected.await_rest_after_text("not connected: "), "mallory is not welcome");
         let refused = format!("there is no connection to {address}: Connection refused");
         assert_eq!(rejected.await_rest_after_text(FAILED), refused);
-        assert!(!rejected.ends_in_success());
+        assert!(!rejected.wait_for_success_or_failure());
         for (client, last) in [("ann", "two"), ("bob", "stop")] {
             let mut program = Program::start("connected", domain, &[&address, client, "one", last]);
             assert_eq!(program.await_rest_after_text("connected: "), format!("welcome, {client}"));
@@ -173,7 +173,7 @@ fn connected() {
 }
 
 #[test]
-fn wait_fd() {
+fn wait_fd_example_receives_messages_and_serves_their_count() {
     for domain in DOMAINS {
         let mut counter = Program::start("wait_fd", domain, &[]);
         let line = counter.await_rest_after_text("listening at ");
@@ -196,7 +196,7 @@ fn wait_fd() {
 }
 
 #[test]
-fn tokio() {
+fn tokio_example_answers_every_message_in_capitals() {
     for domain in DOMAINS {
         let mut server = Program::start("tokio", domain, &[]);
         let address = server.await_rest_after_text("listening at ");
@@ -240,7 +240,7 @@ fn multi_receive_example_receives_every_message() {
 }
 
 #[test]
-fn unknown_source() {
+fn unknown_source_example_answers_new_clients() {
     for domain in DOMAINS {
         let mut server = Program::start("unknown_source", domain, &[]);
         let address = server.await_rest_after_text("listening at ");

@@ -78,12 +78,12 @@ impl Program {
     /// Waits until the example has ended. Fails if it has not succeeded.
     #[track_caller]
     pub(crate) fn assert_ends_in_success(self) {
-        assert!(self.ends_in_success(), "the example fails");
+        assert!(self.wait_for_success_or_failure(), "the example fails");
     }
 
     /// Waits until the example has ended. Returns whether it succeeded.
     #[track_caller]
-    pub(crate) fn ends_in_success(mut self) -> bool {
+    pub(crate) fn wait_for_success_or_failure(mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {

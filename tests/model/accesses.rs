@@ -8,7 +8,7 @@ use crate::atomics::check_returned_buffers;
 use crate::elements::{ROWS, ROWS_END, element_values, operand_value};
 use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
-use crate::run::{Runner, is_accepted, lost_sender_errno};
+use crate::run::{Runner, expect_lost_sender_errno, is_accepted_else_full};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
@@ -52,7 +52,7 @@ impl Runner<'_> {
 
     /// Returns the completion level and the flags of an access, and whether it is fenced. Only some
     /// programs have fences.
-    pub(crate) fn completion_level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
+    pub(crate) fn level_flags_and_fence(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
         let (level, mut flags) = if is_matched && self.program.with_matches {
@@ -84,7 +84,7 @@ impl Runner<'_> {
             AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
             AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
         };
-        let (level, flags, fenced) = self.completion_level(call, fenced && !is_injected);
+        let (level, flags, fenced) = self.level_flags_and_fence(call, fenced && !is_injected);
         let has_data = call == AccessCall::WriteData;
         let call = RmaCall {
             by,
@@ -96,7 +96,7 @@ impl Runner<'_> {
             context: Operation::Access(identity).context(),
             flags,
         };
-        if !is_accepted(party.endpoint.rma(call)) {
+        if !is_accepted_else_full(party.endpoint.rma(call)) {
             return;
         }
         self.injected[from] += usize::from(is_injected);
@@ -141,18 +141,18 @@ impl Runner<'_> {
     }
 
     /// Reads or writes a region directly, as its owner.
-    pub(crate) fn access_own_region(
+    pub(crate) fn access_region_as_owner(
         &mut self,
         at: usize,
         (place, len_bytes): (usize, usize),
         access: Access,
     ) {
         let len_bytes = len_bytes.min(REGION_BYTES);
-        self.access_own_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
+        self.access_part_as_owner(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
     }
 
     /// Reads or writes this part of a region directly, as its owner.
-    fn access_own_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+    fn access_part_as_owner(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
         let Some(region) = &self.regions[at] else { return };
         let identity = self.history.accesses.len();
         let found = match access {
@@ -193,7 +193,7 @@ impl Runner<'_> {
                 assert_eq!(source, FabricAddress::UNSPECIFIED);
                 (completion, Ok(()))
             }
-            Err(CompletionError { completion, error, .. }) => (completion, Err(access_errno(&error))),
+            Err(CompletionError { completion, error, .. }) => (completion, Err(expect_access_errno(&error))),
         };
         let flags = match access.access {
             Access::Read => CompletionFlags::RMA | CompletionFlags::READ,
@@ -242,8 +242,8 @@ impl Runner<'_> {
         self.mark_injected_done();
         for place in 0..self.parties.len() {
             if self.parties[place].is_some() {
-                self.access_own_region(place, (0, REGION_BYTES), Access::Read);
-                self.access_own_part(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
+                self.access_region_as_owner(place, (0, REGION_BYTES), Access::Read);
+                self.access_part_as_owner(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
             }
         }
     }
@@ -278,9 +278,9 @@ impl Runner<'_> {
 }
 
 /// Returns the error of an access. It may have been refused, because the region closed with its endpoint.
-fn access_errno(error: &OperationError) -> homespun::Errno {
+fn expect_access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),
-        error => lost_sender_errno(error),
+        error => expect_lost_sender_errno(error),
     }
 }

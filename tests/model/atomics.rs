@@ -8,7 +8,7 @@ use homespun::{Buffer, FabricAddress, RemoteMemory};
 use crate::elements::{ROWS, ROWS_END, compare_value, element_values, operand_value};
 use crate::history::{Access, AccessOp, Operation};
 use crate::program::{AccessCall, ElementsCall, Step};
-use crate::run::{Runner, is_accepted};
+use crate::run::{Runner, is_accepted_else_full};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
@@ -29,7 +29,7 @@ impl Access {
 
 impl Runner<'_> {
     /// Posts an atomic operation, or another access, to elements of the region at a place.
-    pub(crate) fn access_elements(&mut self, from: usize, to: usize, step: &Step) {
+    pub(crate) fn post_elements_access(&mut self, from: usize, to: usize, step: &Step) {
         let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
         let row = &ROWS[row % ROWS.len()];
         let size_bytes = row.datatype.size_bytes();
@@ -57,7 +57,7 @@ impl Runner<'_> {
         let len_bytes = size_bytes * count.min(most_bytes / size_bytes);
         let op = choose_op(kind, row.datatype, op);
         let identity = self.history.accesses.len();
-        let (level, flags, fenced) = self.completion_level(AccessCall::Write, fenced && !is_injected);
+        let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Write, fenced && !is_injected);
         let parts = 1 + identity % 3;
         let call = AtomicCall {
             by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
@@ -87,7 +87,7 @@ impl Runner<'_> {
             context: Operation::Access(identity).context(),
             flags: if is_injected { OpFlags::empty() } else { flags },
         };
-        if !is_accepted(party.endpoint.atomic(call).map(|_| ())) {
+        if !is_accepted_else_full(party.endpoint.atomic(call).map(|_| ())) {
             return;
         }
         self.injected[from] += usize::from(is_injected);
@@ -119,13 +119,13 @@ fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> Ato
 pub(crate) fn check_returned_buffers(
     identity: usize,
     access: &AccessOp,
-    is_over: bool,
+    succeeded: bool,
     buffer: Buffer,
 ) -> Option<Vec<u8>> {
     let AccessOp { place, len_bytes, .. } = *access;
     let (kind, op) = access.access.atomic_kind_and_op().expect("an atomic operation");
     let (found, operands, compares) = if kind.fetches() {
-        let found = is_over.then(|| received_bytes(&buffer));
+        let found = succeeded.then(|| received_bytes(&buffer));
         let fetched = buffer.into_fetched().expect("what was posted to fetch comes back");
         (found, fetched.operand, fetched.compare)
     } else {

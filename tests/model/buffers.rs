@@ -4,12 +4,12 @@ use homespun::OperationError;
 use homespun::flags::CompletionFlags;
 
 use crate::history::{Arrived, BufferOp, Incarnation, Operation, ReceiveEnd, ReceiveOp};
-use crate::run::{Runner, is_accepted, lost_sender_errno, source_address};
+use crate::run::{Runner, expect_lost_sender_errno, is_accepted_else_full, source_address};
 use homespun_suite::Ended;
 use homespun_suite::payload::marked_buffer;
 
 impl Runner<'_> {
-    pub(crate) fn post_buffer(
+    pub(crate) fn post_multi_receive_buffer(
         &mut self,
         at: usize,
         from: Option<usize>,
@@ -17,10 +17,14 @@ impl Runner<'_> {
         min_free_bytes: usize,
     ) {
         let Some(party) = &self.parties[at] else { return };
-        let len_bytes = self.min_len_bytes(len_bytes);
+        let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         party.endpoint.set_min_multi_recv_bytes(min_free_bytes);
-        if !is_accepted(party.endpoint.recv_multi(marked_buffer(len_bytes), source_address(from), context)) {
+        if !is_accepted_else_full(party.endpoint.recv_multi(
+            marked_buffer(len_bytes),
+            source_address(from),
+            context,
+        )) {
             return;
         }
         let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
@@ -38,7 +42,7 @@ impl Runner<'_> {
     }
 
     /// Records a message in a buffer, the release of the buffer, or both.
-    pub(crate) fn record_buffer_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
+    pub(crate) fn record_buffer_entry(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let (flags, error) = match ended {
             Ok((completion, _)) => (completion.flags, None),
             Err(failed) => (failed.completion.flags, Some(&failed.error)),
@@ -52,7 +56,7 @@ impl Runner<'_> {
             None | Some(OperationError::Truncated { .. }) => {
                 assert!(!(is_release && error.is_some()), "a release that is no message's: {ended:?}");
                 let message = self
-                    .received_message(who, room_bytes, ended)
+                    .record_received_message(who, room_bytes, ended)
                     .expect("a message, or as much as there is room for");
                 self.history.record_arrival(message, Arrived::Received(receive));
                 took = Some(message);
@@ -63,7 +67,7 @@ impl Runner<'_> {
                 Some(ReceiveEnd::Cancelled)
             }
             Some(error) => {
-                let errno = lost_sender_errno(error);
+                let errno = expect_lost_sender_errno(error);
                 has_lost = !is_release;
                 is_release.then_some(ReceiveEnd::Broken(errno))
             }

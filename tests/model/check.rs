@@ -26,19 +26,19 @@ pub(crate) enum Promise {
 
 pub(crate) fn check_history(history: &History, promise: Promise) {
     check_operations_end(history, promise);
-    receives_take_only_accepted_messages(history);
+    assert_receives_take_only_accepted_messages(history);
     check_cancellations(history);
-    earlier_receives_match_first(history);
-    no_receive_ignores_a_waiting_message(history);
-    acknowledged_messages_arrive(history);
+    assert_earlier_receives_match_first(history);
+    assert_no_receive_ignores_waiting_message(history);
+    assert_acknowledged_messages_arrive(history);
     match_level_sends_complete_after_their_match(history);
-    fenced_messages_wait_for_earlier_ones(history, promise);
-    peeks_find_waiting_messages(history);
+    assert_fenced_messages_wait_for_earlier_ones(history, promise);
+    assert_peeks_find_waiting_messages(history);
     if promise != Promise::AcknowledgedOnly {
-        messages_arrive(history);
-        messages_do_not_overtake(history);
-        one_senders_matches_equal_reference(history);
-        short_messages_of_a_buffer_complete_in_order(history);
+        assert_messages_arrive(history);
+        assert_messages_do_not_overtake(history);
+        assert_single_sender_matches_equal_reference(history);
+        assert_short_buffer_messages_complete_in_order(history);
     }
 }
 
@@ -50,7 +50,7 @@ struct Space {
 
 /// Returns the spaces of endpoints that stayed open.
 fn matching_spaces(history: &History) -> Vec<Space> {
-    let living = (0..history.places.len()).filter(|&place| is_original_endpoint(history, place));
+    let living = (0..history.places.len()).filter(|&place| has_original_endpoint(history, place));
     living
         .flat_map(|at| [true, false].map(|tagged| (at, tagged)))
         .map(|(at, tagged)| {
@@ -66,8 +66,8 @@ fn matching_spaces(history: &History) -> Vec<Space> {
 }
 
 /// Whether the first endpoint of a place is still open.
-fn is_original_endpoint(history: &History, place: usize) -> bool {
-    history.places[place].is_original_endpoint()
+fn has_original_endpoint(history: &History, place: usize) -> bool {
+    history.places[place].has_original_endpoint()
 }
 
 /// The operation that has taken a message out of the unexpected ones.
@@ -115,7 +115,7 @@ fn check_operations_end(history: &History, promise: Promise) {
         let result = send.ended.unwrap_or_else(|| panic!("send {identity} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::ToOpenReceivers => !is_original_endpoint(history, send.to),
+            Promise::ToOpenReceivers => !has_original_endpoint(history, send.to),
             Promise::AcknowledgedOnly => true,
         };
         assert!(result.is_ok() || send.cancelled || may_fail, "send {identity} failed: {result:?}");
@@ -127,7 +127,7 @@ fn check_operations_end(history: &History, promise: Promise) {
             continue;
         }
         // An endpoint that is closed in order leaves no message half sent.
-        let has_lost_its_sender = receive.from.is_some_and(|from| !is_original_endpoint(history, from));
+        let has_lost_its_sender = receive.from.is_some_and(|from| !has_original_endpoint(history, from));
         let may_break = match promise {
             Promise::Everything => false,
             Promise::ToOpenReceivers => has_lost_its_sender,
@@ -139,14 +139,14 @@ fn check_operations_end(history: &History, promise: Promise) {
         assert!(peek.ended.is_some() || !history.is_alive(peek.at), "peek {number} never ended: {peek:?}");
         let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) else { continue };
         let send = &history.sends[message];
-        let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
+        let was_there = send.success_implies_arrival() && send.ended == Some(Ok(()));
         let may_break = promise == Promise::AcknowledgedOnly && !was_there;
         let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
         assert!(!is_broken || may_break, "claim {number} of message {message} failed: {claim:?}");
     }
 }
 
-fn receives_take_only_accepted_messages(history: &History) {
+fn assert_receives_take_only_accepted_messages(history: &History) {
     for (number, receive) in history.receives.iter().enumerate() {
         let single = match receive.ended {
             Some(ReceiveEnd::Took(message)) => Some(message),
@@ -183,7 +183,7 @@ fn check_cancellations(history: &History) {
 }
 
 /// Checks that no message passes an earlier receive that accepts it and gets no message.
-fn earlier_receives_match_first(history: &History) {
+fn assert_earlier_receives_match_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of_message(history, message) else { continue };
         for (earlier, passed_over) in history.receives.iter().enumerate() {
@@ -197,7 +197,7 @@ fn earlier_receives_match_first(history: &History) {
     }
 }
 
-fn no_receive_ignores_a_waiting_message(history: &History) {
+fn assert_no_receive_ignores_waiting_message(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if !matches!(send.arrived, Some(Arrived::Waiting { .. })) {
             continue;
@@ -212,11 +212,11 @@ fn no_receive_ignores_a_waiting_message(history: &History) {
     }
 }
 
-fn acknowledged_messages_arrive(history: &History) {
+fn assert_acknowledged_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if send.needs_acknowledgement()
+        if send.success_implies_arrival()
             && send.ended == Some(Ok(()))
-            && is_original_endpoint(history, send.to)
+            && has_original_endpoint(history, send.to)
         {
             assert!(send.arrived.is_some(), "message {identity} was acknowledged, and is not there");
         }
@@ -227,9 +227,9 @@ fn acknowledged_messages_arrive(history: &History) {
 /// posted.
 fn match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if send.level == Level::Match && send.ended == Some(Ok(())) && is_original_endpoint(history, send.to)
+        if send.level == Level::Match && send.ended == Some(Ok(())) && has_original_endpoint(history, send.to)
         {
-            let matched_at = history.matched_at(identity);
+            let matched_at = history.match_posted_at(identity);
             assert!(
                 matched_at.is_some_and(|matched_at| matched_at < send.ended_at),
                 "message {identity} was said to be matched at {}, and was at {matched_at:?}",
@@ -241,12 +241,12 @@ fn match_level_sends_complete_after_their_match(history: &History) {
 
 /// Checks that before a fenced message is seen or completes, earlier messages have reached their own
 /// level and that of the fence.
-fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
+fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
         let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
         let Some(passed_at) = fenced.seen_at.into_iter().chain(ended_at).min() else { continue };
-        if !fenced.fenced || !is_original_endpoint(history, fenced.to) {
+        if !fenced.fenced || !has_original_endpoint(history, fenced.to) {
             continue;
         }
         for (earlier, send) in sends[..later].iter().enumerate() {
@@ -258,7 +258,7 @@ fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
                 || send.level == Level::Match && send.ended == Some(Ok(()));
             let has_to_match = Level::Match == send.level.max(fenced.level);
             if is_before_it && !has_failed && is_known && has_to_match {
-                let matched_at = history.matched_at(earlier);
+                let matched_at = history.match_posted_at(earlier);
                 assert!(
                     matched_at.is_some_and(|matched_at| matched_at < passed_at),
                     "message {later} was past its fence at {passed_at}, and message {earlier}, before it, \
@@ -269,7 +269,7 @@ fn fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     }
 }
 
-fn peeks_find_waiting_messages(history: &History) {
+fn assert_peeks_find_waiting_messages(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
             // The peek must not find a message that was taken before.
@@ -281,9 +281,9 @@ fn peeks_find_waiting_messages(history: &History) {
                 );
             }
             // The peek must find a message that its endpoint had acknowledged.
-            Some(PeekEnd::Nothing) if is_original_endpoint(history, peek.at.place) => {
+            Some(PeekEnd::Nothing) if has_original_endpoint(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
-                    let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
+                    let was_there = send.success_implies_arrival() && send.ended == Some(Ok(()));
                     let is_wanted = peek.accepts(send) && was_there && send.ended_at < peek.posted_at;
                     let is_gone = Taker::of_message(history, message)
                         .is_some_and(|taker| taker.posted_at(history) < peek.posted_at);
@@ -296,9 +296,9 @@ fn peeks_find_waiting_messages(history: &History) {
 }
 
 /// Checks that accepted messages arrive, even if their sender has closed.
-fn messages_arrive(history: &History) {
+fn assert_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if is_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
+        if has_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
             assert!(send.arrived.is_some(), "message {identity}, {send:?}, is lost");
         }
     }
@@ -306,7 +306,7 @@ fn messages_arrive(history: &History) {
 
 /// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
 /// and unexpected ones wait in order.
-fn messages_do_not_overtake(history: &History) {
+fn assert_messages_do_not_overtake(history: &History) {
     for Space { messages, .. } in matching_spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
             for &earlier in &messages[..place] {
@@ -348,7 +348,7 @@ fn messages_do_not_overtake(history: &History) {
 /// Checks that messages of one sender in one buffer complete in the order of sending, if nothing delays
 /// some of them. Each then travels with its payload: it is short, and the link's initial credit covers
 /// all earlier sends.
-fn short_messages_of_a_buffer_complete_in_order(history: &History) {
+fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];
         let sends = history.sends[..=message].iter().filter(|send| (send.from, send.to) == (from, to));
@@ -371,7 +371,7 @@ fn short_messages_of_a_buffer_complete_in_order(history: &History) {
     }
 }
 
-fn one_senders_matches_equal_reference(history: &History) {
+fn assert_single_sender_matches_equal_reference(history: &History) {
     for Space { messages, receives } in matching_spaces(history) {
         let mut senders: Vec<_> = messages.iter().map(|&message| history.sends[message].from).collect();
         senders.dedup();

@@ -205,7 +205,7 @@ impl AccessOp {
 
 impl SendOp {
     /// Whether a success implies that the receiver has the message.
-    pub(crate) fn needs_acknowledgement(&self) -> bool {
+    pub(crate) fn success_implies_arrival(&self) -> bool {
         self.level > Level::Inject
     }
 
@@ -231,7 +231,7 @@ impl PeekOp {
     }
 
     /// Whether its claimed message is neither received nor discarded yet.
-    pub(crate) fn has_open_claim(&self) -> bool {
+    pub(crate) fn has_unreceived_claim(&self) -> bool {
         self.then == PeekAction::Claim
             && matches!(self.ended, Some(PeekEnd::Found(_)))
             && self.claim.is_none()
@@ -240,7 +240,7 @@ impl PeekOp {
 
 impl AddressHistory {
     /// Whether the first endpoint of this place is still open.
-    pub(crate) fn is_original_endpoint(&self) -> bool {
+    pub(crate) fn has_original_endpoint(&self) -> bool {
         self.ends.is_empty()
     }
 }
@@ -260,7 +260,7 @@ impl History {
         self.places[who.place].ends.get(who.life) == Some(&End::Killed)
     }
 
-    pub(crate) fn record_end(&mut self, place: usize, end: End) {
+    pub(crate) fn record_endpoint_end(&mut self, place: usize, end: End) {
         self.places[place].ends.push(end);
         self.places[place].is_vacant = true;
     }
@@ -277,7 +277,7 @@ impl History {
     }
 
     /// Returns the time at which the operation that matched or discarded a message was posted.
-    pub(crate) fn matched_at(&self, message: usize) -> Option<u64> {
+    pub(crate) fn match_posted_at(&self, message: usize) -> Option<u64> {
         match self.sends[message].arrived? {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),
             Arrived::Claimed(peek) => self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at),

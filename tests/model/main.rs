@@ -63,7 +63,7 @@ fn run_and_check(transport: &TransportKind, program: &Program, promise: Promise)
     run_and_check_with_turns(Turns::Alternate, transport, program, promise);
 }
 
-fn run_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
+fn run_and_check_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
     run_and_check_with_turns(Turns::Processes, transport, program, promise);
 }
 
@@ -158,32 +158,32 @@ mod across_processes {
 
         #[test]
         fn over_tcp(program in any_program(Disruption::None)) {
-            run_across_processes(&TransportKind::Tcp4, &program, Promise::Everything);
+            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::Everything);
         }
 
         #[test]
         fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_across_processes(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
+            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
+            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]
         fn over_shared_memory(program in any_program(Disruption::None)) {
-            run_across_processes(&TransportKind::Shm4, &program, Promise::Everything);
+            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::Everything);
         }
 
         #[test]
         fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
-            run_across_processes(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
+            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
         fn over_shared_memory_while_processes_are_killed(program in any_program(Disruption::Killing)) {
-            run_across_processes(&TransportKind::Shm4, &program, Promise::AcknowledgedOnly);
+            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::AcknowledgedOnly);
         }
     }
 }

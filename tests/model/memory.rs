@@ -22,7 +22,7 @@ use homespun_suite::payload::marked_buffer;
 
 pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) {
     check_accesses_end(history, promise);
-    for place in (0..history.places.len()).filter(|&place| history.places[place].is_original_endpoint()) {
+    for place in (0..history.places.len()).filter(|&place| history.places[place].has_original_endpoint()) {
         let known = Known::of_place(history, place, promise, order);
         for (node, event) in known.events.iter().enumerate() {
             if let Event::Access(number) = *event
@@ -34,7 +34,7 @@ pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) 
         }
         known.check_elements();
     }
-    fenced_accesses_wait_for_matches(history, promise);
+    assert_fenced_accesses_wait_for_matches(history, promise);
 }
 
 /// Checks that sends and accesses to one peer complete in the order of posting.
@@ -66,12 +66,12 @@ fn check_accesses_end(history: &History, promise: Promise) {
         let result = access.ended.unwrap_or_else(|| panic!("access {number} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::ToOpenReceivers => !history.places[access.at.place].is_original_endpoint(),
+            Promise::ToOpenReceivers => !history.places[access.at.place].has_original_endpoint(),
             Promise::AcknowledgedOnly => true,
         };
         assert!(result.is_ok() || may_fail, "access {number} failed: {access:?}");
         let is_to_be_told =
-            access.has_data && result.is_ok() && history.places[access.at.place].is_original_endpoint();
+            access.has_data && result.is_ok() && history.places[access.at.place].has_original_endpoint();
         assert!(
             !is_to_be_told || access.data_read_at.is_some(),
             "the target was not told of access {number}: {access:?}"
@@ -265,7 +265,7 @@ enum Role {
 
 /// Returns the roles of an operation. An operation that fetches and changes elements is both a read and a
 /// write.
-fn order_classes(event: Event, history: &History) -> &'static [Role] {
+fn order_roles(event: Event, history: &History) -> &'static [Role] {
     match event.as_access(history).map(|access| access.access) {
         None => &[Role::Send],
         Some(Access::Read) => &[Role::Read],
@@ -296,17 +296,17 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
         (Role::Read, Role::Write) => Order::WAR | are_alike(Order::RMA_WAR, Order::ATOMIC_WAR),
         (Role::Write, Role::Write) => Order::WAW | are_alike(Order::RMA_WAW, Order::ATOMIC_WAW),
     };
-    let (firsts, seconds) = (order_classes(first, history), order_classes(second, history));
+    let (firsts, seconds) = (order_roles(first, history), order_roles(second, history));
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
 /// Checks that when a fenced access ends, all earlier messages that its fence requires to be matched are
 /// matched.
-fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
+fn assert_fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced
             || fenced.ended != Some(Ok(()))
-            || !history.places[fenced.at.place].is_original_endpoint()
+            || !history.places[fenced.at.place].has_original_endpoint()
         {
             continue;
         }
@@ -318,7 +318,7 @@ fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
             let is_known = promise != Promise::AcknowledgedOnly
                 || send.level == Level::Match && send.ended == Some(Ok(()));
             if is_before_it && is_known && Level::Match == send.level.max(fenced.level) {
-                let matched_at = history.matched_at(message);
+                let matched_at = history.match_posted_at(message);
                 assert!(
                     matched_at.is_some_and(|matched_at| matched_at < fenced.ended_at),
                     "access {number} was past its fence at {}, and message {message}, before it, was matched \

@@ -198,40 +198,41 @@ pub(crate) enum Disruption {
     Killing,
 }
 
-pub(crate) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
+pub(crate) fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
-    let steps = prop::collection::vec(any_step(accidents), 1..60);
+    let steps = prop::collection::vec(any_step(disruption), 1..60);
     let orders = (any_order(), any::<bool>(), any_memory_kind());
-    (any::<u64>(), 2..=3_usize, kinds, depths, any_waits(accidents), orders, steps).prop_map(
-        |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
-            let (unexpected_bytes, with_matches, with_fences) = waits;
-            let (order, completes_in_order, memory) = orders;
-            Program {
-                seed,
-                parties,
-                with_data,
-                cq_depth_entries,
-                depth_ops,
-                unexpected_bytes,
-                with_matches,
-                with_fences,
-                order,
-                completes_in_order,
-                memory,
-                is_stream,
-                steps,
-            }
-        },
-    )
+    (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps)
+        .prop_map(
+            |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
+                let (unexpected_bytes, with_matches, with_fences) = waits;
+                let (order, completes_in_order, memory) = orders;
+                Program {
+                    seed,
+                    parties,
+                    with_data,
+                    cq_depth_entries,
+                    depth_ops,
+                    unexpected_bytes,
+                    with_matches,
+                    with_fences,
+                    order,
+                    completes_in_order,
+                    memory,
+                    is_stream,
+                    steps,
+                }
+            },
+        )
 }
 
 /// Returns the budget for unexpected messages, and whether sends use the match level and fences. A small
 /// budget and the match level keep messages at their sender until the peer receives. Programs that close
 /// endpoints use neither, since a message may be lost if it has not left its endpoint within the time
 /// limit of closing.
-fn any_waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
-    match accidents {
+fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
+    match disruption {
         Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
         Disruption::None | Disruption::Killing => {
             (select(vec![0, 0, 20_000, 64_000]), any::<bool>(), any::<bool>()).boxed()
@@ -239,7 +240,7 @@ fn any_waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     }
 }
 
-fn any_step(accidents: Disruption) -> BoxedStrategy<Step> {
+fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.3, 0..3_usize);
     let fenced = prop::bool::weighted(0.1);
@@ -278,7 +279,7 @@ fn any_step(accidents: Disruption) -> BoxedStrategy<Step> {
         4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
         1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
     ];
-    match accidents {
+    match disruption {
         Disruption::None => usual.boxed(),
         Disruption::Closing => prop_oneof![
             60 => usual,

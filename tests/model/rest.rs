@@ -10,7 +10,7 @@ use crate::history::{
     AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
 };
 use crate::program::LEN_MAX_BYTES;
-use crate::run::{Runner, is_accepted, lost_sender_errno};
+use crate::run::{Runner, expect_lost_sender_errno, is_accepted_else_full};
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
@@ -38,7 +38,7 @@ impl Runner<'_> {
         self.next_own
     }
 
-    pub(crate) fn own_operation_ended(&mut self, place: usize, context: u64, ended: &Ended) {
+    pub(crate) fn record_own_operation_end(&mut self, place: usize, context: u64, ended: &Ended) {
         let flags = match ended {
             Ok((completion, _)) => completion.flags,
             Err(failed) => failed.completion.flags,
@@ -50,7 +50,7 @@ impl Runner<'_> {
         let drain = self.drains.remove(&context);
         let Drain { at, is_tagged, posted_at } = drain.expect("a receive of the runner's ends once");
         assert_eq!(at, self.history.incarnation_at(place), "the receive of another endpoint");
-        match self.received_message(at, LEN_MAX_BYTES, ended) {
+        match self.record_received_message(at, LEN_MAX_BYTES, ended) {
             Ok(message) => {
                 let waited = self.waited.entry((at, is_tagged)).or_default();
                 let order = *waited;
@@ -59,7 +59,7 @@ impl Runner<'_> {
             }
             Err(OperationError::Cancelled) => {}
             Err(error) => {
-                lost_sender_errno(&error);
+                expect_lost_sender_errno(&error);
             }
         }
     }
@@ -94,7 +94,7 @@ impl Runner<'_> {
                 };
                 let deadline = Deadline::new();
                 while let Some(party) = &self.parties[from]
-                    && !is_accepted(party.endpoint.sendmsg(last.clone()))
+                    && !is_accepted_else_full(party.endpoint.sendmsg(last.clone()))
                 {
                     self.read_all();
                     self.post_drain_receives();
@@ -131,7 +131,7 @@ impl Runner<'_> {
             if self.parties[place].is_none() {
                 continue;
             }
-            for peek in self.waiting_claims(place) {
+            for peek in self.peeks_with_unreceived_claims(place) {
                 if !self.post_claim(peek, LEN_MAX_BYTES, false) {
                     self.cancel_last_open_receive(place);
                 }
@@ -146,7 +146,7 @@ impl Runner<'_> {
                 let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
                 let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
-                if is_accepted(party.endpoint.recvmsg(receive)) {
+                if is_accepted_else_full(party.endpoint.recvmsg(receive)) {
                     let posted_at = self.tick();
                     self.drains.insert(context, Drain { at, is_tagged, posted_at });
                 } else {
@@ -198,13 +198,14 @@ impl Runner<'_> {
     }
 
     fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
-        let is_claim_open = matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_open_claim();
+        let is_claim_open =
+            matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
         (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
     /// Checks that no receive still waits for a lost peer alone. The last message to that peer has
     /// failed, which ends such receives.
-    pub(crate) fn check_directed_receives(&self) {
+    pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {
             let waits = receive.ended.is_none() && self.history.is_alive(receive.at);
             let is_gone = |from: usize| self.history.places[from].is_vacant;
@@ -216,7 +217,7 @@ impl Runner<'_> {
     }
 
     /// Cancels all posted receives. Each cancel must succeed, since no message is arriving.
-    pub(crate) fn cancel_receives(&mut self) {
+    pub(crate) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];

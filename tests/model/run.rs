@@ -77,8 +77,8 @@ pub(crate) fn run_program(net: &Net, program: &Program) -> History {
     }
     runner.finish_all_operations();
     runner.read_all_regions();
-    runner.check_directed_receives();
-    runner.cancel_receives();
+    runner.check_no_receive_waits_for_a_lost_peer();
+    runner.cancel_remaining_receives();
     runner.history
 }
 
@@ -112,13 +112,13 @@ impl Runner<'_> {
                 self.post_receive(1, None, None, len_bytes, in_pieces);
             }
             Step::ReceiveMany { len_bytes, min_free_bytes, .. } if self.program.is_stream => {
-                self.post_buffer(1, None, len_bytes, min_free_bytes);
+                self.post_multi_receive_buffer(1, None, len_bytes, min_free_bytes);
             }
             Step::Cancel { .. } if self.program.is_stream => {}
             Step::Access { part, call, fenced, .. } if self.program.is_stream => {
                 self.post_plain_access(0, 1, part, call, fenced);
             }
-            Step::Elements { .. } if self.program.is_stream => self.access_elements(0, 1, step),
+            Step::Elements { .. } if self.program.is_stream => self.post_elements_access(0, 1, step),
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
                 self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
@@ -126,13 +126,18 @@ impl Runner<'_> {
                 self.post_receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
             }
             Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
-                self.post_buffer(at % count, from.map(|from| from % count), len_bytes, min_free_bytes);
+                self.post_multi_receive_buffer(
+                    at % count,
+                    from.map(|from| from % count),
+                    len_bytes,
+                    min_free_bytes,
+                );
             }
             Step::Peek { at, tagged, from, then } => {
                 self.post_peek(at % count, tagged, from.map(|from| from % count), then);
             }
             Step::Claim { at, which, len_bytes, discards } => {
-                let claiming = self.waiting_claims(at % count);
+                let claiming = self.peeks_with_unreceived_claims(at % count);
                 if !claiming.is_empty() {
                     self.post_claim(claiming[which % claiming.len()], len_bytes, discards);
                 }
@@ -140,8 +145,8 @@ impl Runner<'_> {
             Step::Access { from, to, part, call, fenced } => {
                 self.post_plain_access(from % count, to % count, part, call, fenced);
             }
-            Step::Elements { from, to, .. } => self.access_elements(from % count, to % count, step),
-            Step::Touch { at, part, access } => self.access_own_region(at % count, part, access),
+            Step::Elements { from, to, .. } => self.post_elements_access(from % count, to % count, step),
+            Step::Touch { at, part, access } => self.access_region_as_owner(at % count, part, access),
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
                     (0..rounds).for_each(|_| party.cq.progress());
@@ -167,7 +172,7 @@ impl Runner<'_> {
     }
 
     /// Raises a length to the least length of messages and buffers.
-    pub(crate) fn min_len_bytes(&self, len_bytes: usize) -> usize {
+    pub(crate) fn raise_to_min_len(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
@@ -187,7 +192,7 @@ impl Runner<'_> {
         fenced: bool,
     ) {
         let Some(party) = &self.parties[from] else { return };
-        let mut len_bytes = self.min_len_bytes(len_bytes);
+        let mut len_bytes = self.raise_to_min_len(len_bytes);
         let injected = call == SendCall::Inject;
         if injected {
             len_bytes = len_bytes.min(party.endpoint.info().tx.inject_size_bytes);
@@ -219,7 +224,7 @@ impl Runner<'_> {
                 flags,
             })
         };
-        if !is_accepted(accepted) {
+        if !is_accepted_else_full(accepted) {
             return;
         }
         self.injected[from] += usize::from(injected);
@@ -250,7 +255,7 @@ impl Runner<'_> {
         in_pieces: bool,
     ) {
         let Some(party) = &self.parties[at] else { return };
-        let len_bytes = self.min_len_bytes(len_bytes);
+        let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
         let receive = RecvMsg {
@@ -260,7 +265,7 @@ impl Runner<'_> {
             context,
             ..RecvMsg::default()
         };
-        if !is_accepted(party.endpoint.recvmsg(receive)) {
+        if !is_accepted_else_full(party.endpoint.recvmsg(receive)) {
             return;
         }
         let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
@@ -293,7 +298,7 @@ impl Runner<'_> {
             flags,
             ..RecvMsg::default()
         };
-        if !is_accepted(party.endpoint.recvmsg(receive)) {
+        if !is_accepted_else_full(party.endpoint.recvmsg(receive)) {
             return;
         }
         let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
@@ -301,10 +306,10 @@ impl Runner<'_> {
     }
 
     /// Returns the peeks of the endpoint at a place whose claimed messages still wait.
-    pub(crate) fn waiting_claims(&self, place: usize) -> Vec<usize> {
+    pub(crate) fn peeks_with_unreceived_claims(&self, place: usize) -> Vec<usize> {
         let who = self.history.incarnation_at(place);
         let peeks = self.history.peeks.iter().enumerate();
-        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_open_claim());
+        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_unreceived_claim());
         claiming.map(|(number, _)| number).collect()
     }
 
@@ -312,14 +317,14 @@ impl Runner<'_> {
     pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
         let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
         let context = Operation::Peek(peek).context();
-        let len_bytes = self.min_len_bytes(len_bytes);
+        let len_bytes = self.raise_to_min_len(len_bytes);
         let (buffers, flags) = if discards {
             (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
         } else {
             (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
         };
         let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
-        if !is_accepted(party.endpoint.recvmsg(receive)) {
+        if !is_accepted_else_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
         let posted_at = self.tick();
@@ -359,22 +364,22 @@ impl Runner<'_> {
         // Entries of earlier completions can still be read.
         loop {
             match cq.read_from() {
-                Ok(Some(completed)) => self.record_end(at, Ok(completed)),
+                Ok(Some(completed)) => self.record_entry(at, Ok(completed)),
                 Ok(None) => break,
                 Err(ReadError::ErrorAvailable) => {
                     let failed = cq.read_error().unwrap().expect("an error was announced");
-                    self.record_end(at, Err(failed));
+                    self.record_entry(at, Err(failed));
                 }
                 Err(error) => panic!("{error}"),
             }
         }
-        self.history.record_end(at, End::Closed);
+        self.history.record_endpoint_end(at, End::Closed);
         self.regions[at] = None;
     }
 
     fn kill_party(&mut self, at: usize) {
         let Some(party) = self.parties[at].take() else { return };
-        self.history.record_end(at, End::Killed);
+        self.history.record_endpoint_end(at, End::Killed);
         match &self.net.network {
             Some(network) => {
                 assert!(network.kill(self.names[at]), "the endpoint was alive");
@@ -401,7 +406,7 @@ impl Runner<'_> {
     /// Reads one completion. Returns whether there was one.
     fn read_completion(&mut self, at: usize) -> bool {
         let Some(ended) = self.parties[at].as_ref().and_then(Party::poll_completion) else { return false };
-        self.record_end(at, ended);
+        self.record_entry(at, ended);
         true
     }
 
@@ -411,14 +416,14 @@ impl Runner<'_> {
         }
     }
 
-    fn record_end(&mut self, at: usize, ended: Ended) {
+    fn record_entry(&mut self, at: usize, ended: Ended) {
         self.events += 1;
         let context = match &ended {
             Ok((completion, _)) => completion.context,
             Err(failed) => failed.completion.context,
         };
         if context >= RUNNERS_CONTEXT {
-            return self.own_operation_ended(at, context, &ended);
+            return self.record_own_operation_end(at, context, &ended);
         }
         let who = self.history.incarnation_at(at);
         if context == 0 {
@@ -468,15 +473,15 @@ impl Runner<'_> {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
         assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
         if posted.buffer.is_some() {
-            return self.record_buffer_end(who, receive, ended);
+            return self.record_buffer_entry(who, receive, ended);
         }
-        let end = match self.received_message(who, posted.len_bytes, ended) {
+        let end = match self.record_received_message(who, posted.len_bytes, ended) {
             Ok(message) => {
                 self.history.record_arrival(message, Arrived::Received(receive));
                 ReceiveEnd::Took(message)
             }
             Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
-            Err(error) => ReceiveEnd::Broken(lost_sender_errno(&error)),
+            Err(error) => ReceiveEnd::Broken(expect_lost_sender_errno(&error)),
         };
         self.history.receives[receive].ended = Some(end);
     }
@@ -519,19 +524,19 @@ impl Runner<'_> {
                 assert_eq!(completion.len_bytes, len_bytes);
                 ClaimEnd::Done
             }
-            _ => match self.received_message(who, claim.len_bytes, ended) {
+            _ => match self.record_received_message(who, claim.len_bytes, ended) {
                 Ok(message) => {
                     assert_eq!(message, claimed, "another message than was claimed");
                     ClaimEnd::Done
                 }
-                Err(error) => ClaimEnd::Broken(lost_sender_errno(&error)),
+                Err(error) => ClaimEnd::Broken(expect_lost_sender_errno(&error)),
             },
         };
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
     /// Returns the message that a receive got, or its error.
-    pub(crate) fn received_message(
+    pub(crate) fn record_received_message(
         &mut self,
         who: Incarnation,
         room_bytes: usize,
@@ -548,13 +553,13 @@ impl Runner<'_> {
                 ref error => return Err(error.clone()),
             },
         };
-        let message = self.identify_message(who, room_bytes, completion, source, overflow_bytes);
+        let message = self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes);
         self.history.record_seen(message, now);
         Ok(message)
     }
 
     /// Identifies a received message, and checks every field of its completion.
-    fn identify_message(
+    fn check_and_identify_message(
         &self,
         who: Incarnation,
         room_bytes: usize,
@@ -603,7 +608,7 @@ impl Runner<'_> {
 }
 
 /// Returns the error of a receive whose sender was lost.
-pub(crate) fn lost_sender_errno(error: &OperationError) -> Errno {
+pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
     match error {
         OperationError::Fault | OperationError::Link(_) => error.errno(),
         other => panic!("a receive failed: {other}"),
@@ -616,7 +621,7 @@ pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
 }
 
 /// Whether an operation was accepted; the only valid refusal is a full queue.
-pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
+pub(crate) fn is_accepted_else_full(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull)) => false,

@@ -54,7 +54,7 @@ impl Effect {
     }
 
     /// Returns the element after the operation, if the operation is possible with the element `before`.
-    fn from(&self, before: Element) -> Option<Element> {
+    fn element_after(&self, before: Element) -> Option<Element> {
         match *self {
             Effect::Find(found) => (found == before).then_some(before),
             Effect::Write(element) => Some(element),
@@ -112,20 +112,20 @@ impl Known<'_> {
             earlier.enumerate().fold(0, |after, (bit, is_before)| after | u64::from(is_before) << bit)
         };
         let afters: Vec<u64> = nodes.iter().map(|((node, ..), _)| after(*node)).collect();
-        let deeds = nodes.into_iter().zip(afters).map(|(((_, access, does), _), after)| {
+        let element_ops = nodes.into_iter().zip(afters).map(|(((_, access, does), _), after)| {
             let is_sure = self.is_known_to_take_effect(&self.history.accesses[access]);
             ElementOp { access, does, is_sure, after }
         });
-        let deeds: Vec<ElementOp> = deeds.collect();
+        let element_ops: Vec<ElementOp> = element_ops.collect();
         let explained = || {
             let accesses = &self.history.accesses;
-            let of = |deed: &ElementOp| {
-                format!("\n{:?} by {:?}: {deed:x?}", deed.access, accesses[deed.access].by)
+            let of = |element_op: &ElementOp| {
+                format!("\n{:?} by {:?}: {element_op:x?}", element_op.access, accesses[element_op.access].by)
             };
-            deeds.iter().map(of).collect::<String>()
+            element_ops.iter().map(of).collect::<String>()
         };
         assert!(
-            has_possible_order(&deeds, 0, 0, &mut HashSet::new()),
+            has_possible_order(&element_ops, 0, 0, &mut HashSet::new()),
             "in no order does the {datatype} at {place}, which was 0, become what was found: {}",
             explained()
         );
@@ -151,31 +151,31 @@ fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: D
 /// Whether the remaining operations can take effect in some order. `failed` has the states from which no
 /// order is possible.
 fn has_possible_order(
-    deeds: &[ElementOp],
+    element_ops: &[ElementOp],
     mut done: u64,
     before: Element,
     failed: &mut HashSet<(u64, Element)>,
 ) -> bool {
-    let is_next = |done: u64, bit: usize| done >> bit & 1 == 0 && deeds[bit].after & !done == 0;
+    let is_next = |done: u64, bit: usize| done >> bit & 1 == 0 && element_ops[bit].after & !done == 0;
     // A read as early as possible is no worse than a later one.
-    while let Some(bit) = (0..deeds.len()).find(|&bit| {
-        let changes = deeds[bit].does.can_change();
-        is_next(done, bit) && !changes && deeds[bit].does.from(before).is_some()
+    while let Some(bit) = (0..element_ops.len()).find(|&bit| {
+        let changes = element_ops[bit].does.can_change();
+        is_next(done, bit) && !changes && element_ops[bit].does.element_after(before).is_some()
     }) {
         done |= 1 << bit;
     }
-    if done.count_ones() as usize == deeds.len() {
+    if done.count_ones() as usize == element_ops.len() {
         return true;
     }
     if !failed.insert((done, before)) {
         return false;
     }
-    (0..deeds.len()).filter(|&bit| is_next(done, bit)).any(|bit| {
-        let after = deeds[bit].does.from(before);
-        let unless_done = (!deeds[bit].is_sure).then_some(before);
+    (0..element_ops.len()).filter(|&bit| is_next(done, bit)).any(|bit| {
+        let after = element_ops[bit].does.element_after(before);
+        let unless_done = (!element_ops[bit].is_sure).then_some(before);
         after
             .into_iter()
             .chain(unless_done)
-            .any(|element| has_possible_order(deeds, done | 1 << bit, element, failed))
+            .any(|element| has_possible_order(element_ops, done | 1 << bit, element, failed))
     })
 }

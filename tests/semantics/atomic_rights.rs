@@ -75,7 +75,7 @@ pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(ne
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
+pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let read = (AtomicOp::Read, Datatype::Uint64);
     for (caps, may_read, may_add) in [
@@ -202,9 +202,9 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn query_atomic_names_every_supported_operation(net: &Net) {
+pub(crate) fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let (endpoint, domain) = (alice.endpoint.as_here(), net.open_other_domain());
+    let (endpoint, domain) = (alice.endpoint.expect_here(), net.open_other_domain());
     for (datatype, op) in
         Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
     {
@@ -229,13 +229,13 @@ pub(crate) fn query_atomic_names_every_supported_operation(net: &Net) {
         }
     }
     let plain = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
-    let valid = plain.endpoint.as_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
+    let valid = plain.endpoint.expect_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
     assert_eq!(valid, Err(Misuse::NoCapability(Caps::ATOMIC).into()));
 }
 
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     let (op, datatype) = SUM;
     let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
     let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));

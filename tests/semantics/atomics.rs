@@ -273,7 +273,7 @@ pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
     }
 }
 
-pub(crate) fn injected_atomic_lets_its_buffer_be_reused_at_once(net: &Net) {
+pub(crate) fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(INJECT_MAX_BYTES, Kind::Raw)).unwrap();
     region.write_at(0, &[0; INJECT_MAX_BYTES]);

@@ -25,7 +25,7 @@ pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> Memo
     domain.register(64, &attr).expect("a region")
 }
 
-pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
+pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
@@ -176,7 +176,7 @@ pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
     let counter = open_counter(domain, WaitObject::None);
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    region.bind_endpoint(bob.endpoint.as_here()).unwrap();
+    region.bind_endpoint(bob.endpoint.expect_here()).unwrap();
     region.enable();
     region.enable();
     alice.endpoint.rma(call()).unwrap();
@@ -184,5 +184,5 @@ pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.
     assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.as_here())), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_here())), Errno::EOPBADSTATE);
 }

@@ -12,7 +12,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::QueueFull));
 
 /// Sends a message that completes only when the receiver has it.
-pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error> {
+pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
     let flags = OpFlags::DELIVERY_COMPLETE;
     party.endpoint.sendmsg(SendMsg {
         buffers: vec![payload(context, 24)],
@@ -56,7 +56,7 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     assert_eq!(contexts, (0..count).collect::<Vec<_>>());
 }
 
-pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
+pub(crate) fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let depth = 4;
     let tx_depth_ops = 10;
     let setup = Setup { cq_depth_entries: depth, tx_depth_ops, ..Setup::default() };
@@ -105,7 +105,7 @@ pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
+pub(crate) fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 3;
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
@@ -115,7 +115,7 @@ pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
         bob.endpoint.recv(marked_buffer(if n % 4 == 3 { 10 } else { 24 }), ANY, n).unwrap();
     }
     for n in 0..count {
-        send_acknowledged(&alice, n).unwrap();
+        post_delivery_complete_send(&alice, n).unwrap();
     }
     // The full queue does not delay any link.
     for _ in 0..count {
@@ -134,7 +134,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second =
-        net.open_party_with(Setup { shares_cq: Some(first.cq.as_here().clone()), ..Setup::default() });
+        net.open_party_with(Setup { shares_cq: Some(first.cq.expect_here().clone()), ..Setup::default() });
     let peer = net.open_party();
     for party in [&first, &second] {
         party.insert_address_of(&peer);
@@ -155,7 +155,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
         for (who, party) in [&first, &second].into_iter().enumerate() {
             if sent[who] < per_sender {
                 let context = 1000 * who as u64 + sent[who];
-                match send_acknowledged(party, context) {
+                match post_delivery_complete_send(party, context) {
                     Ok(()) => sent[who] += 1,
                     full => assert_eq!(full, QUEUE_FULL),
                 }
@@ -192,9 +192,9 @@ pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     alice.insert_address_of(&bob);
     for context in 0..3 {
-        send_acknowledged(&alice, context).unwrap();
+        post_delivery_complete_send(&alice, context).unwrap();
     }
-    assert_eq!(send_acknowledged(&alice, 3), QUEUE_FULL);
+    assert_eq!(post_delivery_complete_send(&alice, 3), QUEUE_FULL);
     assert_eq!(alice.endpoint.inject(b"", alice.peer(), None, None), QUEUE_FULL);
     alice.assert_no_completion();
     net.start_driving(&bob);
@@ -202,7 +202,7 @@ pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
         assert_eq!(alice.next_completion().context, context);
     }
     for context in 0..100 {
-        send_acknowledged(&alice, context).unwrap();
+        post_delivery_complete_send(&alice, context).unwrap();
         assert_eq!(alice.next_completion().context, context);
     }
 }

@@ -155,11 +155,11 @@ fn exchange_and_check(
     net: &Net,
     message: &Message,
     calls: (SendCall, ReceiveCall),
-    early: bool,
+    receive_first: bool,
     spare_bytes: usize,
 ) {
     let (alice, bob) = net.open_pair();
-    exchange_and_check_between(&alice, &bob, message, calls, early, spare_bytes);
+    exchange_and_check_between(&alice, &bob, message, calls, receive_first, spare_bytes);
 }
 
 #[track_caller]
@@ -168,10 +168,10 @@ fn exchange_and_check_between(
     bob: &Party,
     message: &Message,
     (send, receive): (SendCall, ReceiveCall),
-    early: bool,
+    receive_first: bool,
     spare_bytes: usize,
 ) {
-    let posted = early.then(|| message.post_receive(bob, receive, spare_bytes, 21));
+    let posted = receive_first.then(|| message.post_receive(bob, receive, spare_bytes, 21));
     message.send(alice, send, alice.peer(), 11);
     if send != SendCall::Inject {
         message.check_sent(send, &alice.next_completion(), 11);
@@ -195,11 +195,18 @@ pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
         for receive in RECEIVE_CALLS {
             for tag in [None, Some(0), Some(u64::MAX >> 1)] {
                 for data in [None, Some(0), Some(u64::MAX)] {
-                    for early in [false, true] {
+                    for receive_first in [false, true] {
                         for len_bytes in [0, 1, 7, 8, 900] {
                             identity += 1;
                             let message = Message { bytes: payload(identity, len_bytes), tag, data };
-                            exchange_and_check_between(&alice, &bob, &message, (send, receive), early, 5);
+                            exchange_and_check_between(
+                                &alice,
+                                &bob,
+                                &message,
+                                (send, receive),
+                                receive_first,
+                                5,
+                            );
                         }
                     }
                 }
@@ -217,11 +224,11 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }
-            for early in [false, true] {
+            for receive_first in [false, true] {
                 let message =
                     Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data: Some(7) };
                 let calls = (SendCall::Single, ReceiveCall::Single);
-                exchange_and_check_between(&alice, &bob, &message, calls, early, 0);
+                exchange_and_check_between(&alice, &bob, &message, calls, receive_first, 0);
             }
         }
     }
@@ -235,13 +242,13 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
 
 pub(crate) fn largest_messages_arrive(net: &Net) {
     for len_bytes in [1 << 20, (8 << 20) + 1] {
-        for (calls, early) in [
+        for (calls, receive_first) in [
             ((SendCall::Single, ReceiveCall::Single), true),
             ((SendCall::Raw, ReceiveCall::Raw), true),
             ((SendCall::Vector, ReceiveCall::Vector), false),
         ] {
             let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data: None };
-            exchange_and_check(net, &message, calls, early, 0);
+            exchange_and_check(net, &message, calls, receive_first, 0);
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn cancelled_receive_takes_no_message(net: &Net) {
     assert_eq!((completion.context, received_bytes(&completion.buffer)), (3, payload(1, 8).to_vec()));
 }
 
-pub(crate) fn cancel_takes_one_of_several_receives(net: &Net) {
+pub(crate) fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 50;
     for context in 0..count {

@@ -124,7 +124,7 @@ pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     }
 }
 
-pub(crate) fn disabled_endpoint_may_be_dropped(net: &Net) {
+pub(crate) fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();

@@ -15,8 +15,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion, next_event,
-    next_operation_end, next_request,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first,
+    next_event_of_first, next_operation_end_of_first, next_request_of_first,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -43,7 +43,7 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
 /// Waits for the failure of a request. Returns its error, and the data of the rejection.
 #[track_caller]
 fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
-    match next_event(sides) {
+    match next_event_of_first(sides) {
         Err(error) => {
             assert_eq!((error.object, error.prov_errno), (endpoint, error.errno.raw()));
             assert_eq!(sides[0].eq.strerror(error.prov_errno), error.errno.description());
@@ -54,7 +54,7 @@ fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>)
 }
 
 /// Sends a message of each length from one endpoint to the other.
-fn exchange_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
+fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
         to.1.recv(marked_buffer(len_bytes), NOWHERE, context).expect("room for a receive");
@@ -70,11 +70,11 @@ fn exchange_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     }
     let mut contents = Vec::new();
     for _ in 0..2 * LENS_BYTES.len() {
-        let completion = next_completion(&sides(to.0, from.0));
+        let completion = next_completion_of_first(&sides(to.0, from.0));
         contents.push((completion.context, received_bytes(&completion.buffer)));
     }
     for _ in 0..2 * LENS_BYTES.len() {
-        next_completion(&sides(from.0, to.0));
+        next_completion_of_first(&sides(from.0, to.0));
     }
     contents.sort_unstable_by_key(|(context, _)| *context);
     for ((context, content), (expected, len_bytes)) in
@@ -95,15 +95,15 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
         let connecting = client.open_endpoint(CLIENT);
         assert_eq!(expect_errno(connecting.peer()), Errno::ENOTCONN);
         connecting.connect(name, asks).unwrap();
-        let request = next_request(&[&server, &client]);
+        let request = next_request_of_first(&[&server, &client]);
         assert_eq!((request.data(), request.passive_endpoint()), (asks, LISTENER));
         let info = request.info();
         assert_eq!((info.src_addr, info.ep.ep_type), (Some(name), Some(EndpointType::Msg)));
         assert_eq!(info.dest_addr, Some(connecting.name().unwrap()));
         let accepting = server.open_endpoint_for_request(&request, SERVER);
         accepting.accept(answers).unwrap();
-        assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-        assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
+        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
         // Both ends report the address that the client requested, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
@@ -111,7 +111,7 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
             (Ok(info.dest_addr.unwrap()), Ok(info.dest_addr.unwrap()))
         );
         drop(connecting);
-        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"please").unwrap();
         connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-        let request = next_request(&[&server, &client]);
+        let request = next_request_of_first(&[&server, &client]);
         request.reject(answers).unwrap();
         assert_eq!(expect_errno(request.reject(answers)), Errno::EOPBADSTATE);
         assert_eq!(
@@ -135,7 +135,8 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
             expect_connection_failure(&[&client, &server], CLIENT),
             (Errno::ECONNREFUSED, answers.to_vec())
         );
-        let failed = next_operation_end(&[&client, &server]).expect_err("nothing will ever arrive for it");
+        let failed =
+            next_operation_end_of_first(&[&client, &server]).expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
         assert_eq!(
@@ -147,11 +148,11 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     // Dropping a request rejects it.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"please").unwrap();
-    drop(next_request(&[&server, &client]));
+    drop(next_request_of_first(&[&server, &client]));
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
-pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
+pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let vacancy = net.reserve_vacant_address();
     let connecting = client.open_endpoint(CLIENT);
@@ -183,21 +184,21 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
         let (errno, _) = expect_connection_failure(&[&client, &server], 9);
         assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&errno), "{errno:?}");
     }
-    exchange_all_lengths((&client, &one), (&server, &other));
+    send_and_check_all_lengths((&client, &one), (&server, &other));
 }
 
 pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = connect_pair(&client, &server);
-    exchange_all_lengths((&client, &one), (&server, &other));
-    exchange_all_lengths((&server, &other), (&client, &one));
+    send_and_check_all_lengths((&client, &one), (&server, &other));
+    send_and_check_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), b"injected");
+    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), b"injected");
     // The other end is the only source, whatever address a receive names.
     one.inject(b"directed", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), b"directed");
+    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), b"directed");
 }
 
 pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
@@ -215,8 +216,8 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
             flags: OpFlags::empty(),
         };
         one.writemsg(write).unwrap();
-        assert_eq!(next_completion(&[&server, &client]).data, context);
-        assert_eq!(next_completion(&[&client, &server]).context, context);
+        assert_eq!(next_completion_of_first(&[&server, &client]).data, context);
+        assert_eq!(next_completion_of_first(&[&client, &server]).context, context);
         let mut written = vec![0; len_bytes];
         region.read_at(0, &mut written).unwrap();
         assert!(written == payload(context, len_bytes));
@@ -233,10 +234,10 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     let one = client.open_endpoint(CLIENT);
     one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
     one.connect(listener.name().unwrap(), b"").unwrap();
-    let other = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
+    let other = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
     other.accept(b"").unwrap();
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
 
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
@@ -272,7 +273,7 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
             flags,
         })
         .unwrap();
-        let ended = [(); 3].map(|()| next_completion(&[&client, &server]));
+        let ended = [(); 3].map(|()| next_completion_of_first(&[&client, &server]));
         assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
         assert_eq!(received_bytes(&ended[1].buffer), number.to_le_bytes());
         content[..8].copy_from_slice(&(number + 5).to_le_bytes());
@@ -298,20 +299,20 @@ pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     refuse(&connecting);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     refuse(&connecting);
-    let accepting = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
     accepting.enable().unwrap();
     accepting.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     refuse(&accepting);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     // The server may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
-    assert_eq!(next_completion(&[&server, &client]).context, 4);
-    assert_eq!(received_bytes(&next_completion(&[&client, &server]).buffer), payload(4, 8));
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_completion_of_first(&[&server, &client]).context, 4);
+    assert_eq!(received_bytes(&next_completion_of_first(&[&client, &server]).buffer), payload(4, 8));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     connecting.send(payload(5, 8), NOWHERE, 5).unwrap();
-    assert_eq!(next_completion(&[&client, &server]).context, 5);
-    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), payload(5, 8));
+    assert_eq!(next_completion_of_first(&[&client, &server]).context, 5);
+    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), payload(5, 8));
 }
 
 pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
@@ -319,7 +320,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request(&[&server, &client]);
+    let request = next_request_of_first(&[&server, &client]);
     drop(connecting);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
@@ -328,20 +329,20 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     accepting.accept(b"").unwrap();
     assert_eq!(expect_connection_failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
     assert_eq!(
-        next_operation_end(&[&server, &client]).expect_err("no sender is left").errno(),
+        next_operation_end_of_first(&[&server, &client]).expect_err("no sender is left").errno(),
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
     // A rejection has no effect either, but it is no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::next_request(&[&server, &client]);
+    let request = homespun_suite::connecting::next_request_of_first(&[&server, &client]);
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
 }
 
-pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
+pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
@@ -385,12 +386,12 @@ pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
     }
     // The remaining request can be read and accepted.
     let (connecting, peeked) = ask(b"please");
-    let request = next_request(&[&server, &client]);
+    let request = next_request_of_first(&[&server, &client]);
     assert_eq!(request, peeked);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     drop((connecting, accepting));
 }
 
@@ -403,11 +404,11 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
         endpoint.connect(name, b"").unwrap();
     }
     // One request was read. The others may have arrived.
-    let read = next_request(&[&server, &client]);
+    let read = next_request_of_first(&[&server, &client]);
     drop(listener);
     let mut refused = Vec::new();
     while refused.len() < 3 {
-        let error = next_event(&[&client, &server]).expect_err("the listener is closed");
+        let error = next_event_of_first(&[&client, &server]).expect_err("the listener is closed");
         assert_eq!(error.errno, Errno::ECONNREFUSED, "{error:?}");
         refused.push(error.object);
     }
@@ -415,9 +416,9 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     // The request that was read can still be accepted.
     let accepting = server.open_endpoint_for_request(&read, SERVER);
     accepting.accept(b"welcome").unwrap();
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
     // The name is free again once its last user has closed.
     drop((accepting, read));
     let deadline = Deadline::new();
@@ -431,7 +432,7 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request(&[&server, &client]);
+    let request = next_request_of_first(&[&server, &client]);
     let first = server.open_endpoint_for_request(&request, 7);
     assert_eq!(
         expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
@@ -444,12 +445,12 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     second.accept(b"").unwrap();
     assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     // An endpoint for a request that was rejected meanwhile cannot accept it.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::next_request(&[&server, &client]);
+    let request = homespun_suite::connecting::next_request_of_first(&[&server, &client]);
     let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
     assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
@@ -505,7 +506,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
         endpoint.send(payload(*number, 8), NOWHERE, *number).unwrap();
     }
     for _ in &accepted {
-        let completion = next_completion(&[&client, &server]);
+        let completion = next_completion_of_first(&[&client, &server]);
         assert_eq!(received_bytes(&completion.buffer), payload(completion.context, 8));
     }
     close_with_progress((accepted, asking), &[&client, &server]);
@@ -522,22 +523,22 @@ pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
         endpoint
     };
     let first = ask(1);
-    let one = next_request(&[&server, &client]);
+    let one = next_request_of_first(&[&server, &client]);
     let second = ask(2);
-    let two = next_request(&[&server, &client]);
+    let two = next_request_of_first(&[&server, &client]);
     let third = ask(3);
     assert_eq!(expect_connection_failure(&[&client, &server], 3), (Errno::ECONNREFUSED, Vec::new()));
     one.reject(b"").unwrap();
     assert_eq!(expect_connection_failure(&[&client, &server], 1), (Errno::ECONNREFUSED, Vec::new()));
     let fourth = ask(4);
-    let four = next_request(&[&server, &client]);
+    let four = next_request_of_first(&[&server, &client]);
     let accepting = server.open_endpoint_for_request(&two, SERVER);
     accepting.accept(b"").unwrap();
     // A request no longer counts once its accept has begun.
     let fifth = ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
-        match next_event(&[&server, &client]) {
+        match next_event_of_first(&[&server, &client]) {
             Ok(ConnectionEvent::Request(request)) => five = Some(request),
             event => is_connected = event == Ok(make_connected_event(SERVER, b"")),
         }
@@ -565,14 +566,14 @@ pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     }
     drop(reserved);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request(&[&server, &client]);
+    let request = next_request_of_first(&[&server, &client]);
     assert_eq!(request.info().dest_addr, Some(name));
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     assert_eq!(connecting.name(), Ok(name));
-    exchange_all_lengths((&client, &connecting), (&server, &accepting));
+    send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
     assert_eq!(
         expect_errno(server.domain.endpoint_from_passive(&server.info, &listener)),
@@ -644,7 +645,7 @@ pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);
     assert_eq!(expect_errno(unconnected.shutdown()), Errno::ENOSYS);
 
-    let request = next_request(&[&side]);
+    let request = next_request_of_first(&[&side]);
     assert_eq!(expect_errno(request.reject(&too_much)), Errno::EINVAL);
     let accepting = side.open_endpoint_for_request(&request, SERVER);
     assert_eq!(expect_errno(accepting.accept(&too_much)), Errno::EINVAL);
@@ -655,7 +656,7 @@ pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
 }
 
-pub(crate) fn bound_event_queue_is_not_closed(net: &Net) {
+pub(crate) fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
     let endpoint = side.open_endpoint(CLIENT);
@@ -671,7 +672,7 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
     // The application reads no event.
     let deadline = Deadline::new();
@@ -692,7 +693,7 @@ pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request(&[&server]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server]), SERVER);
     accepting.accept(b"").unwrap();
     let deadline = Deadline::new();
     while accepting.send(payload(1, 8), NOWHERE, 2).is_err() {
@@ -704,5 +705,5 @@ pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
         thread::sleep(Duration::from_millis(1));
         deadline.yield_or_panic("a connection");
     }
-    assert_eq!(next_event(&[&client]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first(&[&client]), Ok(make_connected_event(CLIENT, b"")));
 }

@@ -100,12 +100,12 @@ pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
             let _over = StopOnDrop(&is_over);
             for context in 0..5 {
                 give_time_to_sleep();
-                let endpoint = alice.endpoint.as_here();
+                let endpoint = alice.endpoint.expect_here();
                 let (to, address, key) = (alice.peer(), region.address(), region.key());
                 endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
                 endpoint.read(marked_buffer(8), to, RemoteMemory { address, key }, context).unwrap();
                 for _ in 0..2 {
-                    sleeping::next(alice.cq_here()).expect("no failure");
+                    sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
                 }
             }
         });
@@ -157,7 +157,7 @@ pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
-        assert!(sleeping::next(bob.cq_here()).is_err());
+        assert!(sleeping::sleep_until_ended(bob.cq_here()).is_err());
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
@@ -229,9 +229,9 @@ pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
             let region = register_region(domain, 2, MrFlags::empty());
             region.bind_counter(&counter, REMOTE_WRITE).unwrap();
             for region in [&always, &region] {
-                let endpoint = alice.endpoint.as_here();
+                let endpoint = alice.endpoint.expect_here();
                 endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
-                sleeping::next(alice.cq_here()).expect("no failure");
+                sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
             }
             start_driving_both(net, [&target, &alice]);
         }

@@ -82,8 +82,8 @@ pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
             assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((sent, 0), (sent, 0)));
         }
     }
-    alice.wait_for_counts(&[(SEND, (sent, 0))]);
-    bob.wait_for_counts(&[(RECV, (sent, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (sent, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (sent, 0))]);
 }
 
 pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
@@ -102,7 +102,7 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
                 (bob.read_counter(REMOTE_WRITE), region.read_counter(REMOTE_WRITE)),
                 ((done, 0), (done, 0))
             );
-            bob.wait_for_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
+            bob.wait_for_exact_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
             await_region_counts(&bob, &region, done, done);
         }
         // Remote data also produces a completion.
@@ -113,9 +113,9 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
             done += 1;
         }
         let reads = LENS_BYTES.len() as u64;
-        bob.wait_for_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
+        bob.wait_for_exact_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
         await_region_counts(&bob, &region, reads, done);
-        alice.wait_for_counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
+        alice.wait_for_exact_counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
                 updates += u64::from(!atomic.fetches());
                 // An operation that has completed is already counted at its target.
                 await_region_counts(&bob, &region, reads, writes);
-                bob.wait_for_counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
+                bob.wait_for_exact_counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
             }
         }
         // The target of an atomic operation gets no entry.
@@ -190,7 +190,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
             assert_eq!(alice.next_completion().context, context);
             alice.endpoint.rma(make_rma_call(RmaBy::InjectWrite, &alice, region, context, 8)).unwrap();
             written += 2;
-            alice.wait_for_counts(&[(WRITE, (written, 0))]);
+            alice.wait_for_exact_counts(&[(WRITE, (written, 0))]);
         }
     };
     write(&region);
@@ -229,8 +229,8 @@ pub(crate) fn unreported_operations_are_counted(net: &Net) {
         }
         accessed += 1;
         let reads = context;
-        alice.wait_for_counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
-        bob.wait_for_counts(&[
+        alice.wait_for_exact_counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
+        bob.wait_for_exact_counts(&[
             (RECV, (received, 0)),
             (REMOTE_WRITE, (accessed, 0)),
             (REMOTE_READ, (reads, 0)),
@@ -250,8 +250,8 @@ pub(crate) fn failures_are_counted_as_errors(net: &Net) {
     bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
     bob.endpoint.cancel(2).unwrap();
     assert_eq!(bob.next_failure().errno(), Errno::ECANCELED);
-    bob.wait_for_counts(&[(RECV, (0, 2))]);
-    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (0, 2))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     // A refused access does not count at the target.
     let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
     for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
@@ -261,14 +261,14 @@ pub(crate) fn failures_are_counted_as_errors(net: &Net) {
         alice.endpoint.rma(RmaCall { address: region.address_at(5), ..call }).unwrap();
         assert_eq!(alice.next_failure().errno(), Errno::EINVAL);
     }
-    alice.wait_for_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
-    bob.wait_for_counts(&[(RECV, (0, 2))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    bob.wait_for_exact_counts(&[(RECV, (0, 2))]);
     await_region_counts(&bob, &region, 0, 0);
     // A refused post does not count.
     let unknown = FabricAddress(99);
     assert!(alice.endpoint.send(payload(1, 8), unknown, 4).is_err());
     assert!(alice.endpoint.inject(&payload(1, 8), unknown, None, None).is_err());
-    alice.wait_for_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
 }
 
 pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
@@ -293,7 +293,7 @@ pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net)
     assert_eq!(alice.next_failure().completion.context, 2);
     alice.endpoint.rma(RmaCall { by: RmaBy::Read, ..call }).unwrap();
     alice.next_failure();
-    alice.wait_for_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
+    alice.wait_for_exact_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
 }
 
 pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
@@ -310,11 +310,11 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
         look(OpFlags::PEEK | flags);
         assert_eq!(bob.next_completion().context, 7);
     }
-    bob.wait_for_counts(&[]);
+    bob.wait_for_exact_counts(&[]);
     // Bob only peeked at one message, and claimed another.
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 8).unwrap();
     assert_eq!(bob.next_completion().context, 8);
-    bob.wait_for_counts(&[(RECV, (1, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (1, 0))]);
     let receive = RecvMsg {
         buffers: vec![marked_buffer(8)],
         tagged: Some(Tag(5).into()),
@@ -323,8 +323,8 @@ pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
     };
     bob.endpoint.recvmsg(RecvMsg { flags: OpFlags::CLAIM, ..receive }).unwrap();
     assert_eq!(bob.next_completion().context, 7);
-    bob.wait_for_counts(&[(RECV, (2, 0))]);
-    alice.wait_for_counts(&[(SEND, (3, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (2, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (3, 0))]);
 }
 
 pub(crate) fn multi_receive_counts_each_message(net: &Net) {
@@ -337,11 +337,11 @@ pub(crate) fn multi_receive_counts_each_message(net: &Net) {
             alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
             alice.next_completion();
         }
-        bob.wait_for_counts(&[(RECV, (10, 0))]);
+        bob.wait_for_exact_counts(&[(RECV, (10, 0))]);
         // The release of a buffer is not counted; a cancelled buffer counts as an error.
         bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
-        bob.wait_for_counts(&[(RECV, (10, 1))]);
+        bob.wait_for_exact_counts(&[(RECV, (10, 1))]);
         while bob.next().is_ok() {}
     }
 }
@@ -354,8 +354,8 @@ pub(crate) fn full_completion_queue_delays_no_counting(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
     }
-    alice.wait_for_counts(&[(SEND, (COUNT, 0))]);
-    bob.wait_for_counts(&[(RECV, (COUNT, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (COUNT, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (COUNT, 0))]);
     for _ in 0..COUNT {
         alice.next_completion();
         bob.next_completion();
@@ -368,12 +368,12 @@ pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
     let (alice, bob) = net.open_pair_with(silent(), silent());
     alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
     alice.endpoint.sendmsg(make_send(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
-    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     alice.assert_no_completion();
-    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
-    alice.wait_for_counts(&[(SEND, (2, 0))]);
-    bob.wait_for_counts(&[(RECV, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (2, 0))]);
+    bob.wait_for_exact_counts(&[(RECV, (1, 0))]);
 }
 
 pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
@@ -386,7 +386,7 @@ pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
         alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 3, len_bytes)).unwrap();
         alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 4, len_bytes)).unwrap();
         let every = [SEND, RECV, WRITE, READ, REMOTE_WRITE, REMOTE_READ].map(|event| (event, (done, 0)));
-        alice.wait_for_counts(&every);
+        alice.wait_for_exact_counts(&every);
         await_region_counts(&alice, &region, done, done);
     }
 }
@@ -394,11 +394,11 @@ pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
 pub(crate) fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     alice.exchange_long_messages(&bob);
-    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     alice.endpoint.sendmsg(make_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
     alice.endpoint.sendmsg(make_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
     drop(bob);
-    alice.wait_for_counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
+    alice.wait_for_exact_counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
     let mut failed = [alice.next_failure().completion.context, alice.next_failure().completion.context];
     failed.sort_unstable();
     assert_eq!(failed, [3, 4]);

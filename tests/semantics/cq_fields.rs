@@ -31,13 +31,13 @@ fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64,
     Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
 }
 
-/// Waits for the next entry, and returns it without its buffer.
+/// Waits for the next_entry_without_buffer entry, and returns it without its buffer.
 #[track_caller]
-fn next(party: &Party) -> Completion {
+fn next_entry_without_buffer(party: &Party) -> Completion {
     Completion { buffer: Buffer::None, ..party.next_completion() }
 }
 
-pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
+pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
     let (alice, bob) = net.open_pair();
     let (to, message) = (alice.peer(), || payload(1, 50));
     let msg =
@@ -95,10 +95,10 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
             receive();
             send();
             let expected = make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
-            assert_eq!(next(&bob), expected, "{call}");
+            assert_eq!(next_entry_without_buffer(&bob), expected, "{call}");
             // Length, data and tag are valid only at the receiver.
             let kind = if tag.is_some() { TSENT } else { SENT };
-            assert_eq!(next(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
+            assert_eq!(next_entry_without_buffer(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
         }
     }
     // An injected message completes only at the receiver.
@@ -110,12 +110,15 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
             Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
             None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
         }
-        assert_eq!(next(&bob), make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
+        assert_eq!(
+            next_entry_without_buffer(&bob),
+            make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0))
+        );
     }
     alice.assert_no_completion();
 }
 
-pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
+pub(crate) fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = |tag| {
         let buffers = vec![payload(1, 50)];
@@ -131,7 +134,7 @@ pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
         let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };
         let tagged = tag.map(|tag| Tag(tag).into());
         bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
-        next(&bob)
+        next_entry_without_buffer(&bob)
     };
     for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
         let told = |context| make_entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
@@ -192,13 +195,13 @@ pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     }
 }
 
-pub(crate) fn remote_data_is_valid_with_its_flag_alone(net: &Net) {
+pub(crate) fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
         bob.endpoint.recv(marked_buffer(300_000), ANY, 1).unwrap();
         alice.endpoint.senddata(payload(1, len_bytes), data, alice.peer(), 2).unwrap();
-        assert_eq!(next(&bob), make_entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
-        assert_eq!(next(&alice), make_entry(2, SENT, 0, 0, 0));
+        assert_eq!(next_entry_without_buffer(&bob), make_entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
+        assert_eq!(next_entry_without_buffer(&alice), make_entry(2, SENT, 0, 0, 0));
     }
 }
 
@@ -261,7 +264,7 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
         let (buffers, to) = (vec![payload(1, 8)], alice.peer());
         alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
         let Party { endpoint, cq, .. } = bob;
-        let cq = cq.as_here().clone();
+        let cq = cq.expect_here().clone();
         let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
         assert_eq!(error.errno(), Errno::EBUSY);
         drop(endpoint);

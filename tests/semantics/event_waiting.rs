@@ -10,7 +10,9 @@ use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 use homespun_suite::Net;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, next};
+use homespun_suite::sleeping::{
+    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
+};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -122,14 +124,14 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
                 accepting.accept(b"").unwrap();
                 assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
-                assert_eq!(next(&server.cq).unwrap().0.context, 1);
+                assert_eq!(sleep_until_ended(&server.cq).unwrap().0.context, 1);
                 assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
             });
             connecting.enable().unwrap();
             connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
             connecting.connect(listener.name().unwrap(), b"").unwrap();
             // The client reads no event before its completion.
-            let (completion, _) = next(&client.cq).unwrap();
+            let (completion, _) = sleep_until_ended(&client.cq).unwrap();
             assert_eq!(received_bytes(&completion.buffer), payload(1, 8));
             drop(connecting);
         });
@@ -148,7 +150,7 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
             let done = done.clone();
             scope.spawn(move || {
                 for _ in 0..2 * ROUNDS {
-                    done.send(next(&side.cq).is_ok()).unwrap();
+                    done.send(sleep_until_ended(&side.cq).is_ok()).unwrap();
                 }
             });
         }

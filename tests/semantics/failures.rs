@@ -23,7 +23,7 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
 }
 
 /// Sends to the party's peer at a level that waits for the peer.
-fn send_acknowledged(party: &Party, context: u64) {
+fn post_delivery_complete_send(party: &Party, context: u64) {
     let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
     party
         .endpoint
@@ -38,7 +38,7 @@ fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
     failed
 }
 
-pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
+pub(crate) fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -83,7 +83,7 @@ pub(crate) fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     bob.assert_no_completion();
 }
 
-pub(crate) fn unreachable_injections_are_reported(net: &Net) {
+pub(crate) fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
     let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -143,7 +143,7 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
 
     // Later sends fail too, and receives from any source stay posted.
     for context in 10..15 {
-        send_acknowledged(&alice, context);
+        post_delivery_complete_send(&alice, context);
         assert_eq!(alice.next_failure().completion.context, context);
     }
     undisturbed.insert_address_of(&alice);
@@ -162,7 +162,7 @@ pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
         // The first sends may still go to the closed endpoint.
         let deadline = Deadline::new();
         loop {
-            send_acknowledged(&alice, round);
+            post_delivery_complete_send(&alice, round);
             if alice.next().is_ok() {
                 break;
             }

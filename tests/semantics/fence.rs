@@ -280,7 +280,7 @@ pub(crate) fn fenced_send_may_be_cancelled(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn fence_after_a_cancelled_fence_asks_for_matches_anew(net: &Net) {
+pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
     let (alice, bob) = net.open_pair();
     send_short(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
@@ -397,7 +397,7 @@ fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
 
 /// Waits for the completions of the operations with the contexts 1 and 2. They must come in this order.
 #[track_caller]
-fn next_two_completions(party: &Party) -> (Completion, Completion) {
+fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     let (first, second) = (party.next_completion(), party.next_completion());
     assert_eq!((first.context, second.context), (1, 2));
     (first, second)
@@ -415,7 +415,7 @@ pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
         region.write_at(END, &payload(5, 64));
         post_tagged_receive(&bob, 1, 64);
         expect_tagged_message(&bob, 1, 64);
-        let (_, second) = next_two_completions(&alice);
+        let (_, second) = expect_completions_1_then_2(&alice);
         match kind {
             Kind::Send | Kind::InjectedSend => {
                 post_tagged_receive(&bob, 2, 64);
@@ -442,7 +442,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
             alice.assert_no_completion();
             assert!(region.read_at(END, 64) == marked_buffer(64), "{memory:?}, {kind:?}");
             region.write_at(END, &payload(5, 64));
-            match_fenced_message(&bob);
+            receive_messages_1_and_2(&bob);
             let (completions, others) = alice.next_sends_and_others(3);
             let read = completions.iter().chain(&others).find(|completion| completion.context == 3);
             let read = read.unwrap_or_else(|| panic!("{kind:?} has not ended"));
@@ -462,7 +462,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
             post_atomic_write(kind, &alice, &region, 3, OpFlags::empty());
             alice.assert_no_completion();
             assert_eq!(region.read_at(0, 8), [0; 8], "{memory:?}, {kind:?}");
-            match_fenced_message(&bob);
+            receive_messages_1_and_2(&bob);
             alice.next_sends_and_others(3);
             assert!(region.read_at(0, 8) == payload(3, 8), "{memory:?}, {kind:?}");
         }
@@ -471,7 +471,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
 
 /// Receives message 1, for which the fenced message 2 waits. Then receives message 2.
 #[track_caller]
-fn match_fenced_message(party: &Party) {
+fn receive_messages_1_and_2(party: &Party) {
     for tag in [1, 2] {
         post_tagged_receive(party, tag, 64);
         expect_tagged_message(party, tag, 64);
@@ -489,7 +489,7 @@ pub(crate) fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
         assert_eq!(region.read_at(0, 8), [0; 8], "{kind:?}");
         post_tagged_receive(&bob, 1, 64);
         expect_tagged_message(&bob, 1, 64);
-        next_two_completions(&alice);
+        expect_completions_1_then_2(&alice);
         assert!(region.read_at(0, 8) == payload(2, 8), "{kind:?}");
     }
 }
@@ -531,7 +531,7 @@ pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
         if is_message {
             assert!(region.read_at(END, 64) == written, "{kind:?}");
         }
-        let (_, second) = next_two_completions(&alice);
+        let (_, second) = expect_completions_1_then_2(&alice);
         match kind {
             Kind::Read => assert!(received_bytes(&second.buffer) == written),
             Kind::Write | Kind::InjectedWrite => {
@@ -554,7 +554,7 @@ pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
             expect_tagged_message(&bob, 2, 64);
             region.write_at(END, &payload(6, 64));
         }
-        let (first, _) = next_two_completions(&alice);
+        let (first, _) = expect_completions_1_then_2(&alice);
         assert!(
             received_bytes(&first.buffer)[read_bytes - 64..] == payload(5, 64),
             "{kind:?}, {read_bytes} bytes"
@@ -562,7 +562,7 @@ pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
     }
 }
 
-pub(crate) fn every_fenced_operation_follows_a_failed_one(net: &Net) {
+pub(crate) fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
     for kind in KINDS {
@@ -592,7 +592,7 @@ pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net
             send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
             alice.assert_no_completion();
             net.start_driving(&bob);
-            next_two_completions(&alice);
+            expect_completions_1_then_2(&alice);
             assert_eq!(alice.next_completion().context, 3);
             for tag in [2, 3] {
                 post_tagged_receive(&bob, tag, 64);

@@ -164,7 +164,7 @@ pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
+pub(crate) fn trigger_multicast_and_atomic_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));

@@ -28,7 +28,7 @@ fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
 }
 
 /// Opens an endpoint. Also returns its own fabric address, for use once it is enabled.
-fn open_endpoint(
+fn open_disabled_endpoint(
     domain: &Domain,
     info: &Info,
     cqs: &[(&CompletionQueue, BindFlags)],
@@ -47,7 +47,7 @@ fn open_endpoint(
 pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     let region = register_region(&domain, KEY, MrFlags::empty());
     endpoint.enable().unwrap();
     let exchange = |context| {
@@ -56,7 +56,7 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
         endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
         endpoint.read(marked_buffer(8), own, region.remote(), context).unwrap();
         for _ in 0..4 {
-            assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
+            assert_eq!(sleeping::sleep_until_ended(&cq).expect("no failure").0.context, context);
         }
     };
     exchange(0);
@@ -89,7 +89,7 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
         let counter = open_counter(bob.domain_here(), wait);
-        bob.endpoint.as_here().bind_counter(&counter, RECV).unwrap();
+        bob.endpoint.expect_here().bind_counter(&counter, RECV).unwrap();
         let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -100,9 +100,13 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
             let _over = StopOnDrop(&is_over);
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
                 give_time_to_sleep();
-                bob.endpoint.as_here().recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                alice.endpoint.as_here().send(payload(context, len_bytes), alice.peer(), context).unwrap();
-                let sent = sleeping::next(alice.cq_here()).expect("no failure");
+                bob.endpoint.expect_here().recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                alice
+                    .endpoint
+                    .expect_here()
+                    .send(payload(context, len_bytes), alice.peer(), context)
+                    .unwrap();
+                let sent = sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
             let deadline = Deadline::new();
@@ -123,13 +127,13 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
     let region = bob.domain_here().register(64, &attr).unwrap();
     let write = |context| {
-        let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
+        let (endpoint, to) = (alice.endpoint.expect_here(), alice.peer());
         endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
         assert_eq!(alice.next_completion().context, context);
     };
     (0..ACCESSES).for_each(write);
     let counter = open_counter(bob.domain_here(), WaitObject::Unspec);
-    bob.endpoint.as_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
+    bob.endpoint.expect_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
     assert!(!region.is_shareable(), "peers that have mapped it could access it uncounted");
     (0..ACCESSES).for_each(write);
     assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
@@ -141,7 +145,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let domain = net.open_other_domain();
         let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-        let (endpoint, _own) = open_endpoint(&domain, &messages, &[]);
+        let (endpoint, _own) = open_disabled_endpoint(&domain, &messages, &[]);
         let counter = open_counter(&domain, WaitObject::None);
         endpoint.bind_counter(&counter, SEND | RECV).unwrap();
         endpoint.enable().unwrap();
@@ -152,7 +156,11 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
         let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(sleeping::next(&received).expect("no failure").0.context, 1, "{wait:?}");
+                assert_eq!(
+                    sleeping::sleep_until_ended(&received).expect("no failure").0.context,
+                    1,
+                    "{wait:?}"
+                );
                 is_received.store(true, Ordering::SeqCst);
                 while !is_over.load(Ordering::SeqCst) {
                     assert_eq!(received.read(), Ok(None), "there is one message");
@@ -177,7 +185,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
 pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-    let (endpoint, own) = open_endpoint(&domain, &messages, &[]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
     assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
     let counter = open_counter(&domain, WaitObject::Unspec);
     endpoint.bind_counter(&counter, SEND | RECV).unwrap();
@@ -195,14 +203,14 @@ pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     assert_eq!(expect_errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
-    assert_eq!(sleeping::next(&transmitted).expect("no failure").0.context, 3);
+    assert_eq!(sleeping::sleep_until_ended(&transmitted).expect("no failure").0.context, 3);
     assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
 
     let received = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
     exchange(4, OpFlags::COMPLETION);
     for cq in [&transmitted, &received] {
-        assert_eq!(sleeping::next(cq).expect("no failure").0.context, 4);
+        assert_eq!(sleeping::sleep_until_ended(cq).expect("no failure").0.context, 4);
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
     assert_eq!(expect_errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
@@ -212,13 +220,13 @@ pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     for context in 0..3 {
         endpoint.enable().unwrap();
         endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
         for _ in 0..2 {
-            assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
+            assert_eq!(sleeping::sleep_until_ended(&cq).expect("no failure").0.context, context);
         }
     }
     assert_eq!(cq.read(), Ok(None), "each operation completes once");

@@ -22,7 +22,7 @@ const LEVELS: [OpFlags; 5] = [
 ];
 
 /// Opens a sender, and a receiver that makes no progress yet.
-fn pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
+fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
     net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn receive_with_any_level_takes_its_message(net: &Net) {
     }
 }
 
-pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
-    let (alice, _bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+pub(crate) fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
+    let (alice, _bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
         post_send(&alice, context, flags);
         assert_eq!(alice.next_completion().context, context);
@@ -85,8 +85,8 @@ pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
 }
 
 /// The receiver makes no progress before it closes, so the message is lost. Its sender gets no error.
-pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
-    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+pub(crate) fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
+    let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
     post_send(&alice, 2, OpFlags::TRANSMIT_COMPLETE);
@@ -99,7 +99,7 @@ pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
 
 pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
-        let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+        let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
         post_send(&alice, 1, flags);
         alice.assert_no_completion();
         // Later sends complete before it.
@@ -113,7 +113,7 @@ pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
 }
 
 pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
-    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+    let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     bob.endpoint.recv(marked_buffer(100), ANY, 9).unwrap();
     post_send(&alice, 1, OpFlags::MATCH_COMPLETE);
     alice.assert_no_completion();
@@ -126,7 +126,7 @@ pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
 }
 
 pub(crate) fn default_level_comes_from_the_endpoint(net: &Net) {
-    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::DELIVERY_COMPLETE);
+    let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     // Flags without a level keep the default level.
@@ -353,7 +353,7 @@ pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     narcissus.assert_no_completion();
 }
 
-pub(crate) fn match_completions_follow_any_order_of_receives(net: &Net) {
+pub(crate) fn match_level_sends_complete_whatever_the_order_of_receives(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 200;
     // The messages are received in groups of 7, each group in reverse order.

@@ -100,10 +100,10 @@ macro_rules! tests_of_parties {
                 separate_queues_report_sends_and_receives
                 read_of_zero_entries_drives_progress;
             cq_fields:
-                completion_fields_suit_every_operation
-                completion_fields_suit_peeks_and_claims
+                completion_fields_match_every_send_and_receive_call
+                completion_fields_match_peeks_and_claims
                 error_entries_describe_the_failed_operation
-                remote_data_is_valid_with_its_flag_alone
+                every_remote_data_value_arrives_with_its_flag
                 errors_are_read_one_by_one
                 strerror_describes_every_provider_error;
             sources:
@@ -117,7 +117,7 @@ macro_rules! tests_of_parties {
                 unknown_source_errors_keep_completion_order
                 failed_receive_from_an_unknown_source_reports_the_failure
                 source_is_looked_up_when_its_entry_is_written
-                unknown_source_errors_take_room_in_the_queue
+                unknown_source_errors_overrun_an_unprotected_queue
                 peek_reports_an_unknown_source
                 unreported_success_reports_no_unknown_source
                 separate_receive_queue_reports_unknown_sources;
@@ -128,23 +128,23 @@ macro_rules! tests_of_parties {
                 directed_receive_fails_when_its_source_closes
                 directed_receive_fails_when_a_send_to_its_source_is_refused
                 directed_receive_fails_when_its_source_closed_before_the_first_send
-                source_without_the_capability_is_refused;
+                directed_receive_without_the_capability_is_refused;
             truncation:
                 long_message_is_truncated_with_etrunc
                 truncation_affects_neither_sender_nor_next_message
                 truncation_errors_keep_completion_order
                 empty_buffer_truncates_any_nonempty_message;
             ordering:
-                messages_of_mixed_sizes_arrive_in_order
+                messages_of_mixed_sizes_match_in_order
                 messages_of_one_tag_are_received_in_send_order
                 earliest_matching_receive_takes_a_message
                 tagged_and_untagged_messages_match_separately
                 tags_are_matched_bit_by_bit
-                both_directions_keep_their_order
+                messages_in_both_directions_match_in_order
                 message_does_not_overtake_a_write
-                a_message_shows_earlier_writes_at_every_level
-                message_shows_earlier_delivered_writes
-                fenced_send_and_later_ones_show_earlier_writes
+                message_arrives_after_earlier_writes_at_every_level
+                message_arrives_after_delivered_writes_without_an_order
+                fenced_and_later_sends_arrive_after_earlier_writes
                 read_does_not_overtake_a_write
                 write_does_not_overtake_a_write
                 write_does_not_overtake_a_read
@@ -159,8 +159,8 @@ macro_rules! tests_of_parties {
                 unreported_operations_end_in_posting_order;
             bounds:
                 sends_awaiting_a_match_leave_queue_room_to_other_operations
-                sends_wait_for_room_in_the_completion_queue
-                receives_wait_for_room_in_the_completion_queue
+                sends_stay_outstanding_until_the_queue_has_room
+                received_messages_wait_for_room_in_the_completion_queue
                 receives_beyond_the_receive_depth_are_refused;
             overrun:
                 overrun_queue_returns_its_entries_then_the_error_for_good
@@ -180,7 +180,7 @@ macro_rules! tests_of_parties {
                 match_level_completes_while_the_receivers_queue_is_full
                 every_kind_of_message_completes_at_every_level
                 messages_to_own_endpoint_complete_at_every_level
-                match_completions_follow_any_order_of_receives;
+                match_level_sends_complete_whatever_the_order_of_receives;
             fence:
                 match_fence_waits_until_preceding_sends_are_matched
                 fence_waits_for_unreported_and_injected_sends
@@ -191,7 +191,7 @@ macro_rules! tests_of_parties {
                 fence_with_nothing_before_it_completes
                 fence_orders_messages_to_own_endpoint
                 fenced_send_may_be_cancelled
-                fence_after_a_cancelled_fence_asks_for_matches_anew
+                fence_after_a_cancelled_fence_waits_for_all_earlier_matches
                 operations_behind_a_fence_fail_when_the_peer_closes
                 every_fenced_operation_waits_for_a_match
                 every_operation_behind_a_fence_waits_for_a_match
@@ -199,7 +199,7 @@ macro_rules! tests_of_parties {
                 fenced_access_waits_for_matches_of_injected_messages
                 every_fenced_operation_follows_a_long_write
                 every_fenced_operation_follows_a_long_read
-                every_fenced_operation_follows_a_failed_one;
+                fenced_operation_completes_after_a_failed_access;
             durability:
                 committed_write_is_durable_at_completion
                 uncommitted_write_is_durable_after_a_fenced_commit
@@ -214,12 +214,12 @@ macro_rules! tests_of_parties {
                 peek_finds_messages_that_arrived_before_a_read_completion
                 peeks_that_read_no_queue_make_progress
                 peek_finds_the_earliest_match
-                peek_may_name_a_source
+                peek_with_a_source_finds_only_its_messages
                 peek_skips_messages_taken_by_a_posted_receive
                 claimed_message_is_received_by_its_claim_alone
                 discarded_message_is_never_received
                 claimed_send_matches_only_when_received
-                claim_is_used_once
+                claim_of_an_unclaimed_or_received_message_fails
                 claimed_message_is_truncated_to_its_buffer
                 arriving_message_may_be_peeked_claimed_and_discarded
                 message_held_by_its_sender_may_be_peeked_claimed_and_discarded
@@ -250,24 +250,24 @@ macro_rules! tests_of_parties {
                 many_long_messages_arrive_through_a_small_budget
                 discarded_messages_return_credit;
             selective:
-                success_is_reported_only_if_asked_for
+                success_is_reported_only_with_the_completion_flag
                 completion_level_alone_requests_no_completion
                 flags_of_a_call_replace_the_default_flags
-                injection_is_never_reported
+                inject_call_reports_no_success
                 failure_is_always_reported
                 truncation_is_always_reported;
             failures:
-                missing_listener_fails_with_econnrefused
+                send_without_a_listener_fails_with_econnrefused
                 send_succeeds_after_a_refused_peer_starts_listening
-                unreachable_injections_are_reported
+                injections_to_an_absent_peer_report_econnrefused
                 reopened_peer_is_reached_at_its_old_address;
             restart:
                 messages_of_a_closed_predecessor_still_arrive
-                operations_on_a_closed_predecessor_fail_once
-                reopened_endpoint_is_reached_by_every_peer;
+                operations_on_a_closed_predecessor_fail_once_and_miss_its_successor
+                hub_exchanges_messages_with_each_reopened_peer;
             misuse:
                 unknown_fabric_address_is_refused
-                default_flags_without_operations_are_refused
+                invalid_default_op_flags_fail_with_ebadflags
                 operations_without_the_capability_are_refused
                 inject_beyond_its_limit_is_refused
                 vectors_beyond_the_segment_limit_are_refused;
@@ -275,26 +275,26 @@ macro_rules! tests_of_parties {
                 cancelled_receive_completes_with_ecanceled
                 cancel_of_unposted_or_ended_operation_fails_with_enoent
                 cancelled_receive_takes_no_message
-                cancel_takes_one_of_several_receives
+                cancel_ends_only_the_oldest_receive_with_its_context
                 cancel_of_a_transmitted_send_fails_with_enoent;
             naming:
                 name_is_specific_and_has_a_port
                 wildcard_endpoint_is_reached_by_its_name
-                name_in_use_is_refused
+                name_of_another_endpoint_fails_with_eaddrinuse
                 sixteen_endpoints_exchange_messages_pairwise;
             closing:
                 objects_may_be_dropped_in_any_order
                 posted_messages_arrive_after_the_sender_closes
                 unmatched_messages_arrive_after_the_sender_closes
                 injected_messages_arrive_after_the_sender_closes
-                disabled_endpoint_may_be_dropped;
+                dropped_disabled_endpoint_frees_its_address;
             rma:
                 every_write_call_reaches_the_region
                 completed_write_of_every_level_is_in_the_region
                 every_read_call_reads_the_region
                 accesses_of_every_size_move_every_byte
                 access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
-                target_without_remote_capability_refuses_the_access
+                target_refuses_accesses_that_its_capabilities_lack
                 write_with_remote_data_completes_at_the_target
                 write_with_remote_data_waits_for_room_at_the_target
                 accesses_beyond_the_limit_of_a_link_complete
@@ -303,14 +303,14 @@ macro_rules! tests_of_parties {
                 fence_waits_for_preceding_accesses
                 selective_completion_hides_success_and_reports_failure
                 memory_of_a_closed_region_is_never_accessed
-                key_in_use_is_refused
+                registration_with_a_key_in_use_fails_with_enokey
                 accesses_fail_when_the_target_closes
                 rma_without_the_capability_is_refused;
             atomics:
                 every_atomic_call_updates_the_region
                 every_operation_updates_every_datatype
                 arrays_of_every_length_are_updated_completely
-                injected_atomic_lets_its_buffer_be_reused_at_once
+                injected_atomics_apply_in_order_and_report_nothing
                 posted_atomics_take_effect_after_the_initiator_closes
                 atomics_take_effect_in_posting_order
                 atomics_beyond_the_limit_of_a_link_complete
@@ -323,7 +323,7 @@ macro_rules! tests_of_parties {
                 atomics_fail_when_the_target_closes;
             atomic_rights:
                 access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
-                target_without_remote_capability_refuses_the_access
+                target_refuses_accesses_that_its_capabilities_lack
                 initiator_without_read_or_write_capability_is_refused
                 atomic_without_the_capability_is_refused;
             empty_operations:
@@ -339,7 +339,7 @@ macro_rules! tests_of_parties {
                 peek_with_meaningless_flags_finds_its_message
                 access_with_meaningless_flags_takes_effect
                 atomic_with_meaningless_flags_takes_effect
-                flag_that_cannot_be_ignored_is_refused;
+                trigger_multicast_and_atomic_commit_flags_are_refused;
             atomic_exclusion:
                 concurrent_updates_by_all_parties_are_each_applied_once
                 compare_and_swap_lock_excludes_concurrent_holders;
@@ -391,8 +391,8 @@ macro_rules! tests_of_sleepers {
                 unprotected_sends_are_bounded_by_the_transmit_depth_alone
                 reads_of_an_overrun_queue_drive_progress;
             levels:
-                small_inject_complete_send_needs_no_receiver
-                a_message_may_be_lost_after_it_was_injected
+                small_inject_complete_send_completes_without_receiver_progress
+                inject_complete_message_is_lost_without_error_when_the_receiver_closes
                 match_level_waits_for_the_receiver
                 default_level_comes_from_the_endpoint
                 transmit_and_delivery_levels_wait_for_the_receiver;
@@ -426,7 +426,7 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that need all parties in one process, because they use an object itself (`as_here`,
+/// The tests that need all parties in one process, because they use an object itself (`expect_here`,
 /// `domain_here`), or share one between parties.
 macro_rules! tests_of_objects {
     ($net:expr) => {
@@ -457,11 +457,11 @@ macro_rules! tests_of_objects {
             misuse:
                 endpoint_not_enabled_refuses_posts
                 enable_without_queues_or_address_vector_fails
-                second_binding_of_a_queue_is_refused
-                altered_info_is_refused
+                second_binding_of_a_queue_or_vector_fails_with_ebusy
+                endpoint_with_unsupported_info_fails_with_einval
                 binding_across_domains_is_refused
-                object_bound_to_a_disabled_endpoint_is_not_closed
-                object_in_use_is_not_closed;
+                close_of_an_object_bound_to_a_disabled_endpoint_is_refused
+                close_of_an_object_in_use_fails_with_ebusy;
             // Only the process that has posted a buffer sees whether the same buffer is returned.
             rejected:
                 disabled_endpoint_returns_every_buffer
@@ -498,19 +498,19 @@ macro_rules! tests_of_objects {
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
-                threads_post_while_others_read
-                threads_post_while_others_read_one_queue;
+                concurrent_posts_and_reads_receive_all_messages
+                concurrent_posts_and_reads_of_one_queue_receive_all_messages;
             shared_context_bounds:
-                completion_without_endpoints_waits_for_the_first
+                cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint
                 full_queue_of_one_endpoint_delays_no_other
                 buffer_serves_others_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
-                many_messages_wait_for_a_small_budget;
+                messages_beyond_a_small_budget_all_arrive;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
-                source_without_the_capability_is_refused
-                context_with_endpoints_is_not_closed
-                invalid_use_is_refused;
+                directed_receive_without_the_capability_is_refused
+                close_of_a_context_with_endpoints_fails_with_ebusy
+                invalid_bindings_and_calls_of_shared_contexts_are_refused;
             shared_context_works:
                 post_to_the_context_counts_towards_deferred_work
                 triggered_receive_of_a_context_is_posted_at_its_threshold
@@ -526,10 +526,10 @@ macro_rules! tests_of_objects {
             safe_code:
                 unreported_access_frees_its_buffer
                 dropped_endpoint_frees_posted_buffers
-                forgotten_endpoint_harms_no_other_object
+                forgotten_endpoint_still_receives_and_keeps_its_objects_busy
                 objects_close_in_any_order_or_are_busy
                 objects_may_be_dropped_while_a_thread_polls
-                last_of_many_threads_closes_the_endpoint
+                endpoint_closes_when_the_last_thread_drops_its_handle
                 endpoint_may_be_dropped_amid_traffic_both_ways;
             // One endpoint has no peer, or one of the domains is the network inside the process.
             naming:
@@ -543,13 +543,13 @@ macro_rules! tests_of_objects {
                 mr_mode_decides_keys_and_addresses;
             // Threads of one process share memory between two domains. Queries and refusals need no peer.
             atomic_rights:
-                query_atomic_names_every_supported_operation
+                atomic_queries_report_exactly_the_supported_operations
                 refused_post_returns_its_buffers;
             atomic_exclusion:
                 concurrent_updates_over_two_transports_are_each_applied_once;
             // Counters and their bindings belong to a domain, and threads of one process wait for them.
             binding:
-                endpoint_with_counters_needs_no_queues
+                endpoint_needs_a_counter_or_queue_for_each_operation
                 one_counter_counts_for_several_endpoints_and_regions
                 invalid_counter_bindings_are_refused
                 region_is_accessible_only_after_it_is_enabled;
@@ -588,7 +588,7 @@ macro_rules! tests_of_objects {
                 triggered_operation_is_cancelled_by_its_context
                 work_that_is_refused_when_due_fails
                 work_that_fails_is_counted_and_reported
-                counters_that_work_depends_on_are_busy
+                close_of_a_counter_that_work_depends_on_fails_with_ebusy
                 closing_an_endpoint_discards_its_work
                 invalid_deferred_work_is_refused
                 blocked_readers_wake_for_triggered_work
@@ -598,13 +598,13 @@ macro_rules! tests_of_objects {
                 wait_set_wakes_for_events_of_any_member
                 two_wait_sets_are_polled_at_once;
             poll_sets:
-                poll_of_a_set_drives_all_members
-                member_of_a_poll_set_is_not_closed;
+                poll_set_reports_and_drives_every_member
+                close_of_a_poll_set_member_fails_with_ebusy;
             // Contexts belong to a domain, as their endpoints do.
             transmit_contexts:
                 endpoints_that_share_a_context_complete_in_their_own_queues
                 invalid_uses_of_transmit_contexts_are_refused
-                context_with_endpoints_is_busy;
+                close_of_a_transmit_context_in_use_fails_with_ebusy;
             // Files are mapped by the test's own domain.
             durability:
                 registered_file_shares_its_content_with_the_region
@@ -624,7 +624,7 @@ macro_rules! tests_of_objects {
                 timeout_ends_a_blocking_read
                 signal_ends_all_current_waits_or_the_next
                 blocking_read_waits_for_the_threshold
-                threshold_beyond_the_depth_is_the_depth
+                threshold_beyond_the_depth_acts_as_the_depth
                 several_threads_block_on_one_queue
                 blocked_reader_wakes_while_another_thread_polls
                 queue_of_one_direction_drives_the_whole_endpoint
@@ -672,12 +672,12 @@ macro_rules! tests_of_connections {
             connections:
                 accepted_request_connects_both_endpoints
                 rejected_request_fails_with_econnrefused
-                missing_listener_fails_with_econnrefused
+                connect_without_a_listener_fails_with_econnrefused
                 connection_carries_messages_both_ways
                 connection_carries_writes_with_remote_data
                 connection_carries_fenced_rma_and_atomics
                 send_before_connection_fails_with_enotconn
-                withdrawn_request_leaves_the_event_queue_unread
+                unread_request_leaves_the_event_queue_when_its_requester_closes
                 accept_after_requester_closed_fails_with_econnaborted
                 waiting_requests_are_refused_when_the_listener_closes
                 request_is_accepted_after_its_first_endpoint_closes
@@ -686,7 +686,7 @@ macro_rules! tests_of_connections {
                 endpoint_takes_over_address_of_passive_endpoint
                 passive_endpoint_may_be_named_before_it_listens
                 invalid_connection_calls_are_refused
-                bound_event_queue_is_not_closed
+                close_of_a_bound_event_queue_fails_with_ebusy
                 completion_queue_reads_drive_a_connection;
             connection_order:
                 receives_posted_early_complete_in_send_order
@@ -701,7 +701,7 @@ macro_rules! tests_of_connections {
                 received_send_succeeds_although_the_receiver_shuts_down
                 received_send_succeeds_although_the_receiver_closes_amid_sends
                 simultaneous_shutdowns_reach_both_sides
-                long_message_in_flight_fails_at_shutdown
+                long_message_in_flight_arrives_whole_or_fails_at_shutdown
                 accepted_request_connects_although_the_server_closes_at_once
                 connection_objects_may_be_dropped_in_any_order;
             event_waiting:
@@ -754,7 +754,7 @@ macro_rules! tests_of_connections_by_themselves {
         tests! { $net;
             connections:
                 connection_is_made_without_reads_by_the_application
-                withdrawn_request_leaves_the_event_queue_unread
+                unread_request_leaves_the_event_queue_when_its_requester_closes
                 accepted_request_connects_both_endpoints
                 rejected_request_fails_with_econnrefused
                 connection_carries_messages_both_ways
@@ -792,19 +792,19 @@ macro_rules! tests_of_connections_by_themselves {
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
-                threads_post_while_others_read
-                threads_post_while_others_read_one_queue;
+                concurrent_posts_and_reads_receive_all_messages
+                concurrent_posts_and_reads_of_one_queue_receive_all_messages;
             shared_context_bounds:
-                completion_without_endpoints_waits_for_the_first
+                cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint
                 full_queue_of_one_endpoint_delays_no_other
                 buffer_serves_others_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
-                many_messages_wait_for_a_small_budget;
+                messages_beyond_a_small_budget_all_arrive;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
-                source_without_the_capability_is_refused
-                context_with_endpoints_is_not_closed
-                invalid_use_is_refused;
+                directed_receive_without_the_capability_is_refused
+                close_of_a_context_with_endpoints_fails_with_ebusy
+                invalid_bindings_and_calls_of_shared_contexts_are_refused;
             shared_context_works:
                 post_to_the_context_counts_towards_deferred_work
                 triggered_receive_of_a_context_is_posted_at_its_threshold

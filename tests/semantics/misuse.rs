@@ -70,7 +70,7 @@ pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
     }
 }
 
-pub(crate) fn second_binding_of_a_queue_is_refused(net: &Net) {
+pub(crate) fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
@@ -109,7 +109,7 @@ pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn default_flags_without_operations_are_refused(net: &Net) {
+pub(crate) fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
     let (alice, bob) = net.open_pair();
     let unknown = OpFlags::from_bits_retain(1);
     for flags in [unknown, OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD, OpFlags::FENCE] {
@@ -171,7 +171,7 @@ pub(crate) fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
-pub(crate) fn altered_info_is_refused(net: &Net) {
+pub(crate) fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
     let domain = net.open_other_domain();
     let refused = |change: fn(&mut Info)| {
         let mut info = net.info().clone();
@@ -211,7 +211,7 @@ pub(crate) fn binding_across_domains_is_refused(net: &Net) {
     av.close().unwrap();
 }
 
-pub(crate) fn object_bound_to_a_disabled_endpoint_is_not_closed(net: &Net) {
+pub(crate) fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
     let domain = net.open_other_domain();
     let endpoint = domain.endpoint(net.info()).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
@@ -226,13 +226,13 @@ pub(crate) fn object_bound_to_a_disabled_endpoint_is_not_closed(net: &Net) {
     av.close().unwrap();
 }
 
-pub(crate) fn object_in_use_is_not_closed(net: &Net) {
+pub(crate) fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let Err(Rejected { error, returned: cq }) = alice.cq.as_here().clone().close() else {
+    let Err(Rejected { error, returned: cq }) = alice.cq.expect_here().clone().close() else {
         panic!("an endpoint uses the queue")
     };
     assert_eq!(error.errno(), Errno::EBUSY);
-    let Err(Rejected { error, returned: av }) = alice.av.as_here().clone().close() else {
+    let Err(Rejected { error, returned: av }) = alice.av.expect_here().clone().close() else {
         panic!("an endpoint uses the address vector")
     };
     assert_eq!(error.errno(), Errno::EBUSY);

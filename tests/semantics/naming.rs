@@ -56,7 +56,7 @@ pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
     assert_eq!(endpoint.name().unwrap(), address);
 }
 
-pub(crate) fn name_in_use_is_refused(net: &Net) {
+pub(crate) fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = net.open_other_domain();
     let second = domain.endpoint(&net.info).unwrap();

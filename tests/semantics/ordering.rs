@@ -39,7 +39,7 @@ fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Re
     }
 }
 
-pub(crate) fn messages_of_mixed_sizes_arrive_in_order(net: &Net) {
+pub(crate) fn messages_of_mixed_sizes_match_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 3 * MIXED_LENS_BYTES.len();
     let len_bytes = |n: usize| MIXED_LENS_BYTES[n % MIXED_LENS_BYTES.len()];
@@ -179,7 +179,7 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     assert_eq!(bob.next_completion().tag, 0b1101);
 }
 
-pub(crate) fn both_directions_keep_their_order(net: &Net) {
+pub(crate) fn messages_in_both_directions_match_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 30;
     for n in 0..count {
@@ -203,11 +203,16 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
 }
 
 /// Opens two parties with these message orders, and a region of the second.
-fn pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
-    pair_with_memory(net, order, Kind::Raw, len_bytes)
+fn open_pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
+    open_pair_with_memory_kind(net, order, Kind::Raw, len_bytes)
 }
 
-fn pair_with_memory(net: &Net, order: Order, kind: Kind, len_bytes: usize) -> (Party, Party, Region) {
+fn open_pair_with_memory_kind(
+    net: &Net,
+    order: Order,
+    kind: Kind,
+    len_bytes: usize,
+) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
@@ -238,7 +243,7 @@ fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<
 }
 
 pub(crate) fn message_does_not_overtake_a_write(net: &Net) {
-    let (alice, bob, region) = pair_with_order(net, Order::SAW, LONG_BYTES);
+    let (alice, bob, region) = open_pair_with_order(net, Order::SAW, LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
         post_write(&alice, &region, 0, identity, len_bytes);
@@ -282,15 +287,15 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 
 /// A message arrives after earlier writes have reached the region, whatever the order of their
 /// completions. The test posts both without a wait in between.
-pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
+pub(crate) fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
     for kind in [Kind::Raw, Kind::Shareable] {
-        let (alice, bob, region) = pair_with_memory(net, Order::SAW, kind, LONG_BYTES);
-        messages_show_earlier_writes(&alice, &bob, &region);
+        let (alice, bob, region) = open_pair_with_memory_kind(net, Order::SAW, kind, LONG_BYTES);
+        check_messages_arrive_after_writes(&alice, &bob, &region);
     }
 }
 
-fn messages_show_earlier_writes(alice: &Party, bob: &Party, region: &Region) {
+fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Region) {
     let mut identity = 0;
     for of_write in LEVELS {
         for of_send in LEVELS {
@@ -311,8 +316,8 @@ fn messages_show_earlier_writes(alice: &Party, bob: &Party, region: &Region) {
 }
 
 /// Without an order, the initiator waits until the write is delivered.
-pub(crate) fn message_shows_earlier_delivered_writes(net: &Net) {
-    let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
+pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
         post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
@@ -326,8 +331,8 @@ pub(crate) fn message_shows_earlier_delivered_writes(net: &Net) {
 
 /// Without an order and without a wait, a fenced send shows the writes before it. A fenced write does not
 /// notify its target, but any later send shows the writes before it.
-pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
-    let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
+pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
+    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
     let weak = OpFlags::INJECT_COMPLETE;
     let mut identity = 0;
@@ -354,7 +359,7 @@ pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
 
 pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
-        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
             let place = len_bytes - len_bytes.min(100);
             post_write(&alice, &region, 0, identity, len_bytes);
@@ -367,7 +372,7 @@ pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
 
 pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
-        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
             post_write(&alice, &region, 0, identity, LONG_BYTES);
             post_write(&alice, &region, LONG_BYTES - second_bytes, 99, second_bytes);
@@ -382,7 +387,7 @@ pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
 
 pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
-        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
         for (identity, len_bytes) in (1..).zip(lens_bytes) {
             let before = payload(identity, LONG_BYTES);
@@ -402,7 +407,7 @@ pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
 }
 
 pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
-    let (alice, bob, region) = pair_with_order(net, Order::SAR, LONG_BYTES);
+    let (alice, bob, region) = open_pair_with_order(net, Order::SAR, LONG_BYTES);
     // One long read, then more short reads than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
@@ -425,7 +430,7 @@ pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
 }
 
 pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
-    let (alice, _bob, region) = pair_with_order(net, Order::RAR, LONG_BYTES);
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
     let mut version: u64 = 0;
     region.write_at(END, &version.to_le_bytes());
     for _ in 0..3 {
@@ -451,7 +456,7 @@ pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
 
 pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
-    let (alice, _bob, region) = pair_with_order(net, Order::RAR, LONG_BYTES);
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
     let what = (AtomicOp::Sum, Datatype::Uint64);
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
@@ -538,7 +543,7 @@ pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
 pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     const REGION_BYTES: usize = 200_000;
     const COUNT: u64 = 120;
-    let (alice, bob, region) = pair_with_order(net, Order::STRICT, REGION_BYTES);
+    let (alice, bob, region) = open_pair_with_order(net, Order::STRICT, REGION_BYTES);
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = marked_buffer(REGION_BYTES).to_vec();
     region.write_at(0, &memory);

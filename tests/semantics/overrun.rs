@@ -6,7 +6,7 @@ use homespun::flags::InfoFlags;
 use homespun::info::ResourceManagement;
 use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
 
-use crate::bounds::send_acknowledged;
+use crate::bounds::post_delivery_complete_send;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Queue, Setup};
 
@@ -97,9 +97,9 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
     alice.insert_address_of(&bob);
     let full = Err(Error::Again(Again::QueueFull));
     for context in 0..DEPTH_OPS {
-        send_acknowledged(&alice, context).unwrap();
+        post_delivery_complete_send(&alice, context).unwrap();
     }
-    assert_eq!(send_acknowledged(&alice, DEPTH_OPS), full);
+    assert_eq!(post_delivery_complete_send(&alice, DEPTH_OPS), full);
     let count = 2 * DEPTH_OPS;
     for context in 0..count {
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
     // Each accepted send shows that an earlier send has ended, even if its entry is not read.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
-        match send_acknowledged(&alice, sent) {
+        match post_delivery_complete_send(&alice, sent) {
             Ok(()) => sent += 1,
             again => assert_eq!(again, full),
         }
@@ -138,7 +138,7 @@ pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     for context in 0..3 {
-        send_acknowledged(&alice, context).unwrap();
+        post_delivery_complete_send(&alice, context).unwrap();
     }
     let (mut ended, deadline) = (0, Deadline::new());
     while ended < 3 {
@@ -148,7 +148,7 @@ pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     }
     assert_eq!(bob.cq.read().unwrap().unwrap().context, 0);
     for context in 3..6 {
-        send_acknowledged(&alice, context).unwrap();
+        post_delivery_complete_send(&alice, context).unwrap();
         let deadline = Deadline::new();
         while alice.poll_completion().is_none() {
             assert_eq!(bob.cq.read(), Err(ReadError::Overrun));

@@ -46,7 +46,7 @@ fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) 
 
 /// Posts a peek, a claim or a discard without a buffer, and waits for its end.
 #[track_caller]
-fn post_peek_and_wait(
+fn post_peek_or_claim_and_wait(
     party: &Party,
     tagged: TagMatch,
     from: FabricAddress,
@@ -68,7 +68,7 @@ fn post_peek_and_wait(
 /// Peeks at a message from any source, which must have arrived. Returns its identity.
 #[track_caller]
 fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
-    post_peek_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
+    post_peek_or_claim_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
 /// Peeks until it finds the message. Perhaps only a part of the message has arrived then.
@@ -76,18 +76,18 @@ fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -
 fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
     loop {
-        match post_peek_and_wait(party, Tag(tag).into(), ANY, context, OpFlags::PEEK | then) {
+        match post_peek_or_claim_and_wait(party, Tag(tag).into(), ANY, context, OpFlags::PEEK | then) {
             Ok((completion, _)) => return completion,
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
         }
         party.progress_all();
-        deadline.yield_or_panic("a message to peek_at at");
+        deadline.yield_or_panic("a message to peek at");
     }
 }
 
 #[track_caller]
 fn assert_peek_finds_nothing(party: &Party, tagged: TagMatch) {
-    let failed = post_peek_and_wait(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
+    let failed = post_peek_or_claim_and_wait(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
     assert_eq!((failed.error.clone(), failed.errno()), (OperationError::NoMessage, Errno::ENOMSG));
     assert_eq!((failed.completion.len_bytes, failed.overflow_bytes()), (0, 0));
 }
@@ -125,7 +125,7 @@ pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
         deliver(&alice, 5, identity, len_bytes);
         for context in 1..=3 {
             let (completion, source) =
-                post_peek_and_wait(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
+                post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(completion.flags, flags);
             assert_eq!((completion.len_bytes, completion.tag.0, completion.data), (len_bytes, 5, identity));
@@ -136,7 +136,7 @@ pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
     }
     // A message without remote data reports none.
     alice.send_and_wait_for_delivery(SendMsg { to: alice.peer(), tag: Some(Tag(6)), ..SendMsg::default() });
-    let (completion, _) = post_peek_and_wait(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
+    let (completion, _) = post_peek_or_claim_and_wait(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!((completion.len_bytes, completion.data), (0, 0));
     bob.assert_no_completion();
@@ -146,7 +146,8 @@ pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) 
     let (alice, bob) = net.open_pair();
     assert_peek_finds_nothing(&bob, Tag(5).into());
     for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
-        let failed = post_peek_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        let failed =
+            post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
         assert_eq!(failed.error, OperationError::NoMessage);
     }
     assert!(matches!(bob.endpoint.cancel(77), Err(Error::Misuse(Misuse::NotFound(_)))), "it has ended");
@@ -172,7 +173,7 @@ fn connect_by_message(alice: &Party, bob: &Party) {
     assert_eq!(alice.next_completion().context, 99);
 }
 
-fn send_without_waiting(alice: &Party, tag: u64, identity: u64) {
+fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
     let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
     let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
     alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), data, context: 99, flags }).unwrap();
@@ -183,11 +184,11 @@ pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect_by_message(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
-        send_without_waiting(&alice, 5, 2);
+        send_inject_complete_and_wait(&alice, 5, 2);
         for _ in 0..100 {
             alice.progress_all();
         }
-        let first = post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
+        let first = post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
         // A progress thread may have received the message.
         if net.turns != Turns::Automatic {
             assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
@@ -208,8 +209,8 @@ pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Ne
     connect_by_message(&alice, &bob);
     for identity in 2..20 {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
-        send_without_waiting(&alice, 5, identity);
-        send_without_waiting(&alice, 1, 1);
+        send_inject_complete_and_wait(&alice, 5, identity);
+        send_inject_complete_and_wait(&alice, 1, 1);
         expect_message(&bob, 88, 1, 1, 8);
         assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
         receive_and_check(&bob, 5, identity, 8);
@@ -300,7 +301,7 @@ pub(crate) fn peek_finds_the_earliest_match(net: &Net) {
     assert_peek_finds_nothing(&bob, all);
 }
 
-pub(crate) fn peek_may_name_a_source(net: &Net) {
+pub(crate) fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
@@ -310,12 +311,13 @@ pub(crate) fn peek_may_name_a_source(net: &Net) {
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (from, identity) in [(second, 2), (first, 1), (ANY, 1)] {
-        let (completion, source) = post_peek_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) =
+            post_peek_or_claim_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
         assert_eq!(completion.data, identity);
         assert_eq!(source, FabricAddress(identity - 1));
     }
-    post_peek_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
-    let failed = post_peek_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
+    post_peek_or_claim_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
+    let failed = post_peek_or_claim_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
     assert_eq!(failed.error, OperationError::NoMessage);
     receive_and_check(&bob, 5, 1, 16);
 }
@@ -364,7 +366,7 @@ pub(crate) fn discarded_message_is_never_received(net: &Net) {
         assert_eq!(alice.next_completion().context, 1);
         assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
         alice.assert_no_completion();
-        post_peek_and_wait(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.next_completion().context, 2);
         receive_and_check(&bob, 5, 3, len_bytes);
         assert_eq!(alice.next_completion().context, 3);
@@ -387,7 +389,7 @@ pub(crate) fn claimed_send_matches_only_when_received(net: &Net) {
     }
 }
 
-pub(crate) fn claim_is_used_once(net: &Net) {
+pub(crate) fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
@@ -455,7 +457,7 @@ pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
 
         let number = send_next();
         peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.next_completion().context, number);
 
         // Other messages arrive whole.
@@ -492,7 +494,7 @@ pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net
         alice.assert_no_completion();
         claim_and_check(&bob, 12, 5, 3, LONG_BYTES);
         assert_eq!(alice.next_completion().context, 3);
-        post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.next_completion().context, 2);
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
@@ -564,7 +566,7 @@ pub(crate) fn peek_finds_messages_to_own_endpoint(net: &Net) {
         deliver(&narcissus, 5, 1, len_bytes);
         deliver(&narcissus, 5, 2, len_bytes);
         let (completion, source) =
-            post_peek_and_wait(&narcissus, Tag(5).into(), own, 9, OpFlags::PEEK).unwrap();
+            post_peek_or_claim_and_wait(&narcissus, Tag(5).into(), own, 9, OpFlags::PEEK).unwrap();
         assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
         assert_eq!(peek_identity(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
         assert_eq!(peek_identity(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);

@@ -14,7 +14,7 @@ const FIRST: u64 = 10;
 const SECOND: u64 = 20;
 const WRITES: u64 = 30;
 
-pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
+pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
     let asleep = || Setup { asleep: true, ..Setup::default() };
     let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
@@ -34,7 +34,7 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     for context in 0..ROUNDS {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         second.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let endpoint = alice.endpoint.as_here();
+        let endpoint = alice.endpoint.expect_here();
         endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
         endpoint.send(payload(context, 8), to_second, context).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     net.start_driving(&second);
 }
 
-pub(crate) fn member_of_a_poll_set_is_not_closed(net: &Net) {
+pub(crate) fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
     let (cq, counter) =
         (domain.open_cq(&Default::default()).unwrap(), open_counter(&domain, WaitObject::None));

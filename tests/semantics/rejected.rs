@@ -12,7 +12,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Checks that every send call is refused with this error and returns its buffers.
 #[track_caller]
-fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes, errno: Errno) {
+fn assert_every_send_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes, errno: Errno) {
     let whole = |refused: Result<(), Rejected<Bytes>>| {
         let rejected = refused.expect_err("no send can be posted");
         assert_eq!(rejected.errno(), errno);
@@ -47,16 +47,16 @@ fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes
 /// Checks that every receive call, and every peek, is refused with this error and returns its
 /// buffers.
 #[track_caller]
-fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
-    every_posted_receive_is_refused(endpoint, from, errno);
+fn assert_every_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
+    assert_every_posted_receive_refused(endpoint, from, errno);
     for flags in [OpFlags::PEEK, OpFlags::PEEK | OpFlags::CLAIM] {
-        assert_request_refused(endpoint, from, flags, errno);
+        assert_recvmsg_refused(endpoint, from, flags, errno);
     }
 }
 
 /// Checks that every call that counts towards the receive depth is refused, and returns its buffers.
 #[track_caller]
-fn every_posted_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
+fn assert_every_posted_receive_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {
         let buffer = marked_buffer(24);
         let address = buffer.as_ptr();
@@ -72,11 +72,11 @@ fn every_posted_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, err
     };
     vector(endpoint.recvv(vec![marked_buffer(24), marked_buffer(8)], from, 1));
     vector(endpoint.trecvv(vec![marked_buffer(24), marked_buffer(8)], from, Tag(7), 1));
-    assert_request_refused(endpoint, from, OpFlags::COMPLETION, errno);
+    assert_recvmsg_refused(endpoint, from, OpFlags::COMPLETION, errno);
 }
 
 #[track_caller]
-fn assert_request_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFlags, errno: Errno) {
+fn assert_recvmsg_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFlags, errno: Errno) {
     let buffers = || vec![marked_buffer(24), marked_buffer(8)];
     let receive = RecvMsg { buffers: buffers(), from, tagged: Some(Tag(7).ignoring(1)), context: 9, flags };
     let rejected = endpoint.recvmsg(receive).expect_err("no receive can be posted");
@@ -88,24 +88,24 @@ fn assert_request_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFla
 
 pub(crate) fn disabled_endpoint_returns_every_buffer(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
-    every_send_is_refused(&endpoint, FabricAddress(0), &payload(1, 90_000), Errno::EOPBADSTATE);
-    every_receive_is_refused(&endpoint, ANY, Errno::EOPBADSTATE);
+    assert_every_send_refused(&endpoint, FabricAddress(0), &payload(1, 90_000), Errno::EOPBADSTATE);
+    assert_every_receive_refused(&endpoint, ANY, Errno::EOPBADSTATE);
 }
 
 pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     let unknown = FabricAddress(77);
-    every_send_is_refused(endpoint, unknown, &payload(1, 90_000), Errno::EINVAL);
-    every_receive_is_refused(endpoint, unknown, Errno::EINVAL);
+    assert_every_send_refused(endpoint, unknown, &payload(1, 90_000), Errno::EINVAL);
+    assert_every_receive_refused(endpoint, unknown, Errno::EINVAL);
 }
 
 pub(crate) fn post_without_the_capability_returns_every_buffer(net: &Net) {
     let open = |caps| net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::RECV);
-    every_send_is_refused(alice.endpoint.as_here(), alice.peer(), &payload(1, 80), Errno::EOPNOTSUPP);
+    assert_every_send_refused(alice.endpoint.expect_here(), alice.peer(), &payload(1, 80), Errno::EOPNOTSUPP);
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::SEND);
-    every_receive_is_refused(alice.endpoint.as_here(), ANY, Errno::EOPNOTSUPP);
+    assert_every_receive_refused(alice.endpoint.expect_here(), ANY, Errno::EOPNOTSUPP);
 }
 
 pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
@@ -114,9 +114,9 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     let flags = OpFlags::MATCH_COMPLETE;
     let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
     alice.endpoint.sendmsg(send).unwrap();
-    every_send_is_refused(alice.endpoint.as_here(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
+    assert_every_send_refused(alice.endpoint.expect_here(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
     alice.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    every_posted_receive_is_refused(alice.endpoint.as_here(), ANY, Errno::EAGAIN);
+    assert_every_posted_receive_refused(alice.endpoint.expect_here(), ANY, Errno::EAGAIN);
     bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
     alice.next_completion();
@@ -124,21 +124,21 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
 
 pub(crate) fn oversized_vector_and_unfounded_claim_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
+    let (endpoint, to) = (alice.endpoint.expect_here(), alice.peer());
     let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![payload(1, 9); IOV_LIMIT + 1]));
     let rejected = endpoint.recvv(vec![marked_buffer(9); IOV_LIMIT + 1], ANY, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![marked_buffer(9); IOV_LIMIT + 1]));
-    assert_request_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
-    assert_request_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
+    assert_recvmsg_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
+    assert_recvmsg_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
     let contradiction = OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD;
-    assert_request_refused(endpoint, ANY, contradiction, Errno::EINVAL);
+    assert_recvmsg_refused(endpoint, ANY, contradiction, Errno::EINVAL);
 }
 
 pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
     let narrow = Setup { tx_depth_ops: 2, tx_op_flags: OpFlags::MATCH_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(narrow, Setup::default());
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     let send = |n: u64, message: Bytes| endpoint.send(message, alice.peer(), n);
     // Bob has posted no receives yet, so the queue has room for two sends.
     send(0, payload(0, 5000)).unwrap();

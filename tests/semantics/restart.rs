@@ -87,7 +87,7 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     assert!(sends.iter().all(|send| send.context / 100 == lives));
 }
 
-pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
+pub(crate) fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
     // Bob posts no receive for these messages, so the sends fail at the latest when he closes.
@@ -124,7 +124,7 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
     alice.assert_no_completion();
 }
 
-pub(crate) fn reopened_endpoint_is_reached_by_every_peer(net: &Net) {
+pub(crate) fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
     let hub = net.open_party();
     let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for party in &rim {

@@ -179,7 +179,7 @@ pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(ne
     alice.exchange_long_messages(&bob);
 }
 
-pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
+pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
@@ -413,7 +413,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     }
 }
 
-pub(crate) fn key_in_use_is_refused(net: &Net) {
+pub(crate) fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
     let first = bob.register(make_region_spec(10, Kind::Raw)).unwrap();
     let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, Kind::Owned)) else {
@@ -494,7 +494,7 @@ pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let caps = Caps::MSG;
     let alice = net.open_party_with(Setup { caps, ..Setup::default() });
-    let endpoint = alice.endpoint.as_here();
+    let endpoint = alice.endpoint.expect_here();
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes));

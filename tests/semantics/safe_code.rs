@@ -66,7 +66,7 @@ fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
     (rest.split_to(len_bytes), rest)
 }
 
-fn is_freed(rest: &mut BytesMut) -> bool {
+fn try_reclaim_whole(rest: &mut BytesMut) -> bool {
     rest.clear();
     rest.try_reclaim(rest.capacity() + 1)
 }
@@ -120,7 +120,10 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
         let target = AtomicTarget { peer: to, memory: RemoteMemory { address, key }, op, datatype };
         alice.endpoint.atomic(traced(n), target, n).unwrap();
-        while ended.read() < 4 * n || freed.load(Ordering::Relaxed) < 5 * round - 1 || !is_freed(&mut rest) {
+        while ended.read() < 4 * n
+            || freed.load(Ordering::Relaxed) < 5 * round - 1
+            || !try_reclaim_whole(&mut rest)
+        {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
             deadline.yield_or_panic("the memory of silent accesses");
@@ -171,7 +174,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     }
     bob.cq.progress();
     alice.cq.progress();
-    assert!(!rests.iter_mut().any(is_freed), "every buffer is still in use");
+    assert!(!rests.iter_mut().any(try_reclaim_whole), "every buffer is still in use");
     let mut arrived = Vec::new();
     thread::scope(|scope| {
         let closing = scope.spawn(move || drop(alice));
@@ -192,11 +195,11 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     for completion in &arrived {
         assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
     }
-    assert!(rests.iter_mut().all(is_freed), "a posted buffer is still there");
+    assert!(rests.iter_mut().all(try_reclaim_whole), "a posted buffer is still there");
     assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
 }
 
-pub(crate) fn forgotten_endpoint_harms_no_other_object(net: &Net) {
+pub(crate) fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let deadline = Deadline::new();
     let to_alice = FabricAddress(0);
@@ -309,7 +312,7 @@ pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
     });
 }
 
-pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
+pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;

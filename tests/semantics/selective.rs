@@ -14,7 +14,7 @@ fn open_selective_pair(net: &Net) -> (Party, Party) {
     net.open_pair_with(setup(), setup())
 }
 
-fn send_signalled(party: &Party, context: u64) {
+fn send_with_completion_flag(party: &Party, context: u64) {
     let buffers = vec![payload(context, 64)];
     let flags = OpFlags::COMPLETION;
     party
@@ -23,7 +23,7 @@ fn send_signalled(party: &Party, context: u64) {
         .unwrap();
 }
 
-pub(crate) fn success_is_reported_only_if_asked_for(net: &Net) {
+pub(crate) fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
     let buffers = vec![marked_buffer(64)];
@@ -34,7 +34,7 @@ pub(crate) fn success_is_reported_only_if_asked_for(net: &Net) {
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
     let quiet = SendMsg { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..SendMsg::default() };
     alice.endpoint.sendmsg(quiet).unwrap();
-    send_signalled(&alice, 3);
+    send_with_completion_flag(&alice, 3);
     assert_eq!(alice.next_completion().context, 3);
     let completion = bob.next_completion();
     assert_eq!(completion.context, 2, "the first receive has ended silently");
@@ -112,7 +112,7 @@ pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     }
 }
 
-pub(crate) fn injection_is_never_reported(net: &Net) {
+pub(crate) fn inject_call_reports_no_success(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     // Neither the flag for completions, nor the level whose name resembles the call, has an effect.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();

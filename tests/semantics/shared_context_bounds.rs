@@ -9,7 +9,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
-    sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
     for context in 0..10 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
 
 pub(crate) fn buffer_serves_others_while_one_queue_is_full(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
-    sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
     sharers.context.set_min_multi_recv_bytes(0);
     sharers.context.recv_multi(marked_buffer(10_000), ANY, 5).unwrap();
@@ -50,8 +50,8 @@ pub(crate) fn buffer_serves_others_while_one_queue_is_full(net: &Net) {
 
 pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 3, ..RxAttr::default() });
-    sharers.join();
-    sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    sharers.add_member();
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
     for context in 0..3 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
@@ -69,10 +69,10 @@ pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     sharers.context.recv(marked_buffer(8), ANY, 4).unwrap();
 }
 
-pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
+pub(crate) fn messages_beyond_a_small_budget_all_arrive(net: &Net) {
     const MESSAGES: u64 = 60;
     let mut sharers = Sharers::open_empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
-    (0..2).for_each(|_| sharers.join());
+    (0..2).for_each(|_| sharers.add_member());
     let (left, _) = sharers.open_peer();
     let (right, _) = sharers.open_peer();
     for number in 0..MESSAGES {
@@ -90,14 +90,14 @@ pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
     }
 }
 
-pub(crate) fn completion_without_endpoints_waits_for_the_first(net: &Net) {
+pub(crate) fn cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
     sharers.context.cancel(2).unwrap();
     let refused = sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into(), "what was not reported is outstanding");
-    sharers.join();
+    sharers.add_member();
     let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();

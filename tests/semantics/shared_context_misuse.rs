@@ -9,7 +9,7 @@ use crate::shared_contexts::{ANY, BOTH, Sharers};
 use homespun_suite::Net;
 use homespun_suite::payload::marked_buffer;
 
-pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
+pub(crate) fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     let sharers = Sharers::open_empty(net, &RxAttr::default());
     let endpoint = sharers.open_unbound_endpoint();
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
@@ -20,7 +20,7 @@ pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
     context.close().expect("nothing is bound to it");
 }
 
-pub(crate) fn invalid_use_is_refused(net: &Net) {
+pub(crate) fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
     let other = net.open_other_domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
@@ -76,10 +76,10 @@ pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }
 
-pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
+pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
     let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
-    sharers.join();
+    sharers.add_member();
     let (_, peer) = sharers.open_peer();
     let lacks = Misuse::NoCapability(Caps::DIRECTED_RECV);
     let refused = sharers.context.recv(marked_buffer(8), peer, 1).unwrap_err();

@@ -17,7 +17,7 @@ use homespun_suite::{Deadline, Net};
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let mut sharers = Sharers::new(net, 1);
-        sharers.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
+        sharers.add_member_with_cq(&CqAttr { wait, ..CqAttr::default() }, BOTH);
         let (peer, _) = sharers.open_peer();
         for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
             let (context, message) = (context as u64, payload(context as u64, len_bytes));
@@ -30,7 +30,7 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
-                let reader = scope.spawn(move || sleeping::next(cq));
+                let reader = scope.spawn(move || sleeping::sleep_until_ended(cq));
                 let _over = StopOnDrop(&is_over);
                 give_time_to_sleep();
                 // Only this call drives the endpoint.
@@ -49,11 +49,11 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
 
 pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
-    sharers.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
+    sharers.add_member_with_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
     for context in 0..10 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::next(&sharers.members[0].cq));
+            let reader = scope.spawn(|| sleeping::sleep_until_ended(&sharers.members[0].cq));
             give_time_to_sleep();
             sharers.context.cancel(context).unwrap();
             assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
@@ -61,25 +61,25 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     }
 }
 
-pub(crate) fn threads_post_while_others_read(net: &Net) {
+pub(crate) fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let cqs: Vec<_> = sharers.members.iter().map(|member| member.cq.clone()).collect();
-    post_while_others_read(&sharers, &cqs);
+    post_and_read_concurrently(&sharers, &cqs);
 }
 
-pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
+pub(crate) fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
     // Three threads drive the endpoints, which report their receives to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
-        sharers.join_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
+        sharers.add_member_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
     }
-    post_while_others_read(&sharers, &cqs);
+    post_and_read_concurrently(&sharers, &cqs);
 }
 
 /// Two threads post to the context, one thread reads each queue, and two peers send to both endpoints.
-fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
+fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
     let (left, _) = sharers.open_peer();
     let (right, _) = sharers.open_peer();

@@ -27,7 +27,7 @@ fn open_triggering(net: &Net) -> Sharers<'_> {
 /// Opens a context for triggered receives, with this many endpoints.
 fn open_triggering_with(net: &Net, members: usize) -> Sharers<'_> {
     let mut sharers = open_triggering(net);
-    (0..members).for_each(|_| sharers.join());
+    (0..members).for_each(|_| sharers.add_member());
     sharers
 }
 
@@ -40,7 +40,7 @@ fn make_receive(context: u64, len_bytes: usize, flags: OpFlags) -> RecvMsg {
 }
 
 /// Returns deferred work that posts a receive to a context.
-fn receive_work(
+fn make_receive_work(
     trigger: Trigger,
     receive_context: &SharedReceiveContext,
     receive: RecvMsg,
@@ -147,7 +147,7 @@ pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(n
         for (to, len_bytes) in [(1, LENS_BYTES[0]), (0, LENS_BYTES[3])] {
             ended += 1;
             let receive = make_receive(ended, len_bytes, flags);
-            let work = receive_work(trigger_at(&counter, ended), &sharers.context, receive, &done);
+            let work = make_receive_work(trigger_at(&counter, ended), &sharers.context, receive, &done);
             sharers.domain.queue_work(work).unwrap();
             if is_posted_first {
                 counter.add(1);
@@ -180,7 +180,7 @@ pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
     for (identity, is_posted_first) in [(1, true), (2, false)] {
         let post = || {
             let receive = make_receive(identity, 8, OpFlags::COMPLETION);
-            let work = receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
+            let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
             sharers.domain.queue_work(work).unwrap();
         };
         if is_posted_first {
@@ -200,8 +200,8 @@ pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
 
 pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
     let mut sharers = open_triggering(net);
-    sharers.join();
-    sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
+    sharers.add_member();
+    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let done = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     let capacity = sharers.members[1].cq.depth_entries() as u64;
@@ -214,7 +214,7 @@ pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
     send(&peer, 100, 8, 1);
     sharers.drive_repeatedly();
     let receive = make_receive(100, 8, OpFlags::COMPLETION);
-    let work = receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
+    let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
     sharers.domain.queue_work(work).unwrap();
     await_counts(&sharers, &done, (1, 0));
     for identity in (1..=capacity + 2).chain([100]) {
@@ -233,7 +233,7 @@ pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(vec![marked_buffer(8)]));
     assert_eq!(sharers.context.cancel(1).unwrap_err().errno(), Errno::ENOENT);
     // Deferred work that waits is cancelled without a report.
-    let work = receive_work(trigger_at(&counter, 1), &sharers.context, receive(2), &done);
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(2), &done);
     sharers.domain.queue_work(work.clone()).unwrap();
     assert_eq!(sharers.context.cancel(2).unwrap_err().errno(), Errno::ENOENT, "it was not posted");
     sharers.domain.cancel_work(100).unwrap();
@@ -253,7 +253,7 @@ pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let (_peer, gone) = sharers.open_peer();
     let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
-    let work = receive_work(trigger_at(&counter, 1), &sharers.context, receive(1), &done);
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(1), &done);
     sharers.domain.queue_work(work).unwrap();
     sharers.context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
     sharers.av.remove(&[gone]).unwrap();
@@ -292,7 +292,7 @@ pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net)
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
     let receive = |number| make_receive(number, 8, OpFlags::empty());
     for threshold in [0, 1] {
-        let work = receive_work(trigger_at(&counter, threshold), &context, receive(threshold), &done);
+        let work = make_receive_work(trigger_at(&counter, threshold), &context, receive(threshold), &done);
         sharers.domain.queue_work(work).unwrap();
     }
     context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
@@ -311,7 +311,7 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     let refused = |context: &SharedReceiveContext, flags| {
         let receive = make_receive(1, 8, flags);
         let rejected =
-            sharers.domain.queue_work(receive_work(trigger_at(&counter, 1), context, receive, &done));
+            sharers.domain.queue_work(make_receive_work(trigger_at(&counter, 1), context, receive, &done));
         let rejected = rejected.expect_err("it cannot wait");
         assert_eq!(rejected.returned, back(), "{flags:?}");
         rejected.error.errno()

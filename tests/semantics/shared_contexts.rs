@@ -41,7 +41,7 @@ impl<'a> Sharers<'a> {
     /// Opens a context with this number of enabled endpoints.
     pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
         let mut sharers = Sharers::open_empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
-        (0..members).for_each(|_| sharers.join());
+        (0..members).for_each(|_| sharers.add_member());
         sharers
     }
 
@@ -55,17 +55,17 @@ impl<'a> Sharers<'a> {
     }
 
     /// Adds an endpoint.
-    pub(crate) fn join(&mut self) {
-        self.join_with(&CqAttr::default(), BOTH);
+    pub(crate) fn add_member(&mut self) {
+        self.add_member_with_cq(&CqAttr::default(), BOTH);
     }
 
-    pub(crate) fn join_with(&mut self, cq: &CqAttr, flags: BindFlags) {
+    pub(crate) fn add_member_with_cq(&mut self, cq: &CqAttr, flags: BindFlags) {
         let cq = self.domain.open_cq(cq).unwrap();
-        self.join_with_queues(cq, flags, None);
+        self.add_member_with_queues(cq, flags, None);
     }
 
     /// Adds an endpoint with a queue for these directions, and a queue for receives that it may share.
-    pub(crate) fn join_with_queues(
+    pub(crate) fn add_member_with_queues(
         &mut self,
         cq: CompletionQueue,
         flags: BindFlags,
@@ -183,7 +183,7 @@ pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     for context in 0..8 {
         sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
     }
-    (0..2).for_each(|_| sharers.join());
+    (0..2).for_each(|_| sharers.add_member());
     let (peer, _) = sharers.open_peer();
     let (mut contexts, mut identity) = (Vec::new(), 0);
     for len_bytes in LENS_BYTES {
@@ -461,7 +461,7 @@ pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     let (peer, _) = sharers.open_peer();
     for round in 0..5_u64 {
-        sharers.join();
+        sharers.add_member();
         let name = sharers.members[1].endpoint.name().unwrap();
         let to = peer.av.insert(&[name]).remove(0).unwrap();
         for context in 0..4 {
@@ -509,7 +509,7 @@ impl Sharers<'_> {
 
 pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
-    sharers.join_with(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
+    sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
     let (peer, _) = sharers.open_peer();
     let asked = |context| RecvMsg {
         buffers: vec![marked_buffer(8)],

@@ -40,7 +40,7 @@ fn assert_unknown_source(failed: &CompletionError, stranger: &Party) {
 
 /// Sends a message and returns the source that the receiver reads.
 #[track_caller]
-fn receive_and_get_source(from: &Party, to: &Party) -> FabricAddress {
+fn send_and_get_reported_source(from: &Party, to: &Party) -> FabricAddress {
     to.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
     from.endpoint.send(Bytes::from_static(b"who am I"), from.fabric_address_of(to), 2).unwrap();
     let (completion, source) = to.next_completion_with_source();
@@ -60,7 +60,7 @@ pub(crate) fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     for round in 0..2 {
         for sender in &senders {
             assert_eq!(
-                receive_and_get_source(sender, &receiver),
+                send_and_get_reported_source(sender, &receiver),
                 receiver.fabric_address_of(sender),
                 "round {round}"
             );
@@ -71,25 +71,25 @@ pub(crate) fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
 pub(crate) fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
     sender.insert_address_of(&receiver);
-    assert_eq!(receive_and_get_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
     let address = receiver.insert_address_of(&sender);
-    assert_eq!(receive_and_get_source(&sender, &receiver), address, "from now on it is known");
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), address, "from now on it is known");
 }
 
 pub(crate) fn removed_source_is_unspecified(net: &Net) {
     let (sender, receiver) = net.open_pair();
-    assert_eq!(receive_and_get_source(&sender, &receiver), receiver.peer());
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), receiver.peer());
     receiver.av.remove(&[receiver.peer()]).unwrap();
-    assert_eq!(receive_and_get_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
     let stranger = net.open_party();
     assert_eq!(receiver.insert_address_of(&stranger), FabricAddress(0), "the index is given out again");
     assert_eq!(
-        receive_and_get_source(&sender, &receiver),
+        send_and_get_reported_source(&sender, &receiver),
         FabricAddress::UNSPECIFIED,
         "the entry is another peer's"
     );
     assert_eq!(receiver.insert_address_of(&sender), FabricAddress(1));
-    assert_eq!(receive_and_get_source(&sender, &receiver), FabricAddress(1));
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress(1));
 }
 
 pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
@@ -97,9 +97,9 @@ pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
     sender.insert_address_of(&receiver);
     let (first, second) = (receiver.insert_address_of(&sender), receiver.insert_address_of(&sender));
     assert!(first < second);
-    assert_eq!(receive_and_get_source(&sender, &receiver), first);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), first);
     receiver.av.remove(&[first]).unwrap();
-    assert_eq!(receive_and_get_source(&sender, &receiver), second);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), second);
     // Messages can be sent to each entry.
     for _ in 0..2 {
         let address = receiver.insert_address_of(&sender);
@@ -113,7 +113,7 @@ pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
 pub(crate) fn source_is_unspecified_without_the_capability(net: &Net) {
     let caps = net.info.caps - Caps::SOURCE;
     let (sender, receiver) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
-    assert_eq!(receive_and_get_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
 }
 
 pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
@@ -252,7 +252,7 @@ pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     receiver.assert_no_completion();
 }
 
-pub(crate) fn unknown_source_errors_take_room_in_the_queue(net: &Net) {
+pub(crate) fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let setup = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);

@@ -29,7 +29,7 @@ fn next_completion_alone(party: &Party) -> Completion {
 }
 
 /// Opens two parties that only their own threads drive.
-fn undriven_pair(net: &Net) -> (Party, Party) {
+fn open_undriven_pair(net: &Net) -> (Party, Party) {
     let setup = || Setup { asleep: true, ..Setup::default() };
     net.open_pair_with(setup(), setup())
 }
@@ -42,7 +42,7 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 pub(crate) fn two_threads_play_ping_pong(net: &Net) {
     let lens_bytes = [0, 8, 5000, 70_000, 1];
     let rounds = 60;
-    let (alice, bob) = undriven_pair(net);
+    let (alice, bob) = open_undriven_pair(net);
     let play = |party: &Party, serves: bool| {
         for round in 0..rounds {
             let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
@@ -80,7 +80,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     let count = 400;
     let window = 16;
     let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
-    let (alice, bob) = undriven_pair(net);
+    let (alice, bob) = open_undriven_pair(net);
     let flood = |party: Party| {
         let (mut posted, mut sent, mut taken) = (0, 0, 0);
         let mut sends_ended = 0;
@@ -123,7 +123,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
 
 pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     let (senders, per_sender) = (3, 100);
-    let (alice, bob) = undriven_pair(net);
+    let (alice, bob) = open_undriven_pair(net);
     let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
     let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = senders * per_sender;

@@ -20,7 +20,7 @@ fn make_sharing_info(net: &Net) -> Info {
 }
 
 /// Opens an endpoint with a queue for both directions, not yet enabled.
-fn open_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
+fn open_disabled_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
     let endpoint = domain.endpoint(info).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
@@ -32,10 +32,10 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
     const MESSAGES: u64 = 10;
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
-    let (receiver, receive_cq, _av) = open_endpoint(&domain, net.info());
+    let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());
     receiver.enable().unwrap();
     let senders = [1_000, 2_000].map(|base| {
-        let (sender, cq, av) = open_endpoint(&domain, &info);
+        let (sender, cq, av) = open_disabled_endpoint(&domain, &info);
         assert_eq!(sender.info().ep.tx_ctx_cnt, SHARED_CONTEXT);
         sender.bind_shared_transmit_context(&context).unwrap();
         sender.enable().unwrap();
@@ -74,7 +74,7 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
 
-    let (own, ..) = open_endpoint(&domain, net.info());
+    let (own, ..) = open_disabled_endpoint(&domain, net.info());
     assert_eq!(
         expect_errno(own.bind_shared_transmit_context(&context)),
         Errno::EINVAL,
@@ -82,7 +82,7 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     );
     own.enable().unwrap();
 
-    let (sharer, _cq, _av) = open_endpoint(&domain, &info);
+    let (sharer, _cq, _av) = open_disabled_endpoint(&domain, &info);
     assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
     let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
     assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
@@ -99,10 +99,10 @@ pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
 }
 
-pub(crate) fn context_with_endpoints_is_busy(net: &Net) {
+pub(crate) fn close_of_a_transmit_context_in_use_fails_with_ebusy(net: &Net) {
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
-    let [first, second] = [(), ()].map(|()| open_endpoint(&domain, &info));
+    let [first, second] = [(), ()].map(|()| open_disabled_endpoint(&domain, &info));
     for (endpoint, ..) in [&first, &second] {
         endpoint.bind_shared_transmit_context(&context).unwrap();
     }

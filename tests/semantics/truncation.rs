@@ -132,11 +132,11 @@ pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
 
 /// Returns the party's next success, after checking the errors before it.
 #[track_caller]
-fn next_success_after_errors(party: &Party, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
+fn next_success_after_errors(party: &Party, check: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
     loop {
         match party.next() {
             Ok((completion, _)) => return completion,
-            Err(failed) => look(&failed),
+            Err(failed) => check(&failed),
         }
     }
 }

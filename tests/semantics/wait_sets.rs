@@ -84,7 +84,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                     give_time_to_sleep();
                 }
                 for _ in 0..2 {
-                    sleeping::next(alice.cq_here()).expect("no operation fails");
+                    sleeping::sleep_until_ended(alice.cq_here()).expect("no operation fails");
                 }
             }
         });
@@ -136,7 +136,7 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
         let server = Side::with_wait_set(net, &set);
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
-        let next_event = || {
+        let next_event_of_first = || {
             let deadline = Deadline::new();
             loop {
                 sleep_on_set(&set);
@@ -148,12 +148,14 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
         };
         thread::scope(|scope| {
             scope.spawn(|| {
-                let ConnectionEvent::Request(request) = next_event() else { panic!("not a request") };
+                let ConnectionEvent::Request(request) = next_event_of_first() else {
+                    panic!("not a request")
+                };
                 give_time_to_sleep();
                 let accepting = server.open_endpoint_for_request(&request, SERVER);
                 accepting.accept(b"").unwrap();
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
-                assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
+                assert!(matches!(next_event_of_first(), ConnectionEvent::Connected { .. }));
                 let deadline = Deadline::new();
                 let arrived = loop {
                     sleep_on_set(&set);
@@ -164,7 +166,7 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
                     }
                 };
                 assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
-                assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
+                assert!(matches!(next_event_of_first(), ConnectionEvent::Shutdown { .. }));
             });
             let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
@@ -172,7 +174,7 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
             give_time_to_sleep();
             connecting.send(payload(1, 8), ANY, 1).unwrap();
-            sleeping::next(&client.cq).expect("no failure");
+            sleeping::sleep_until_ended(&client.cq).expect("no failure");
             give_time_to_sleep();
             connecting.shutdown().unwrap();
         });

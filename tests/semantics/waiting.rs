@@ -14,7 +14,7 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, next,
+    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
 };
 use homespun_suite::{Deadline, Net, Party, Setup};
 
@@ -44,8 +44,8 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 }
 
 #[track_caller]
-fn next_completion(cq: &CompletionQueue) -> Completion {
-    next(cq).expect("no operation fails").0
+fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
+    sleep_until_ended(cq).expect("no operation fails").0
 }
 
 /// Waits on the queue until [`stop_waiting`] is called, so that it answers operations of peers meanwhile.
@@ -81,10 +81,10 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
             scope.spawn(|| {
                 for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                    let taken = next_completion(bob.cq_here());
+                    let taken = sleep_until_completion(bob.cq_here());
                     assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
                     bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
-                    assert_eq!(next_completion(bob.cq_here()).context, 99);
+                    assert_eq!(sleep_until_completion(bob.cq_here()).context, 99);
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
@@ -93,8 +93,10 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
                 give_time_to_sleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
                 post_send(&alice, context, len_bytes, OpFlags::empty());
-                let mut ended =
-                    [next_completion(alice.cq_here()).context, next_completion(alice.cq_here()).context];
+                let mut ended = [
+                    sleep_until_completion(alice.cq_here()).context,
+                    sleep_until_completion(alice.cq_here()).context,
+                ];
                 ended.sort_unstable();
                 assert_eq!(ended, [context, 77]);
             }
@@ -117,7 +119,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..levels.len() * select_lens_bytes(net).len() {
-                    next_completion(bob.cq_here());
+                    sleep_until_completion(bob.cq_here());
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
@@ -134,7 +136,7 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
                         give_time_to_sleep();
                         bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                     }
-                    assert_eq!(next_completion(alice.cq_here()).context, context);
+                    assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
                 }
             }
             stop_waiting(bob.cq_here(), &is_over);
@@ -151,7 +153,7 @@ pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for context in 0..30 {
-                    assert_eq!(next_completion(bob.cq_here()).context, context);
+                    assert_eq!(sleep_until_completion(bob.cq_here()).context, context);
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
@@ -162,7 +164,7 @@ pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
                     give_time_to_sleep();
                 }
                 bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-                assert_eq!(next_completion(alice.cq_here()).context, context);
+                assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
             }
             stop_waiting(bob.cq_here(), &is_over);
         });
@@ -177,21 +179,21 @@ pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
-        let failed = next(alice.cq_here()).expect_err("there is no listener");
+        let failed = sleep_until_ended(alice.cq_here()).expect_err("there is no listener");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         thread::scope(|scope| {
             scope.spawn(|| {
                 // A truncated receive, and then a cancelled one.
-                let failed = next(bob.cq_here()).expect_err("it does not fit");
+                let failed = sleep_until_ended(bob.cq_here()).expect_err("it does not fit");
                 assert_eq!((failed.completion.context, failed.overflow_bytes()), (2, 4));
-                let failed = next(bob.cq_here()).expect_err("it was cancelled");
+                let failed = sleep_until_ended(bob.cq_here()).expect_err("it was cancelled");
                 assert_eq!((failed.completion.context, failed.errno()), (3, Errno::ECANCELED));
             });
             bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
             bob.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
             give_time_to_sleep();
             post_send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
-            assert_eq!(next_completion(alice.cq_here()).context, 4);
+            assert_eq!(sleep_until_completion(alice.cq_here()).context, 4);
             give_time_to_sleep();
             bob.endpoint.cancel(3).unwrap();
         });
@@ -207,18 +209,18 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(next_completion(bob.cq_here()).context, 2);
+                assert_eq!(sleep_until_completion(bob.cq_here()).context, 2);
                 keep_waiting(bob.cq_here(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            assert_eq!(next_completion(alice.cq_here()).context, 1);
+            assert_eq!(sleep_until_completion(alice.cq_here()).context, 1);
             stop_waiting(bob.cq_here(), &is_over);
         });
         // No receive matches this send.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let failed = next(alice.cq_here()).expect_err("the peer closes");
+                let failed = sleep_until_ended(alice.cq_here()).expect_err("the peer closes");
                 assert_eq!(failed.completion.context, 3);
             });
             give_time_to_sleep();
@@ -236,14 +238,16 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         bob.insert_address_of(&alice);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
-        assert_eq!(next_completion(alice.cq_here()).context, 2);
+        assert_eq!(sleep_until_completion(alice.cq_here()).context, 2);
         // An unmatched message that has arrived, and one that the peer would have to fetch.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
-                    .map(|_| next(alice.cq_here()).expect_err("the peer is dead").completion.context)
+                    .map(|_| {
+                        sleep_until_ended(alice.cq_here()).expect_err("the peer is dead").completion.context
+                    })
                     .collect();
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
@@ -276,15 +280,15 @@ pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None), "it came before");
         assert_eq!(cq.sread(Some(Duration::from_millis(1))), Ok(None), "and it is over");
 
-        let has_woken_all =
-            (1..=20).any(|attempt| one_signal_wakes_all(cq, attempt * Duration::from_millis(5)));
+        let has_woken_all = (1..=20)
+            .any(|attempt| signal_four_waits_and_check_all_wake(cq, attempt * Duration::from_millis(5)));
         assert!(has_woken_all, "one signal has never ended four waits by {wait:?}");
     }
 }
 
 /// Whether one signal ends the waits of four threads. The threads get some time to begin them. If some
 /// threads have not begun by then, further signals end their waits.
-fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
+fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration) -> bool {
     const THREADS: usize = 4;
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // A signal may remain from an earlier attempt.
@@ -352,7 +356,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
             drive_until(&|| waits.is_finished());
             let read = waits.join().expect("no panic");
             if read == Ok(None) {
-                let late = scope.spawn(|| next_completion(cq));
+                let late = scope.spawn(|| sleep_until_completion(cq));
                 drive_until(&|| late.is_finished());
             } else {
                 assert_eq!(read, Ok(Some(1)));
@@ -376,7 +380,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
 }
 
 /// A threshold above the depth of the queue acts as the depth.
-pub(crate) fn threshold_beyond_the_depth_is_the_depth(net: &Net) {
+pub(crate) fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
     let bob = net.open_party_with(setup);
     let to = bob.insert_address_of(&bob);
@@ -386,7 +390,7 @@ pub(crate) fn threshold_beyond_the_depth_is_the_depth(net: &Net) {
     let mut count = 0;
     assert_eq!(bob.cq_here().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
     // The third entry had no room, and the next read returns it.
-    assert_eq!((count, next_completion(bob.cq_here()).context), (2, 2));
+    assert_eq!((count, sleep_until_completion(bob.cq_here()).context), (2, 2));
 }
 
 pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
@@ -417,7 +421,7 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
             for context in 0..MESSAGES as u64 {
                 bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
                 post_send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
-                assert_eq!(next_completion(alice.cq_here()).context, context);
+                assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
             }
             stop_waiting(cq, &is_over);
         });
@@ -440,7 +444,7 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             scope.spawn(move || {
                 for context in 0..MESSAGES {
                     party.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
-                    let taken = next_completion(party.receive_queue_here());
+                    let taken = sleep_until_completion(party.receive_queue_here());
                     assert!(received_bytes(&taken.buffer) == payload(context, 20_000));
                 }
                 keep_waiting(party.receive_queue_here(), is_over);
@@ -481,7 +485,7 @@ pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
         thread::scope(|scope| {
             let receives = scope.spawn(|| {
                 for context in 0..3 {
-                    assert_eq!(next_completion(&cq).context, context);
+                    assert_eq!(sleep_until_completion(&cq).context, context);
                     taken.fetch_add(1, Ordering::SeqCst);
                 }
             });
@@ -544,7 +548,7 @@ pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&queues), Ok(false));
-        assert!(next(bob.cq_here()).is_err());
+        assert!(sleep_until_ended(bob.cq_here()).is_err());
     } else {
         assert_eq!(net.fabric.try_wait(&queues), Ok(false), "they are polled");
     }
@@ -584,13 +588,13 @@ pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
             let _over = StopOnDrop(&is_over);
             // The wait for its sends drives its receives, too.
             post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
-            let sent = next_completion(bob.cq_here());
+            let sent = sleep_until_completion(bob.cq_here());
             assert!(sent.flags.contains(CompletionFlags::SEND));
             stop_waiting(alice.receive_queue_here(), &is_over);
         });
         give_time_to_sleep();
         alice.endpoint.recv(marked_buffer(300_000), ANY, 2).unwrap();
-        assert_eq!(next_completion(alice.receive_queue_here()).context, 2);
+        assert_eq!(sleep_until_completion(alice.receive_queue_here()).context, 2);
         // Alice's progress acknowledges the message.
         keep_waiting(alice.receive_queue_here(), &is_over);
     });

@@ -33,7 +33,7 @@ pub(crate) fn root() -> &'static Path {
 /// Errors of reading the files.
 pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> {
     let mut paths = Vec::new();
-    list(&root().join(place), &mut paths)?;
+    list_below(&root().join(place), &mut paths)?;
     paths.retain(|path| path.extension() == Some(OsStr::new(extension)) && path.is_file());
     let read = |path: PathBuf| Ok(File { path: below_root(&path)?, text: fs::read_to_string(&path)? });
     paths.into_iter().map(read).collect()
@@ -46,7 +46,7 @@ pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> 
 /// Errors of reading the directories.
 pub(crate) fn list_all() -> io::Result<Vec<String>> {
     let mut paths = Vec::new();
-    list(root(), &mut paths)?;
+    list_below(&root(), &mut paths)?;
     paths.iter().map(|path| below_root(path)).collect()
 }
 
@@ -55,7 +55,7 @@ fn below_root(path: &Path) -> io::Result<String> {
     Ok(below.to_string_lossy().into_owned())
 }
 
-fn list(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+fn list_below(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_skipped = name.starts_with('.') || path.join("CACHEDIR.TAG").exists();
     if path != root() && is_skipped {
@@ -66,7 +66,7 @@ fn list(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
             fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
         entries.sort();
         for entry in entries {
-            list(&entry, found)?;
+            list_below(&entry, found)?;
         }
     }
     if path != root() {

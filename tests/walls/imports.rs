@@ -1,4 +1,4 @@
-//! The imports between files, and the circles that they form.
+//! The imports between files, and the cycles that they form.
 //!
 //! If a file re-exports a name that another file defines, an import of this name counts as an import from
 //! the file that defines it. The check does not see paths within the arguments of macros, nor names that
@@ -13,8 +13,8 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::modules::{Crate, Module, ModulePath, display_name};
 
-/// Returns the circles of files that import each other, directly or indirectly. Each circle is a list of
-/// its files, and the largest circle comes first.
+/// Returns the cycles of files that import each other, directly or indirectly. Each cycle is a list of
+/// its files, and the largest cycle comes first.
 pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
     let modules: Vec<&Module> = of_crate.modules().collect();
     let numbers: HashMap<&ModulePath, usize> = modules.iter().map(|module| module.path()).zip(0..).collect();
@@ -39,10 +39,10 @@ pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
             group.into_iter().map(|number| display_name(modules[number].path())).collect();
         names.into_iter().collect()
     };
-    let mut circles: Vec<_> =
+    let mut cycles: Vec<_> =
         tarjan_scc(&graph).into_iter().filter(|group| group.len() > 1).map(names).collect();
-    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-    circles
+    cycles.sort_by_key(|cycle| std::cmp::Reverse(cycle.len()));
+    cycles
 }
 
 /// The paths that a file names.
@@ -186,14 +186,14 @@ impl Definitions {
     fn defining_module(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
         let (mut module, mut name) = resolve_path(of_crate, from, path)?;
         // A name may be re-exported more than once.
-        while let Some(next) = name.take().and_then(|name| self.next(&module, name)) {
+        while let Some(next) = name.take().and_then(|name| self.source_of_re_export(&module, name)) {
             (module, name) = next;
         }
         Some(module)
     }
 
     /// Returns the source of a name that a module re-exports.
-    fn next(&self, module: &ModulePath, name: String) -> Option<(ModulePath, Option<String>)> {
+    fn source_of_re_export(&self, module: &ModulePath, name: String) -> Option<(ModulePath, Option<String>)> {
         let key = (module.clone(), name);
         if let Some(found) = self.named.get(&key) {
             return Some(found.clone());

@@ -1,7 +1,7 @@
 //! Limits of the structure of the code: no large group of files imports each other, and no file is
 //! long. The documentation names what it should.
 //!
-//! `cargo test --test walls -- --nocapture` prints the circles of imports and the longest files.
+//! `cargo test --test walls -- --nocapture` prints the cycles of imports and the longest files.
 
 #![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
 
@@ -29,7 +29,7 @@ const CRATES: [&str; 10] = [
 ];
 
 /// The largest number of files that may import each other, directly or indirectly.
-const CIRCLE_FILES_MAX: usize = 6;
+const CYCLE_FILES_MAX: usize = 6;
 
 /// The largest number of lines of code in a file, without its tests, comments and blank lines.
 const CODE_LINES_MAX: usize = 600;
@@ -50,14 +50,14 @@ fn read_all_crates() -> impl Iterator<Item = Crate> {
 fn import_cycles_stay_small() {
     let mut too_large = Vec::new();
     for of_crate in read_all_crates() {
-        for circle in imports::import_cycles(&of_crate) {
-            println!("{:>3} files of {}: {}", circle.len(), of_crate.name(), circle.join(" "));
-            if circle.len() > CIRCLE_FILES_MAX {
-                too_large.push(circle);
+        for cycle in imports::import_cycles(&of_crate) {
+            println!("{:>3} files of {}: {}", cycle.len(), of_crate.name(), cycle.join(" "));
+            if cycle.len() > CYCLE_FILES_MAX {
+                too_large.push(cycle);
             }
         }
     }
-    assert!(too_large.is_empty(), "more than {CIRCLE_FILES_MAX} files import each other: {too_large:#?}");
+    assert!(too_large.is_empty(), "more than {CYCLE_FILES_MAX} files import each other: {too_large:#?}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn rustdoc_of_homespun_does_not_show_the_engine() {
 }
 
 #[test]
-fn pages_name_what_exists() {
+fn pages_name_only_paths_names_and_calls_that_exist() {
     let (pages, paths, sources) = (pages::read_all(), pages::Paths::list(), pages::Sources::read());
     let stale = [
         pages::stale_paths(&pages, &paths),
@@ -114,7 +114,7 @@ fn pages_name_what_exists() {
 }
 
 #[test]
-fn links_of_pages_lead_somewhere() {
+fn links_of_pages_lead_to_files_and_headings_that_exist() {
     let broken = pages::broken_links(&pages::read_all(), &pages::Paths::list());
     assert!(broken.is_empty(), "broken links: {broken:#?}");
 }

@@ -50,12 +50,15 @@ pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
     let mut stale = Vec::new();
     for span in pages.iter().flat_map(Page::spans) {
         for path in span.paths() {
-            if existing.is_like_own_path(&path) && !exceptions.contain(&path) && !existing.has_path(&path) {
+            if existing.is_like_own_path(&path)
+                && !exceptions.record_use_if_listed(&path)
+                && !existing.has_path(&path)
+            {
                 stale.push(format!("{span}: no file or directory has the path {path}"));
             }
         }
     }
-    stale.extend(exceptions.unused());
+    stale.extend(exceptions.describe_unused());
     stale
 }
 
@@ -67,12 +70,12 @@ pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
     let has_names = |page: &&Page| PAGES_WITH_NAMES.iter().any(|begin| page.path.starts_with(begin));
     for span in pages.iter().filter(has_names).flat_map(Page::spans) {
         for name in span.names().filter(|name| is_like_own_name(name)) {
-            if !exceptions.contain(name) && !sources.has_name(name) {
+            if !exceptions.record_use_if_listed(name) && !sources.has_name(name) {
                 stale.push(format!("{span}: no source has the name {name}"));
             }
         }
     }
-    stale.extend(exceptions.unused());
+    stale.extend(exceptions.describe_unused());
     stale
 }
 
@@ -125,8 +128,8 @@ impl Exceptions {
         Exceptions { listed, used: BTreeSet::new() }
     }
 
-    /// Looks an exception up, and notes that it is needed.
-    fn contain(&mut self, what: &str) -> bool {
+    /// Returns whether `what` is a listed exception. If it is, records that it is used.
+    fn record_use_if_listed(&mut self, what: &str) -> bool {
         let is_listed = self.listed.iter().any(|(listed, _)| *listed == what);
         if is_listed {
             self.used.insert(what.to_owned());
@@ -134,14 +137,14 @@ impl Exceptions {
         is_listed
     }
 
-    fn unused(&self) -> impl Iterator<Item = String> {
+    fn describe_unused(&self) -> impl Iterator<Item = String> {
         let unused = self.listed.iter().filter(|(listed, _)| !self.used.contains(*listed));
         unused.map(|(listed, reason)| format!("no page has the exception {listed} ({reason})"))
     }
 }
 
 #[test]
-fn names_of_this_project_are_recognised() {
+fn own_names_are_distinguished_from_foreign_names() {
     for own in ["put_payload", "LinkTx", "Receiver", "Engine::post", "wire::frame", "IOV_LIMIT"] {
         assert!(is_like_own_name(own), "{own}");
     }

@@ -17,7 +17,7 @@ pub(crate) fn foreign_paths() -> Vec<String> {
     let lib = own.iter().find(|file| file.path == "src/lib.rs").unwrap();
     let re_exported: BTreeSet<&str> = re_exported_modules(&lib.text).collect();
     let engine = files::read_below("engine/src", "rs").unwrap();
-    let engine = engine.iter().filter(|file| re_exported.contains(first_module(&file.path)));
+    let engine = engine.iter().filter(|file| re_exported.contains(top_module_of_engine_path(&file.path)));
     own.iter().chain(engine).flat_map(foreign_paths_in).collect()
 }
 
@@ -34,7 +34,7 @@ fn re_exported_modules(lib: &str) -> impl Iterator<Item = &str> {
     names.filter(|name| !PARTLY_RE_EXPORTED.contains(name))
 }
 
-fn first_module(path: &str) -> &str {
+fn top_module_of_engine_path(path: &str) -> &str {
     path.trim_start_matches("engine/src/").split(['/', '.']).next().unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The limits, applied to small made-up crates. They show what counts as an import, as a circle, and as a
+//! The limits, applied to small made-up crates. They show what counts as an import, as a cycle, and as a
 //! line of code.
 
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ fn crate_of_sources(sources: &[(&str, &str)]) -> Crate {
     Crate::parse("made-up", owned).unwrap()
 }
 
-/// Returns the circles of a crate with these sources.
+/// Returns the cycles of a crate with these sources.
 fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
     import_cycles(&crate_of_sources(sources))
 }
 
-/// Returns the circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`. The text of `b.rs`
+/// Returns the cycles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`. The text of `b.rs`
 /// is `b`.
 fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
     import_cycles_of(&[
@@ -29,26 +29,26 @@ fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn files_that_import_each_other_are_a_circle() {
+fn files_that_import_each_other_are_a_cycle() {
     assert_eq!(import_cycles_with_b("use crate::a::A; pub struct B(Box<A>);"), [["a", "b"]]);
     assert_eq!(import_cycles_with_b("pub struct B;"), NONE);
 }
 
 #[test]
-fn indirect_circle_is_found_with_all_its_files() {
+fn indirect_cycle_is_found_with_all_its_files() {
     let sources = [
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::b::B; pub struct A(B);"),
         ("b.rs", "use crate::c::C; pub struct B(C);"),
         ("c.rs", "use crate::a::A; pub struct C(Box<A>);"),
-        // This file imports the circle, but no file of the circle imports it.
+        // This file imports the cycle, but no file of the cycle imports it.
         ("d.rs", "use crate::a::A; pub struct D(A);"),
     ];
     assert_eq!(import_cycles_of(&sources), [["a", "b", "c"]]);
 }
 
 #[test]
-fn larger_circles_come_first() {
+fn larger_cycles_come_first() {
     let sources = [
         ("lib.rs", "mod a; mod b; mod c; mod d; mod e;"),
         ("a.rs", "use crate::b::f;"),
@@ -61,7 +61,7 @@ fn larger_circles_come_first() {
 }
 
 #[test]
-fn every_way_to_name_another_file_is_an_import() {
+fn every_form_of_path_to_another_file_is_an_import() {
     for b in [
         "use super::a::A; pub struct B(Box<A>);",
         "use super::a; pub struct B(Box<a::A>);",
@@ -79,7 +79,7 @@ fn every_way_to_name_another_file_is_an_import() {
 }
 
 #[test]
-fn names_of_other_crates_and_the_visibility_of_items_are_no_imports() {
+fn paths_of_other_crates_visibilities_and_tests_are_no_imports() {
     for b in [
         "use a::A; pub struct B(A);",
         "pub(in crate::a) struct B;",
@@ -94,7 +94,7 @@ fn names_of_other_crates_and_the_visibility_of_items_are_no_imports() {
 }
 
 #[test]
-fn parent_and_child_that_import_each_other_are_a_circle() {
+fn parent_and_child_that_import_each_other_are_a_cycle() {
     let child = ("parent/child.rs", "use super::Parent; pub struct Child(Box<Parent>);");
     for parent in [
         "mod child; use self::child::Child; pub struct Parent(Child);",
@@ -103,13 +103,13 @@ fn parent_and_child_that_import_each_other_are_a_circle() {
         "mod child; pub struct Parent(child::Child);",
         "mod child; pub struct Parent; fn f() { child::f(); }",
     ] {
-        let circles = import_cycles_of(&[("lib.rs", "mod parent;"), ("parent/mod.rs", parent), child]);
-        assert_eq!(circles, [["parent", "parent/child"]], "{parent}");
+        let cycles = import_cycles_of(&[("lib.rs", "mod parent;"), ("parent/mod.rs", parent), child]);
+        assert_eq!(cycles, [["parent", "parent/child"]], "{parent}");
     }
 }
 
 #[test]
-fn siblings_and_their_parents_siblings_are_found_above() {
+fn paths_with_super_lead_to_siblings_and_siblings_of_the_parent() {
     let sources = [
         ("lib.rs", "mod other; mod parent;"),
         ("other.rs", "use crate::parent::left::Left;"),
@@ -158,7 +158,7 @@ fn re_exports_are_followed_through_several_files_and_names() {
 }
 
 #[test]
-fn re_exporting_file_is_not_drawn_into_the_circle_of_its_children() {
+fn re_exporting_file_is_not_part_of_the_cycle_of_its_children() {
     let sources = [
         ("lib.rs", "mod parent;"),
         ("parent.rs", "mod left; mod right; pub use left::Left; pub use right::Right;"),
@@ -205,7 +205,7 @@ fn paths_in_an_inline_module_are_relative_to_it() {
 }
 
 #[test]
-fn files_of_tests_are_left_out() {
+fn modules_leave_out_files_of_tests() {
     let sources = [
         ("lib.rs", "mod a; pub struct Root;"),
         ("a.rs", "#[cfg(test)] mod tests; pub struct A;"),

@@ -93,5 +93,5 @@ pub(crate) fn find_program(program: &str, package: &str) -> Option<PathBuf> {
 }
 
 fn report_if_not_file(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
-    Prerequisite::MPI.report_if_none(command.filter(|path| path.is_file()), what)
+    Prerequisite::MPI.report_skipped_if_none(command.filter(|path| path.is_file()), what)
 }

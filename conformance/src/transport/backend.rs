@@ -88,7 +88,7 @@ impl<'a, P: Provider> Backend<'a, P> {
         drive_until(&mut endpoints, "a link that is up on both sides", |[a, b]| {
             a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
         });
-        let peer = endpoints[1].recorder.links_up()[0].0;
+        let peer = endpoints[1].recorder.up_events()[0].0;
         (endpoints, link, peer)
     }
 }

@@ -71,7 +71,7 @@ pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(b
 }
 
 /// The drain of a full link ends when the peer has ended.
-pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_, P>) {
+pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, b], link, _) = backend.open_linked_pair();
     fill_link(&mut a, link, 256 * 1024);
     a.close(link, Close::Drain);
@@ -136,7 +136,7 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
 
 /// If a link has taken a frame only in part, its peer sees ECONNRESET, even if the link was drained.
 /// Before that the peer gets all frames that were taken whole.
-pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
+pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = backend.open_linked_pair();
         endpoints[0].post(link, pseudo_random_payload(300, 1));
@@ -157,7 +157,7 @@ pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>
 
 /// A link may be drained after a frame of the peer has arrived only in part. The rest of the frame is
 /// dropped. The peer, which has not sent all of it, sees [`LinkError::Closed`].
-pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+pub fn drain_amid_an_incoming_frame_reports_closed_to_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     send_until_partly_taken(backend, &mut endpoints[0], link);
     // This side has read a part of the frame before.
@@ -201,7 +201,7 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
             });
             let [a, b] = endpoints;
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
-            let ups = b.recorder.links_up();
+            let ups = b.recorder.up_events();
             let downs = b.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count();
             assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (a.address(), 11)));
             assert!(ups.len() <= 2 && downs == ups.len() - 1, "up and down, or never reported");
@@ -234,7 +234,7 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
 /// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives the first
 /// of the sent frames, or none. It may see [`LinkError::Closed`] only if it has received all frames
 /// that were taken.
-pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
+pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
             let ([a, b], link, peer) = backend.open_linked_pair();
@@ -275,7 +275,7 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, 
 
 /// When a transport is dropped, its links end at the peers, after the frames that have arrived.
 /// Connects that it has not accepted fail.
-pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
+pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     endpoints[1].post(peer, pseudo_random_payload(500, 1));
     drive_until(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
@@ -294,7 +294,7 @@ pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
 }
 
 /// When a transport is dropped after it has taken a frame in part, its peer sees ECONNRESET.
-pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
+pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = send_until_partly_taken(backend, &mut a, link);
     drop(a);

@@ -32,7 +32,7 @@ pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Ba
             endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
         });
         for (endpoint, other) in endpoints.iter().zip([addresses[1], addresses[0]]) {
-            assert!(endpoint.recorder.links_up().iter().all(|&(_, peer, _)| peer == other));
+            assert!(endpoint.recorder.up_events().iter().all(|&(_, peer, _)| peer == other));
         }
     }
 }
@@ -49,7 +49,7 @@ pub fn simultaneous_connects_make_two_links<P: Provider>(backend: Backend<'_, P>
         endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
     });
     for (endpoint, expected) in endpoints.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
-        let ups = endpoint.recorder.links_up();
+        let ups = endpoint.recorder.up_events();
         assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == expected));
     }
 }
@@ -66,7 +66,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
         a.recorder.links_up_count() == 2 && b.recorder.log().len() == 4
     });
     let [mut a, b] = endpoints;
-    let frames = b.recorder.links_up().into_iter().map(|(link, ..)| b.recorder.payloads_of(link));
+    let frames = b.recorder.up_events().into_iter().map(|(link, ..)| b.recorder.payloads_of(link));
     let mut frames: Vec<Vec<&[u8]>> = frames.collect();
     frames.sort_by_key(|frames| frames[0].len());
     assert_eq!(frames, [[pseudo_random_payload(300, 1)], [pseudo_random_payload(400, 1)]]);
@@ -85,7 +85,7 @@ pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let link = a.connect(address);
     a.post(link, pseudo_random_payload(9000, 1));
     drive_until(array::from_mut(&mut a), "the frame", |[a]| a.recorder.log().len() == 3);
-    let ups = a.recorder.links_up();
+    let ups = a.recorder.up_events();
     assert_eq!(ups.len(), 2);
     assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (address, 11)));
     let other = ups.into_iter().map(|(id, ..)| id).find(|&id| id != link).expect("two numbers");
@@ -121,7 +121,7 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend
     drive_until(&mut endpoints, "a link to the successor", |[a, b]| {
         a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
     });
-    assert_eq!(endpoints[0].recorder.links_up().last(), Some(&(link, address, 33)));
+    assert_eq!(endpoints[0].recorder.up_events().last(), Some(&(link, address, 33)));
 }
 
 /// After [`stop_accepting`](Transport::stop_accepting) all connects fail, including those that were in
@@ -140,7 +140,7 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     });
     let [a, b] = endpoints;
     assert_eq!((a.recorder.events_of(waiting).len(), a.recorder.events_of(late).len()), (1, 1), "never up");
-    assert_eq!((a.recorder.down_error(link), b.recorder.links_up().len()), (None, 1));
+    assert_eq!((a.recorder.down_error(link), b.recorder.up_events().len()), (None, 1));
     assert_eq!(b.address(), address);
 }
 
@@ -210,7 +210,7 @@ pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend:
     });
     let accepted: Vec<(LinkId, usize)> = endpoints[0]
         .recorder
-        .links_up()
+        .up_events()
         .iter()
         .map(|&(link, _, instance)| (link, instance as usize))
         .collect();

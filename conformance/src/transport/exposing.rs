@@ -82,7 +82,7 @@ impl<T: Transport> Exposure<T> {
     }
 
     /// Asserts that further pulls fail, and that the pulling side sees the end of the link.
-    fn assert_gone(mut self) {
+    fn assert_pulls_fail_and_link_ends(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);
             assert!(
@@ -257,7 +257,7 @@ pub fn pull_after_close_fails<P: Provider>(backend: Backend<'_, P>) {
                 exposure.pull(0, exposure.bytes.len());
             }
             exposure.exposer.close(exposure.at_exposer, how);
-            exposure.assert_gone();
+            exposure.assert_pulls_fail_and_link_ends();
         }
     }
 }
@@ -273,7 +273,7 @@ pub fn pull_after_transport_drop_fails<P: Provider>(backend: Backend<'_, P>) {
         let address = exposure.exposer.address();
         exposure.exposer = backend.open_endpoint(44);
         let successor = backend.open_endpoint_at(address, 55);
-        exposure.assert_gone();
+        exposure.assert_pulls_fail_and_link_ends();
         drop(successor);
     }
 }

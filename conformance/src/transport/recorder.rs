@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// Returns the links that came up, in order, each with address and instance of the peer.
-    pub fn links_up(&self) -> Vec<(LinkId, Address, u64)> {
+    pub fn up_events(&self) -> Vec<(LinkId, Address, u64)> {
         let up = |(link, event): &(LinkId, Event)| match event {
             Event::Up(peer, instance) => Some((*link, *peer, *instance)),
             Event::Frame(..) | Event::Down(_) => None,

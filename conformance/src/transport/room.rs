@@ -18,7 +18,7 @@ const LARGE_BYTES: usize = 24 * 1024 * 1024;
 
 /// A link whose peer does not read becomes full. Once the peer reads, the frame that was taken in part is
 /// resumed, and everything arrives.
-pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(backend: Backend<'_, P>) {
+pub fn full_link_delivers_everything_once_the_peer_reads<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let frames = fill_link(&mut endpoints[0], link, 256 * 1024);
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
@@ -137,7 +137,7 @@ pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>)
         deadline.yield_or_panic("all links");
     }
     let link_of = |server: &TestEndpoint<P::Transport>, n: usize| {
-        let ups = server.recorder.links_up();
+        let ups = server.recorder.up_events();
         ups.iter().find(|&&(_, _, instance)| instance == n as u64 + 1).map(|&(link, ..)| link)
     };
     let accepted: Vec<LinkId> = (0..=FLOODERS).map(|n| link_of(&server, n).expect("it is up")).collect();

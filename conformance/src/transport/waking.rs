@@ -86,7 +86,7 @@ impl Sleep {
         let deadline = endpoint.deadline_from_now();
         loop {
             self.wait_until_woken(endpoint, what, &mut meanwhile);
-            if (0..ARMS).all(|_| arm_stays_awake(endpoint)) {
+            if (0..ARMS).all(|_| arm_and_check_awake(endpoint)) {
                 return;
             }
             self = Sleep::arm(endpoint);
@@ -96,7 +96,7 @@ impl Sleep {
 }
 
 /// Arms a transport. Returns whether its caller would make another pass even if nothing more happens.
-fn arm_stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
+fn arm_and_check_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
     let sleep = Sleep::arm(endpoint);
     sleep.retry_at.is_some() || poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
 }
@@ -338,13 +338,10 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
 
 /// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
 /// and no descriptor announces room in the backlog. A long backlog does not fill up here.
-pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    let [mut a, mut b, mut c] = connect_after_others(backend);
+pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(backend: Backend<'_, P>) {
+    let [mut a, mut b, mut c] = connect_to_filled_backlog(backend);
     let waiting = Sleep::start_when_idle(&mut a);
-    assert!(
-        waiting.retry_at.is_some(),
-        "the connector does not ask to look again for a place in the backlog"
-    );
+    assert!(waiting.retry_at.is_some(), "the connector sets no time to retry for a place in the backlog");
     let deadline = a.deadline_from_now();
     loop {
         let sleep = Sleep::start_when_idle(&mut a);
@@ -365,7 +362,7 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
 
 /// Returns an endpoint that connects to the second one, which makes no call, after the third has connected
 /// to it many times.
-fn connect_after_others<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P::Transport>; 3] {
+fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P::Transport>; 3] {
     const OTHERS: usize = 32;
     let [mut a, b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
     for _ in 0..OTHERS {
@@ -378,7 +375,7 @@ fn connect_after_others<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P
 
 /// Whether a connect waits for a place in the backlog of an acceptor that makes no call.
 pub(super) fn can_fill_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
-    let [mut a, _acceptor, _other] = connect_after_others(backend);
+    let [mut a, _acceptor, _other] = connect_to_filled_backlog(backend);
     has_wake_fd(&a) && Sleep::start_when_idle(&mut a).retry_at.is_some()
 }
 

@@ -26,7 +26,7 @@ impl Party {
 
     /// Waits until these counters have these values, and all others are 0. Drives all parties meanwhile.
     #[track_caller]
-    pub fn wait_for_counts(&self, expected: &[(CounterEvents, Counted)]) {
+    pub fn wait_for_exact_counts(&self, expected: &[(CounterEvents, Counted)]) {
         let deadline = Deadline::new();
         let wanted = EVENTS.map(|event| {
             let found = expected.iter().find(|(mentioned, _)| *mentioned == event);

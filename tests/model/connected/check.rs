@@ -5,9 +5,9 @@ use crate::check::{self, Promise};
 
 pub(super) fn check_observed(observed: &Observed) {
     check::check_history(&observed.history, Promise::Everything);
-    untagged_receives_complete_in_the_order_of_sending(observed);
-    messages_of_one_buffer_complete_in_the_order_of_sending(observed);
-    receives_posted_first_complete_in_the_order_of_sending(observed);
+    assert_untagged_receives_end_in_send_order(observed);
+    assert_buffer_messages_end_in_send_order(observed);
+    assert_receives_posted_first_end_in_send_order(observed);
 }
 
 /// Messages are numbered in the order of sending.
@@ -16,14 +16,14 @@ fn assert_in_order(messages: impl Iterator<Item = usize>, which: &str) {
     assert!(messages.is_sorted(), "{which} completed in the order of the messages {messages:?}");
 }
 
-fn untagged_receives_complete_in_the_order_of_sending(observed: &Observed) {
+fn assert_untagged_receives_end_in_send_order(observed: &Observed) {
     for received in &observed.received {
         let untagged = received.iter().filter(|(_, message)| observed.history.sends[*message].tag.is_none());
         assert_in_order(untagged.map(|(_, message)| *message), "untagged receives");
     }
 }
 
-fn messages_of_one_buffer_complete_in_the_order_of_sending(observed: &Observed) {
+fn assert_buffer_messages_end_in_send_order(observed: &Observed) {
     for receive in &observed.history.receives {
         if let Some(buffer) = &receive.buffer {
             assert_in_order(buffer.took.iter().copied(), "the messages of a buffer");
@@ -32,7 +32,7 @@ fn messages_of_one_buffer_complete_in_the_order_of_sending(observed: &Observed) 
 }
 
 /// Receives posted first match each message as it arrives, tagged or not.
-fn receives_posted_first_complete_in_the_order_of_sending(observed: &Observed) {
+fn assert_receives_posted_first_end_in_send_order(observed: &Observed) {
     for received in &observed.received {
         let first = received.iter().filter(|(receive, _)| *receive < observed.posted_first);
         assert_in_order(first.map(|(_, message)| *message), "receives that were posted first");

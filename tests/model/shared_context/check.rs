@@ -6,14 +6,14 @@ use super::history::{History, Message};
 use crate::history::Level;
 
 pub(super) fn check_history(history: &History, is_connected: bool) {
-    only_accidents_lose_messages(history);
-    each_failed_receive_lost_a_message(history);
-    receives_take_only_accepted_messages(history);
-    earlier_receives_match_first(history);
-    messages_of_a_link_do_not_overtake(history, is_connected);
+    assert_only_disruptions_lose_messages(history);
+    assert_each_failed_receive_lost_a_message(history);
+    assert_receives_take_only_accepted_messages(history);
+    assert_earlier_receives_match_first(history);
+    assert_messages_of_a_link_do_not_overtake(history, is_connected);
     match_level_sends_complete_after_their_match(history);
     if is_connected {
-        connections_complete_in_order(history);
+        assert_connections_complete_in_order(history);
     }
 }
 
@@ -28,7 +28,7 @@ fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, u
 
 /// Checks that every message is received, unless its link has ended or its member has left. Only the end
 /// of its member can lose an acknowledged message.
-fn only_accidents_lose_messages(history: &History) {
+fn assert_only_disruptions_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
         let is_due = history.is_certain_to_arrive(message) || has_arrived && !history.has_left(message.to);
@@ -40,7 +40,7 @@ fn only_accidents_lose_messages(history: &History) {
 
 /// Checks that each receive that failed with a member or a link had matched a message, which was lost. A
 /// receive from one peer alone may fail without a message.
-fn each_failed_receive_lost_a_message(history: &History) {
+fn assert_each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
     let failed_with_members: usize = history.receives.iter().map(|receive| receive.lost_with_member).sum();
@@ -56,7 +56,7 @@ fn each_failed_receive_lost_a_message(history: &History) {
     assert!(failed_with_links <= lost_with_links, "receives fail without messages: {history:#?}");
 }
 
-fn receives_take_only_accepted_messages(history: &History) {
+fn assert_receives_take_only_accepted_messages(history: &History) {
     for (_, message, receive, _) in taken_messages(history) {
         let receive = &history.receives[receive];
         assert!(receive.accepts(message), "{receive:?} took {message:?}");
@@ -64,11 +64,12 @@ fn receives_take_only_accepted_messages(history: &History) {
 }
 
 /// Checks that the earliest posted receive that accepts a message takes it.
-fn earlier_receives_match_first(history: &History) {
+fn assert_earlier_receives_match_first(history: &History) {
     for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
-                !passed_over.accepts(message) || passed_over.posted_until(&history.messages) <= seen_at,
+                !passed_over.accepts(message)
+                    || passed_over.certainly_posted_until(&history.messages) <= seen_at,
                 "receive {receive} took message {number}, and receive {earlier} was posted before it: \
                  {passed_over:?}"
             );
@@ -79,9 +80,9 @@ fn earlier_receives_match_first(history: &History) {
 /// Checks two messages of one peer to one member: a receive that accepts the earlier one never takes the
 /// later one. After the end of a link, messages on the next link may overtake messages that are still
 /// being read from the old one. A connection has no next link.
-fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
+fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
-        if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {
+        if !is_connected && !history.no_link_had_ended(second.from, second.to, seen_at) {
             continue;
         }
         for (earlier, first, one, _) in taken_messages(history).take_while(|(earlier, ..)| *earlier < later) {
@@ -112,7 +113,7 @@ fn match_level_sends_complete_after_their_match(history: &History) {
 }
 
 /// Checks that untagged messages over a connection complete in the order of sending.
-fn connections_complete_in_order(history: &History) {
+fn assert_connections_complete_in_order(history: &History) {
     let untagged = || taken_messages(history).filter(|(_, message, ..)| message.tag.is_none());
     for (later, second, _, then) in untagged() {
         for (earlier, first, _, before) in untagged().take_while(|(earlier, ..)| *earlier < later) {

@@ -10,7 +10,7 @@ use homespun_engine::loopback::Network;
 use super::history::Receive;
 use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
-use crate::run::is_accepted;
+use crate::run::is_accepted_else_full;
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, payload};
 
@@ -29,13 +29,13 @@ impl Runner<'_> {
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
             if self.history.messages.iter().any(|message| message.taken.is_none()) {
-                self.post_last_receives();
+                self.post_drain_receives();
             }
             let may_be_over = self.history.messages.iter().all(|message| {
                 message.ended_at.is_some()
                     && (message.taken.is_some() || !self.history.is_certain_to_arrive(message))
             });
-            self.fixture.drain_events();
+            self.fixture.discard_connection_events();
             let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
             let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.read_all() {
@@ -51,11 +51,11 @@ impl Runner<'_> {
 
     /// Posts a receive for any tagged message and a receive for any untagged message, unless they are
     /// posted already. If the context has no room for them, cancels the last receive of the program.
-    fn post_last_receives(&mut self) {
+    fn post_drain_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
             let is_there = |receive: &Receive| {
-                is_last_receive(receive) && receive.tagged == tagged && !receive.has_ended()
+                is_drain_receive(receive) && receive.tagged == tagged && !receive.has_ended()
             };
             if receives.iter().any(is_there) {
                 continue;
@@ -68,14 +68,14 @@ impl Runner<'_> {
                 context,
                 ..RecvMsg::default()
             };
-            if is_accepted(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+            if is_accepted_else_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                 self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
                 continue;
             }
             for number in (0..self.history.receives.len()).rev() {
                 let receive = &self.history.receives[number];
                 let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
-                if is_open && !is_last_receive(receive) && self.cancel_receive(number) {
+                if is_open && !is_drain_receive(receive) && self.cancel_receive(number) {
                     break;
                 }
             }
@@ -84,7 +84,7 @@ impl Runner<'_> {
 
     /// Cancels all posted receives. Each cancel must succeed, unless a message of a member that has left
     /// took the receive: all other messages have arrived by then.
-    pub(super) fn cancel_receives(&mut self) {
+    pub(super) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];
@@ -138,14 +138,14 @@ impl Runner<'_> {
 
     /// Checks that the budget is free again when all members have left: another member, without a
     /// receive, has room for a message of the whole budget, minus the initial credit of its link.
-    pub(super) fn check_credit_returned(&mut self, unexpected_bytes: usize) {
+    pub(super) fn close_members_and_check_credit(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         if unexpected_bytes == 0 {
             return;
         }
         self.fixture.close_members(0..self.fixture.members.len());
         self.fixture.add_member();
-        let to = self.fixture.open_peer().unwrap_or(FabricAddress::UNSPECIFIED);
+        let to = self.fixture.add_unconnected_peer().unwrap_or(FabricAddress::UNSPECIFIED);
         let (Some(member), Some(peer)) = (self.fixture.members.last(), self.fixture.peers.last()) else {
             return;
         };
@@ -165,6 +165,6 @@ impl Runner<'_> {
 }
 
 /// Whether a receive was posted to empty the context: no receive of a program has as much room.
-fn is_last_receive(receive: &Receive) -> bool {
+fn is_drain_receive(receive: &Receive) -> bool {
     receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

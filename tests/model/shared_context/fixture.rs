@@ -103,7 +103,7 @@ impl<'a> ContextFixture<'a> {
         (0..program.members).for_each(|_| fixture.add_member());
         if !program.connected {
             for _ in 0..program.peers {
-                fixture.open_peer();
+                fixture.add_unconnected_peer();
             }
         }
         fixture
@@ -132,7 +132,7 @@ impl<'a> ContextFixture<'a> {
                 connecting.bind_eq(&client.eq, CLIENT).expect("the first event queue");
                 connecting.bind_cq(&peer_cq, BOTH).expect("the first queue");
                 connecting.connect(listener.name().expect("it listens"), b"").expect("it is new");
-                let request = connecting::next_request(&[server, client]);
+                let request = connecting::next_request_of_first(&[server, client]);
                 let info = with_shared_receive_context(request.info());
                 let accepting = server.domain.endpoint_for_request(&info, &request).expect("it is open");
                 accepting.bind_eq(&server.eq, SERVER).expect("the first event queue");
@@ -150,7 +150,7 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Adds an unconnected peer, whose vector has all members. Returns its address of the newest member.
-    pub(super) fn open_peer(&mut self) -> Option<FabricAddress> {
+    pub(super) fn add_unconnected_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
         let peer = self.net.open_party_with(setup);
@@ -175,7 +175,7 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Reads all connection events, since some connections have ended.
-    pub(super) fn drain_events(&self) {
+    pub(super) fn discard_connection_events(&self) {
         if let Ends::Connected { client, server } = &self.ends {
             [client, server].into_iter().for_each(|side| while side.poll_event().is_some() {});
         }
@@ -236,7 +236,7 @@ impl<'a> ContextFixture<'a> {
 /// Returns the next event of one side, except the shutdowns of connections.
 fn next_event_past_shutdowns(side: &Side, other: &Side) -> ConnectionEvent {
     loop {
-        match connecting::next_event(&[side, other]) {
+        match connecting::next_event_of_first(&[side, other]) {
             Ok(ConnectionEvent::Shutdown { .. }) => {}
             heard => return heard.expect("the network is not violent now"),
         }

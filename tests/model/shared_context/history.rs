@@ -101,7 +101,7 @@ impl History {
     }
 
     /// Whether, at that time, no link between a peer and a member had ended.
-    pub(super) fn is_first_link(&self, from: usize, to: usize, now: u64) -> bool {
+    pub(super) fn no_link_had_ended(&self, from: usize, to: usize, now: u64) -> bool {
         !self.is_violent && self.ended_links.get(&(from, to)).is_none_or(|ended_at| now < *ended_at)
     }
 
@@ -128,7 +128,7 @@ impl Receive {
 
     /// Returns a time until which the receive could certainly take a message: the time at which its last
     /// message was sent, or it was cancelled.
-    pub(super) fn posted_until(&self, messages: &[Message]) -> u64 {
+    pub(super) fn certainly_posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;
         }

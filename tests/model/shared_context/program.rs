@@ -57,13 +57,13 @@ pub(super) enum Step {
 }
 
 /// Returns a program of members with connections, or without.
-pub(super) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
-    any::<bool>().prop_flat_map(move |connected| any_program_of_kind(connected, accidents))
+pub(super) fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
+    any::<bool>().prop_flat_map(move |connected| any_program_of_kind(connected, disruption))
 }
 
-pub(super) fn any_program_of_kind(connected: bool, accidents: Disruption) -> impl Strategy<Value = Program> {
+pub(super) fn any_program_of_kind(connected: bool, disruption: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 20_000, 400_000]));
-    let steps = prop::collection::vec(any_step(accidents), 1..50);
+    let steps = prop::collection::vec(any_step(disruption), 1..50);
     (any::<u64>(), 1..=3_usize, 1..=2_usize, depths, steps).prop_map(
         move |(seed, members, peers, (cq_depth_entries, depth_ops, unexpected_bytes), steps)| Program {
             seed,
@@ -78,8 +78,8 @@ pub(super) fn any_program_of_kind(connected: bool, accidents: Disruption) -> imp
     )
 }
 
-fn any_step(accidents: Disruption) -> impl Strategy<Value = Step> {
-    let weight = if accidents == Disruption::None { 0 } else { 2 };
+fn any_step(disruption: Disruption) -> impl Strategy<Value = Step> {
+    let weight = if disruption == Disruption::None { 0 } else { 2 };
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.25, 0..2_usize);
     let level = select(vec![Level::Inject, Level::Inject, Level::Delivery, Level::Match]);

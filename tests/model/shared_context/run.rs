@@ -9,7 +9,7 @@ use super::fixture::ContextFixture;
 use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
-use crate::run::{is_accepted, source_address};
+use crate::run::{is_accepted_else_full, source_address};
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Ended, Net};
@@ -36,9 +36,9 @@ pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) 
         network.set_faults(Faults::choppy());
     }
     runner.receive_everything();
-    runner.cancel_receives();
+    runner.cancel_remaining_receives();
     runner.check_counters();
-    runner.check_credit_returned(program.unexpected_bytes);
+    runner.close_members_and_check_credit(program.unexpected_bytes);
     runner.history
 }
 
@@ -54,7 +54,7 @@ impl Runner<'_> {
             Step::Receive { tagged, from, len_bytes, in_pieces } => {
                 let buffers =
                     if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
-                let from = self.only_source(from);
+                let from = self.choose_source(from);
                 let context = self.history.receives.len() as u64;
                 let receive = RecvMsg {
                     buffers,
@@ -63,17 +63,17 @@ impl Runner<'_> {
                     context,
                     ..RecvMsg::default()
                 };
-                if is_accepted(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+                if is_accepted_else_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                     self.record_posted_receive(tagged, from, len_bytes, None);
                 }
             }
             Step::ReceiveMany { from, len_bytes, min_free_bytes } => {
-                let from = self.only_source(from);
+                let from = self.choose_source(from);
                 let context = self.history.receives.len() as u64;
                 self.fixture.context.set_min_multi_recv_bytes(min_free_bytes);
                 let posted =
                     self.fixture.context.recv_multi(marked_buffer(len_bytes), source_address(from), context);
-                if is_accepted(posted.map_err(Error::from)) {
+                if is_accepted_else_full(posted.map_err(Error::from)) {
                     self.record_posted_receive(None, from, len_bytes, Some(min_free_bytes));
                 }
             }
@@ -97,16 +97,16 @@ impl Runner<'_> {
             }
             Step::Read { at, count } => {
                 for _ in 0..count {
-                    self.read_member(at % members);
+                    self.read_member_completion(at % members);
                 }
             }
-            Step::ReadPeer { at } => while self.read_peer(at % peers) {},
+            Step::ReadPeer { at } => while self.read_peer_completion(at % peers) {},
         }
     }
 
     /// Returns the only source that a receive accepts, if it has one. Over connections receives have
     /// none. A context without members has no vector in which to look one up.
-    fn only_source(&self, from: Option<usize>) -> Option<usize> {
+    fn choose_source(&self, from: Option<usize>) -> Option<usize> {
         from.filter(|_| !self.is_connected && self.fixture.oldest_member().is_some())
             .map(|from| from % self.fixture.peers.len())
     }
@@ -116,7 +116,7 @@ impl Runner<'_> {
         if !self.fixture.is_member(member) {
             return;
         }
-        while reads_first && self.read_member(member) {}
+        while reads_first && self.read_member_completion(member) {}
         self.fixture.close_members([member]);
         self.history.left.insert((member, reads_first));
     }
@@ -143,7 +143,7 @@ impl Runner<'_> {
             assert!(has_ended, "the connection of member {to} has ended by itself");
             return;
         }
-        if !is_accepted(posted) {
+        if !is_accepted_else_full(posted) {
             return;
         }
         let sent_at = self.history.tick();
@@ -200,13 +200,13 @@ impl Runner<'_> {
     }
 
     /// Reads one completion of a member. Returns whether there was one.
-    fn read_member(&mut self, member: usize) -> bool {
+    fn read_member_completion(&mut self, member: usize) -> bool {
         let Some(ended) = poll_completion(&self.fixture.members[member].cq) else { return false };
         self.record_receive_end(member, &ended);
         true
     }
 
-    fn read_peer(&mut self, peer: usize) -> bool {
+    fn read_peer_completion(&mut self, peer: usize) -> bool {
         let Some(ended) = self.fixture.peers[peer].poll_send_end() else { return false };
         let (completion, error) = match ended {
             Ok((completion, _)) => (completion, None),
@@ -226,12 +226,12 @@ impl Runner<'_> {
     pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
         for member in 0..self.fixture.members.len() {
-            while self.read_member(member) {
+            while self.read_member_completion(member) {
                 has_read = true;
             }
         }
         for peer in 0..self.fixture.peers.len() {
-            while self.read_peer(peer) {
+            while self.read_peer_completion(peer) {
                 has_read = true;
             }
         }

@@ -13,14 +13,14 @@ pub(super) fn check_works(runner: &Runner<'_>) {
     let is_done = reference.upper_bound().is_done;
     for (number, work) in reference.works.iter().enumerate() {
         let WorkEffect::Post { action, is_reported, .. } = work.effect else { continue };
-        reports_are_right(number, action, is_done[number] && is_reported, is_done[number], seen);
+        check_report(number, action, is_done[number] && is_reported, is_done[number], seen);
     }
-    memory_is_right(reference, &is_done, seen);
-    each_message_arrives_once(reference, &is_done, seen);
-    works_of_a_counter_are_done_in_order(reference, seen);
+    check_memory(reference, &is_done, seen);
+    assert_each_message_arrives_once(reference, &is_done, seen);
+    assert_works_of_a_counter_are_done_in_order(reference, seen);
 }
 
-fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Observed) {
+fn check_report(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Observed) {
     let report = &seen.reports[number];
     match (report, action) {
         (Some(Err(OperationError::Cancelled)), _) => {
@@ -43,7 +43,7 @@ fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: 
     }
 }
 
-fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Observed) {
+fn check_memory(reference: &Reference, is_done: &[bool], seen: &Observed) {
     let word = |at: usize| u64::from_le_bytes(seen.region[at..at + 8].try_into().expect("a word"));
     assert_eq!(word(CONSTANT_AT), CONSTANT);
     let mut additions = 0;
@@ -60,7 +60,7 @@ fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Observed) {
     assert_eq!(word(SUM_AT), additions, "the additions that were done");
 }
 
-fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Observed) {
+fn assert_each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Observed) {
     for is_tagged in [false, true] {
         let is_sent = |number: &usize| {
             let is_send = matches!(reference.works[*number].effect,
@@ -76,7 +76,7 @@ fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Obs
 
 /// Checks that works of one counter match, arrive and change elements in the order in which they
 /// became due.
-fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
+fn assert_works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
     for (one, first) in reference.works.iter().enumerate() {
         for (other, second) in reference.works.iter().enumerate() {
             let (WorkEffect::Post { action, .. }, WorkEffect::Post { action: same, .. }) =

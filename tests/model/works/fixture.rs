@@ -92,7 +92,7 @@ impl<'a> WorkFixture<'a> {
     }
 
     /// Posts a receive to the endpoint, or to the context of its receives.
-    pub(super) fn receive(&self, receive: RecvMsg) {
+    pub(super) fn post_receive(&self, receive: RecvMsg) {
         let posted = match &self.receive_context {
             Some(context) => context.recvmsg(receive),
             None => self.endpoint().recvmsg(receive),
@@ -101,7 +101,7 @@ impl<'a> WorkFixture<'a> {
     }
 
     /// Posts a triggered operation.
-    pub(super) fn trigger(&self, trigger: &Trigger, operation: Operation) {
+    pub(super) fn post_triggered(&self, trigger: &Trigger, operation: Operation) {
         let posted = match (&self.receive_context, operation) {
             (Some(context), Operation::Receive(receive)) => context.trigger(trigger, receive),
             (_, operation) => self.endpoint().trigger(trigger, operation),
@@ -110,7 +110,7 @@ impl<'a> WorkFixture<'a> {
     }
 
     /// Returns the action of deferred work that posts an operation.
-    pub(super) fn post_action(&self, operation: Operation) -> DeferredAction {
+    pub(super) fn make_post_action(&self, operation: Operation) -> DeferredAction {
         match (&self.receive_context, operation) {
             (Some(context), Operation::Receive(receive)) => {
                 DeferredAction::Receive { receive_context: context.clone(), receive }

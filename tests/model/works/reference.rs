@@ -69,7 +69,7 @@ impl Reference {
     /// Queues a work, or runs it if its threshold is reached.
     pub(super) fn queue_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect) {
         self.works.push(Work { trigger, threshold, effect, state: State::Waiting });
-        self.run_due();
+        self.run_due_works();
     }
 
     pub(super) fn change_counter(&mut self, counter: CounterName, change: Change) {
@@ -82,8 +82,8 @@ impl Reference {
     /// Runs the due works of known counters. For each counter it takes them in the order of their
     /// thresholds, and of those with equal thresholds the oldest first. The order between counters makes
     /// no difference.
-    pub(super) fn run_due(&mut self) {
-        while let Some(number) = self.next_due() {
+    pub(super) fn run_due_works(&mut self) {
+        while let Some(number) = self.next_due_work() {
             self.works[number].state = State::Done;
             self.done.push(number);
             if let WorkEffect::Change { counter, change } = self.works[number].effect {
@@ -92,7 +92,7 @@ impl Reference {
         }
     }
 
-    fn next_due(&self) -> Option<usize> {
+    fn next_due_work(&self) -> Option<usize> {
         let due = self.works.iter().enumerate().filter(|(_, work)| match work.trigger {
             CounterName::Known(counter) => {
                 work.state == State::Waiting

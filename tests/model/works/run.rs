@@ -66,7 +66,7 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner.receive_leftover_messages();
     runner.seen.region = runner.fixture.region.content();
     if program.closes_endpoint {
-        runner.close_endpoint();
+        runner.close_endpoint_and_reach_thresholds();
     }
     runner
 }
@@ -114,7 +114,7 @@ impl Runner<'_> {
                     self.cancel_work(which % self.reference.works.len());
                 }
             }
-            Step::Flush { counter } => self.flush_works(counter.map(trigger_counter_of)),
+            Step::Flush { counter } => self.flush_works_if_predictable(counter.map(trigger_counter_of)),
             Step::Drive { rounds } => (0..rounds).for_each(|_| self.fixture.progress()),
             Step::Look => self.check_counters(),
         }
@@ -164,11 +164,11 @@ impl Runner<'_> {
         let operation = make_operation(&self.fixture, work, action, flags);
         let when = Trigger { counter: self.fixture.counter(trigger).clone(), threshold };
         if is_triggered {
-            self.fixture.trigger(&when, operation);
+            self.fixture.post_triggered(&when, operation);
         } else {
             let completion = completion.map(CounterName::Counting);
             let completion = completion.map(|counter| self.fixture.counter(counter).clone());
-            let action = self.fixture.post_action(operation);
+            let action = self.fixture.make_post_action(operation);
             let work = DeferredWork { context: work as u64, trigger: when, action, completion };
             self.fixture.domain.queue_work(work).expect("room for work");
         }
@@ -188,7 +188,7 @@ impl Runner<'_> {
             Change::Set(value) => counter.set(value),
         }
         self.reference.change_counter(name, change);
-        self.reference.run_due();
+        self.reference.run_due_works();
     }
 
     fn cancel_work(&mut self, number: usize) {
@@ -220,7 +220,7 @@ impl Runner<'_> {
 
     /// Flushes waiting works. Which works of counting counters wait is known only while no operation is
     /// outstanding.
-    fn flush_works(&mut self, counter: Option<CounterName>) {
+    fn flush_works_if_predictable(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.upper_bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
         if !is_known && (self.is_shallow || self.fixture.counting_values() != bound.counted) {
@@ -371,20 +371,20 @@ impl Runner<'_> {
             while self.seen.left_over[kind] < left {
                 let before = self.seen.left_over[kind];
                 let receive = make_receive(is_tagged, context, OpFlags::COMPLETION);
-                self.fixture.receive(receive);
+                self.fixture.post_receive(receive);
                 while self.seen.left_over[kind] == before {
                     self.read_all();
                     deadline.yield_or_panic_with(|| format!("{left} messages, of {:?}", self.seen));
                 }
             }
         }
-        self.wait_for_silent_operations();
+        self.fence_and_wait();
         self.check_counters();
     }
 
     /// Closes the endpoint, then has the counters reach most thresholds. Of the works that waited, only
     /// those that change counters then run.
-    fn close_endpoint(&mut self) {
+    fn close_endpoint_and_reach_thresholds(&mut self) {
         self.fixture.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;
         for (number, is_done) in is_done.into_iter().enumerate() {
@@ -403,7 +403,7 @@ impl Runner<'_> {
     }
 
     /// Posts a fenced read, which completes after everything before it, and waits for it.
-    fn wait_for_silent_operations(&mut self) {
+    fn fence_and_wait(&mut self) {
         let region = &self.fixture.region;
         let last = ReadMsg {
             buffers: vec![marked_buffer(LEN_BYTES)],

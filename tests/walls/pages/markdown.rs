@@ -169,7 +169,7 @@ fn spans_are_read_outside_of_code() {
 }
 
 #[test]
-fn calls_go_with_the_directory_named_last() {
+fn calls_in_tables_are_paired_with_the_directory_named_last() {
     let first = "`a/` has `x`.\n\n| event | call |\n| --- | --- |\n| `a` call | `f`, `g` |\n\n";
     let second = "`b/` too\n\n| event | call |\n| | `h` |\n";
     let page = Page::parse("page.md".to_owned(), &[first, second].concat());

@@ -36,9 +36,9 @@ impl Paths {
         let is_from_root = path.contains('/') && self.has_exact_path(first);
         let pattern = path.replace('<', "*<").replace('>', ">*");
         let pieces: Vec<&str> = pattern.split('*').filter(|piece| !piece.starts_with('<')).collect();
-        self.0
-            .iter()
-            .any(|known| matches(known, &pieces) || !is_from_root && ends_after_slash(known, &pieces))
+        self.0.iter().any(|known| {
+            matches_pieces(known, &pieces) || !is_from_root && end_matches_pieces_after_slash(known, &pieces)
+        })
     }
 
     pub(crate) fn has_exact_path(&self, path: &str) -> bool {
@@ -101,7 +101,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 /// Whether a path consists of these pieces, with any text between them.
-fn matches(path: &str, pieces: &[&str]) -> bool {
+fn matches_pieces(path: &str, pieces: &[&str]) -> bool {
     let [first, others @ ..] = pieces else { return false };
     let Some(mut rest) = path.strip_prefix(first) else { return false };
     let Some((last, between)) = others.split_last() else { return rest.is_empty() };
@@ -115,15 +115,15 @@ fn matches(path: &str, pieces: &[&str]) -> bool {
 }
 
 /// Whether a path ends with these pieces, behind a directory.
-fn ends_after_slash(path: &str, pieces: &[&str]) -> bool {
-    path.match_indices('/').any(|(slash, _)| matches(&path[slash + 1..], pieces))
+fn end_matches_pieces_after_slash(path: &str, pieces: &[&str]) -> bool {
+    path.match_indices('/').any(|(slash, _)| matches_pieces(&path[slash + 1..], pieces))
 }
 
 #[test]
 fn paths_match_from_the_root_or_behind_a_directory() {
-    assert!(matches("src/lib.rs", &["src/lib.rs"]));
-    assert!(!matches("src/lib.rs", &["src/lib"]));
-    assert!(matches("a/b/c.rs", &["a/", ".rs"]));
-    assert!(!matches("a/b/c.rs", &["b/", ".rs"]));
-    assert!(ends_after_slash("a/b/c.rs", &["b/", ".rs"]));
+    assert!(matches_pieces("src/lib.rs", &["src/lib.rs"]));
+    assert!(!matches_pieces("src/lib.rs", &["src/lib"]));
+    assert!(matches_pieces("a/b/c.rs", &["a/", ".rs"]));
+    assert!(!matches_pieces("a/b/c.rs", &["b/", ".rs"]));
+    assert!(end_matches_pieces_after_slash("a/b/c.rs", &["b/", ".rs"]));
 }
