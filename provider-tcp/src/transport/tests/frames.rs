@@ -5,7 +5,9 @@ use std::io::IoSlice;
 use homespun_engine::transport::{Sent, Transport};
 
 use crate::TcpProvider;
-use crate::limits::{INLINE_MAX_BYTES, LARGE_FRAME_BYTES, PROBE_BYTES, READ_BUFFER_BYTES, STAGING_MAX_BYTES};
+use crate::limits::{
+    INLINE_MAX_BYTES, LARGE_FRAME_BYTES, READ_AHEAD_BYTES, READ_BUFFER_BYTES, STAGING_MAX_BYTES,
+};
 use crate::testing::{Pair, Placement, Sending, make_message, make_payload};
 
 /// A provider with small socket buffers, so that large frames are cut many times.
@@ -17,11 +19,11 @@ fn boundary_sizes() -> Vec<usize> {
     let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
     let large = usize::try_from(LARGE_FRAME_BYTES).unwrap();
     let mut sizes = vec![0, 1, 2, 100, 3 * 1024 * 1024 + 17];
-    sizes.extend(around(PROBE_BYTES));
+    sizes.extend(around(READ_AHEAD_BYTES));
     sizes.extend(around(INLINE_MAX_BYTES));
     sizes.extend(around(READ_BUFFER_BYTES));
     sizes.extend(around(STAGING_MAX_BYTES));
-    sizes.extend(around(large + PROBE_BYTES));
+    sizes.extend(around(large + READ_AHEAD_BYTES));
     sizes
 }
 
@@ -92,7 +94,7 @@ fn large_frames_after_the_first_are_received_without_copying() {
     let before = pair.server.inbox(pair.into).unwrap().chunked_bytes;
     send_all_sizes(&mut pair, &[LEN_BYTES; 4]);
     let copied = pair.server.inbox(pair.into).unwrap().chunked_bytes - before;
-    assert!(copied <= 4 * PROBE_BYTES, "{copied} bytes were copied");
+    assert!(copied <= 4 * READ_AHEAD_BYTES, "{copied} bytes were copied");
 }
 
 #[test]
