@@ -111,7 +111,7 @@ struct Operation {
     is_complete: bool,
 }
 
-fn get_layered_infos(domain: &CStr) -> InfoList {
+fn getinfo_of_layer_over_domain(domain: &CStr) -> InfoList {
     let mut hints = load_libfabric().empty_hints();
     hints.set_provider_name(LAYERED);
     hints.set_domain_name(domain);
@@ -232,7 +232,7 @@ fn write_and_verify(from: &Node, to: &Node, address: u64) {
 #[test]
 fn messages_and_writes_cross_a_layer_in_both_domains() {
     for domain in [c"tcp", c"shm"] {
-        let infos = get_layered_infos(domain);
+        let infos = getinfo_of_layer_over_domain(domain);
         assert_eq!(infos.provider_name(), Some("homespun;ofi_rxm"));
         let (left, right) = (Node::open(&infos), Node::open(&infos));
         let to_right = left.av.insert(&right.ep.name().expect("a name")).expect("an address");

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MESSAGE_BYTES: usize = 100_000;
 
 /// Drives both endpoints until the message has arrived at `to`.
-fn await_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
+fn drive_until_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         from.read().expect("a queue without errors");
@@ -39,7 +39,7 @@ fn send_retrying(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: 
 }
 
 #[test]
-fn lockstep_endpoints_exchange_messages_and_sleep() {
+fn lockstep_endpoints_exchange_one_message_at_a_time_and_sleep() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
@@ -63,12 +63,12 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     let busy = CallError { call: "fi_trecv", errno: Errno::EBUSY };
     assert_eq!(right.post_receive(8), Err(busy), "one receive at a time");
     assert_eq!(send_retrying(&mut left, &mut right, 8, 7), Accepted::Injected);
-    assert_eq!(await_received(&mut left, &mut right), (8, 7));
+    assert_eq!(drive_until_received(&mut left, &mut right), (8, 7));
 
     assert_eq!(left.post_receive(9), Ok(true));
     // A longer message is sent with the length of the buffer.
     assert_eq!(send_retrying(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
-    assert_eq!(await_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
+    assert_eq!(drive_until_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
 
     // Nothing is in flight, so only the time-out or a signal ends a sleep.
     while right.read().expect("a queue without errors").is_some() {}

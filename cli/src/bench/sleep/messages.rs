@@ -96,7 +96,11 @@ impl Messages {
     }
 
     /// Waits until the message with this tag has arrived, and the last send has completed.
-    pub(super) fn await_message_and_send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
+    pub(super) fn await_message_and_send_completion(
+        &mut self,
+        len_bytes: usize,
+        tag: u64,
+    ) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         loop {
             if !self.has_send_in_flight
@@ -124,7 +128,7 @@ impl Messages {
     }
 
     /// Waits until the last send has completed.
-    pub(super) fn flush(&mut self) -> Result<(), ExchangeError> {
+    pub(super) fn await_send_completion(&mut self) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         while self.has_send_in_flight {
             self.poll_or_check_timeout(&mut timer)?;
@@ -147,7 +151,9 @@ impl Messages {
             let left = end.saturating_duration_since(Instant::now());
             let is_over = match self.wait {
                 _ if left.is_zero() => return Ok(wake_ups),
-                Wait::Descriptor => self.endpoint.try_wait()? && self.sleep_on_descriptor(left)?,
+                Wait::Descriptor => {
+                    self.endpoint.try_wait()? && self.sleep_on_descriptor_or_time_out(left)?
+                }
                 Wait::Polled | Wait::Blocking => {
                     if let Some(completion) = self.read_blocking(left)? {
                         self.record_completion(completion);
@@ -192,7 +198,7 @@ impl Messages {
         if !self.endpoint.try_wait()? {
             return timer.check_timeout();
         }
-        if self.sleep_on_descriptor(self.timeout)? {
+        if self.sleep_on_descriptor_or_time_out(self.timeout)? {
             return Err(match self.endpoint.read()? {
                 Some(_) => ExchangeError::MissedWakeUp(self.timeout),
                 None => ExchangeError::TimedOut(self.timeout),
@@ -202,7 +208,7 @@ impl Messages {
     }
 
     /// Sleeps until the descriptor is readable. Returns true after the time-out.
-    fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, ExchangeError> {
+    fn sleep_on_descriptor_or_time_out(&self, timeout: Duration) -> Result<bool, ExchangeError> {
         let unsupported = || ExchangeError::System(io::ErrorKind::Unsupported.into());
         let descriptor = self.endpoint.cq_wait_fd().ok_or_else(unsupported)?;
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
