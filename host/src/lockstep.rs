@@ -88,7 +88,7 @@ pub struct Lockstep {
 
 /// A handle that ends the sleep of another thread in [`Lockstep::read_blocking`].
 #[derive(Debug, Clone)]
-pub struct Signal(Object<FidCq>);
+pub struct WakeHandle(Object<FidCq>);
 
 /// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Lockstep {
 
     /// `fi_trecv(3)`: posts a receive for a message with this tag. Returns false if the caller has to read
     /// the queue and try again (`EAGAIN`).
-    pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
+    pub fn try_post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
         let call = "fi_trecv";
         self.incoming.fail_if_in_flight(call)?;
         let (buf, len, context) = self.incoming.as_raw_parts();
@@ -205,7 +205,7 @@ impl Lockstep {
     /// else by `fi_tsend(3)`. If the length exceeds the buffer, the message is as long as the buffer. Returns
     /// `None` if the caller has to read the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before
     /// [`set_peer`](Self::set_peer).
-    pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
+    pub fn try_send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
         self.outgoing.fail_if_in_flight("fi_tsend")?;
         if self.peer == FI_ADDR_UNSPEC {
             return Err(CallError { call: "fi_tsend", errno: Errno::ENOTCONN });
@@ -245,8 +245,8 @@ impl Lockstep {
     }
 
     /// A handle with which another thread ends a sleep in [`read_blocking`](Self::read_blocking).
-    pub fn wake_handle(&self) -> Signal {
-        Signal(self.cq.clone())
+    pub fn wake_handle(&self) -> WakeHandle {
+        WakeHandle(self.cq.clone())
     }
 
     /// `fi_trywait(3)`: whether the caller may sleep on the descriptor now. If not, the caller has to read
@@ -328,9 +328,9 @@ impl Lockstep {
     }
 }
 
-impl Signal {
+impl WakeHandle {
     /// `fi_cq_signal(3)`: ends the sleep.
-    pub fn send(&self) -> Result<(), CallError> {
+    pub fn wake(&self) -> Result<(), CallError> {
         let cq = self.0.as_ptr();
         // SAFETY: the queue is open. Any thread may make this call while another one reads the queue.
         let result = unsafe { ((*(*cq).ops).signal)(cq) };

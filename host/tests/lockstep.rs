@@ -28,7 +28,7 @@ fn drive_until_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) 
 fn send_retrying(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: u64) -> Accepted {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(accepted) = from.send(len_bytes, tag).expect("a message is accepted") {
+        if let Some(accepted) = from.try_send(len_bytes, tag).expect("a message is accepted") {
             return accepted;
         }
         for endpoint in [&mut *from, &mut *to] {
@@ -55,17 +55,17 @@ fn lockstep_endpoints_exchange_one_message_at_a_time_and_sleep() {
     let mut right = open(WaitObject::Unspecified).expect("an endpoint");
     assert!(left.cq_wait_fd().is_some() && right.cq_wait_fd().is_none());
     let no_peer = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
-    assert_eq!(left.send(8, 7), Err(no_peer), "before set_peer");
+    assert_eq!(left.try_send(8, 7), Err(no_peer), "before set_peer");
     left.set_peer(&right.address().expect("a name")).expect("an address");
     right.set_peer(&left.address().expect("a name")).expect("an address");
 
-    assert_eq!(right.post_receive(7), Ok(true));
+    assert_eq!(right.try_post_receive(7), Ok(true));
     let busy = CallError { call: "fi_trecv", errno: Errno::EBUSY };
-    assert_eq!(right.post_receive(8), Err(busy), "one receive at a time");
+    assert_eq!(right.try_post_receive(8), Err(busy), "one receive at a time");
     assert_eq!(send_retrying(&mut left, &mut right, 8, 7), Accepted::Injected);
     assert_eq!(drive_until_received(&mut left, &mut right), (8, 7));
 
-    assert_eq!(left.post_receive(9), Ok(true));
+    assert_eq!(left.try_post_receive(9), Ok(true));
     // A longer message is sent with the length of the buffer.
     assert_eq!(send_retrying(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
     assert_eq!(drive_until_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
@@ -73,8 +73,8 @@ fn lockstep_endpoints_exchange_one_message_at_a_time_and_sleep() {
     // Nothing is in flight, so only the time-out or a signal ends a sleep.
     while right.read().expect("a queue without errors").is_some() {}
     assert_eq!(right.read_blocking(Duration::from_millis(1)), Ok(None));
-    let signal = right.wake_handle();
-    signal.send().expect("homespun has signals");
+    let wake_handle = right.wake_handle();
+    wake_handle.wake().expect("homespun has signals");
     assert_eq!(right.read_blocking(PATIENCE), Ok(None));
     let deadline = Instant::now() + PATIENCE;
     while !left.try_wait().expect("homespun has fi_trywait") {

@@ -152,7 +152,7 @@ fn bad_greeting_ends_its_own_link_only() {
         bad.send_on(&raw);
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
-        drive_both_until(&mut endpoints, bad.what, |_| raw.poll_hang_up());
+        drive_both_until(&mut endpoints, bad.what, |_| raw.read_and_check_hang_up());
         drop(raw);
         assert_eq!(endpoints[1].recorder.links_up_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);

@@ -58,8 +58,9 @@ pub const USER_TIMEOUT_MS: u64 = 600_000;
 /// next frames are large, too.
 pub const LARGE_FRAME_BYTES: u64 = 64 * 1024;
 
-/// When a link expects a large frame, it reads at most this much into the shared buffer. The limit is small because
-/// payload that is read together with its header has to be copied.
+/// When a link expects a large frame, one read takes at most this much into the shared buffer, unless the
+/// receiver has no space for the payload. The limit is small because payload that is read together with its
+/// header has to be copied.
 pub const READ_AHEAD_BYTES: usize = 4 * 1024;
 
 /// After this many successful reads in a row from the same link, passes read that link blindly, without

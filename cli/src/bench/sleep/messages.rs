@@ -75,7 +75,7 @@ impl Messages {
     /// Posts a receive for the message with this tag.
     pub(super) fn post_receive(&mut self, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
-        while !self.endpoint.post_receive(tag)? {
+        while !self.endpoint.try_post_receive(tag)? {
             self.poll_or_check_timeout(&mut timer)?;
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Messages {
     pub(super) fn send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         loop {
-            match self.endpoint.send(len_bytes, tag)? {
+            match self.endpoint.try_send(len_bytes, tag)? {
                 Some(accepted) => {
                     self.has_send_in_flight = accepted == Accepted::Posted;
                     return Ok(());
@@ -168,14 +168,14 @@ impl Messages {
     /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends the
     /// call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
-        let signal = self.endpoint.wake_handle();
+        let wake_handle = self.endpoint.wake_handle();
         let (awake, is_awake) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {
                     // If this fails too, the process sleeps until the controlling process gives up and kills
                     // it.
-                    let _ = signal.send();
+                    let _ = wake_handle.wake();
                 }
             });
             let completion = self.endpoint.read_blocking(timeout);
