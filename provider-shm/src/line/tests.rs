@@ -303,8 +303,8 @@ fn last_words_and_lengths() -> Vec<(u64, u64)> {
 /// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
-/// The payload as a correct producer passes it to `emit_line_returning_first_word`: inline if it fits into the
-/// line, else a first piece of at most `piece_bytes`.
+/// The payload as a correct producer passes it to `emit_line_returning_first_word`: inline if it fits into
+/// the line, else a first piece of at most `piece_bytes`.
 fn payload_for_emit<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
         Ok(len_bytes) if len_bytes <= inline_room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
