@@ -58,7 +58,7 @@ fn offset_of(number: u64) -> u64 {
 }
 
 /// Waits for the next receive, read or write to complete; sends are of no interest.
-fn next(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
+fn await_completion(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
     loop {
         let entry = cq.sread_entry(timeout)?.ok_or("no completion before the time-out")?;
         let completion = entry.into_result()?;
@@ -79,7 +79,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     loop {
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
-        let message = next(&cq, None)?.buffer.into_received().unwrap_or_default();
+        let message = await_completion(&cq, None)?.buffer.into_received().unwrap_or_default();
         let message = std::str::from_utf8(&message)?;
         if let Ok(client) = message.parse() {
             // A client's address: it asks where the board is.
@@ -109,15 +109,15 @@ fn write(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box
     let to = av.insert_one(server)?;
     endpoint.recv(BytesMut::zeroed(RemoteMemory::LEN_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     endpoint.send(Bytes::from(endpoint.name()?.to_string()), to, 0)?;
-    let place = next(&cq, Some(PATIENCE))?.buffer.into_received().unwrap_or_default();
+    let place = await_completion(&cq, Some(PATIENCE))?.buffer.into_received().unwrap_or_default();
     let board = RemoteMemory::from_bytes(place[..].try_into()?);
     for note in notes {
         endpoint.fetch_add_u64(1, to, board, 0)?;
-        let number = next(&cq, Some(PATIENCE))?.fetched_u64().ok_or("no number")?;
+        let number = await_completion(&cq, Some(PATIENCE))?.fetched_u64().ok_or("no number")?;
         let mut bytes = note.into_bytes();
         bytes.resize(NOTE_BYTES, 0);
         endpoint.write(Bytes::from(bytes), to, board.offset(offset_of(number)), 0)?;
-        next(&cq, Some(PATIENCE))?;
+        await_completion(&cq, Some(PATIENCE))?;
         println!("note {number} is written");
         endpoint.send(Bytes::from(number.to_string()), to, 0)?;
         cq.sread_entry(Some(PATIENCE))?.ok_or("the note's number was not sent within 10 s")?.into_result()?;

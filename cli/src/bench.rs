@@ -233,7 +233,7 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
     let timeout = Duration::from_secs(arguments.timeout);
     arguments.reject_conflicting_options();
     match &arguments.against {
-        _ if arguments.only == Some(Kind::Sleep) => {
+        _ if arguments.only == Some(Kind::Waiting) => {
             let request = sleep::SleepRequest {
                 domains: &arguments.domain.unwrap_or(Choice::All).available_domains()?,
                 providers: arguments.against.as_ref(),
@@ -271,11 +271,12 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
 impl BenchArguments {
     /// If the values of options conflict, ends the process with the exit status for wrong usage.
     fn reject_conflicting_options(&self) {
-        let is_sleep = self.only == Some(Kind::Sleep);
+        let is_waiting = self.only == Some(Kind::Waiting);
         let has_providers = self.against.is_some();
-        let contradiction = if has_providers && !is_sleep && (self.only.is_some() || self.domain.is_some()) {
+        let contradiction = if has_providers && !is_waiting && (self.only.is_some() || self.domain.is_some())
+        {
             "with '--against', '--domain' and '--only' are allowed only as part of '--only sleep'"
-        } else if is_sleep
+        } else if is_waiting
             && (self.libfabric_built.is_some()
                 || self.plots.is_some()
                 || self.record.is_some()
@@ -284,7 +285,7 @@ impl BenchArguments {
             "'--only sleep' makes no drawings and no record"
         } else if self.quick && (self.record.is_some() || self.readme.is_some()) {
             "'--quick' excludes '--record' and '--readme': so few and short rounds measure noise"
-        } else if self.libfabric.is_some() && !has_providers && !is_sleep {
+        } else if self.libfabric.is_some() && !has_providers && !is_waiting {
             "'--libfabric' needs '--against' or '--only sleep'"
         } else {
             return;

@@ -48,7 +48,7 @@ impl AllowedCores {
     fn pairs_to_compare_by(
         &self,
         sharing: impl Fn(usize, usize) -> Sharing,
-        otherwise: Option<(usize, usize)>,
+        fallback: Option<(usize, usize)>,
     ) -> Vec<CorePair> {
         let Some((&first, others)) = self.allowed.split_first() else { return Vec::new() };
         let pairs: Vec<CorePair> = others
@@ -64,7 +64,7 @@ impl AllowedCores {
             return found;
         }
         let pair = |(first, second)| CorePair { first, second, sharing: sharing(first, second) };
-        otherwise.map(pair).into_iter().collect()
+        fallback.map(pair).into_iter().collect()
     }
 
     fn choose_pair_by<P: PartialEq>(&self, physical: impl Fn(usize) -> Option<P>) -> Option<(usize, usize)> {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn placements_are_one_pair_of_each_kind() {
+    fn pairs_to_compare_share_a_cache_or_nothing_else_the_fallback() {
         let placements = |allowed: &[usize], sharing: fn(usize, usize) -> Sharing| -> Vec<(usize, Sharing)> {
             let cores = AllowedCores { allowed: allowed.to_vec() };
             let found = cores.pairs_to_compare_by(sharing, Some((0, 9)));

@@ -85,7 +85,7 @@ impl PeerProcess {
     /// # Errors
     ///
     /// [`Failure::PeerSilent`] after the time-out, [`Failure::PeerEnded`] if the process has ended.
-    pub(crate) fn next_line(&mut self) -> Result<String, Failure> {
+    pub(crate) fn await_line(&mut self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(self.timeout);
         line.map_err(|_| self.attribute_to_exit_status(Failure::PeerSilent { timeout: self.timeout }))
     }

@@ -182,7 +182,7 @@ fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Re
         let server = ["pingpong", "--listen", "127.0.0.1:0", "--peer-process", "--domain", domain];
         let mut peer = PeerProcess::start(&server, peer_core, arguments.timeout())?;
         let client = Client {
-            server: parse_listening_address(&peer.next_line()?)?,
+            server: parse_listening_address(&peer.await_line()?)?,
             domain: Some(domain),
             timeout: arguments.timeout(),
             plan: &plan,

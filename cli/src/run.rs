@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
-    if !loader::finds_libfabric() {
+    if !loader::can_loader_find_libfabric() {
         // This is only a warning, since the command may have its own libfabric.
         console.print_warning(
             "the system has no libfabric.so.1, so only commands with their own libfabric will work \

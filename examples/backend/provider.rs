@@ -141,7 +141,7 @@ impl Transport for ChannelTransport {
         let [ours, theirs] = Link::pair();
         let end = ours.end.clone();
         // The hello must be in the channel before the peer can look for it.
-        let id = self.begin(ours);
+        let id = self.insert_link_and_send_hello(ours);
         let is_taken = self.acceptors.lock().get(&to).is_some_and(|acceptor| acceptor.send(theirs).is_ok());
         if !is_taken {
             end.get_or_init(|| LinkError::System(Errno::ECONNREFUSED));
@@ -183,7 +183,7 @@ impl Transport for ChannelTransport {
             && let Ok(link) = self.incoming.try_recv()
         {
             // The peer's hello is in it, so the same call reports the link and sends the own hello.
-            let id = self.begin(link);
+            let id = self.insert_link_and_send_hello(link);
             reported += u32::from(self.receive_parcel(id, receiver));
         }
         let mut ids: VecDeque<LinkId> = self.links.ids().collect();
@@ -222,7 +222,7 @@ impl Transport for ChannelTransport {
 
 impl ChannelTransport {
     /// Adds a link, and sends the hello on it.
-    fn begin(&mut self, link: Link) -> LinkId {
+    fn insert_link_and_send_hello(&mut self, link: Link) -> LinkId {
         // A new channel has room. If the peer is gone, `receive` finds out.
         let _ = link.outbound.try_send(Parcel::Hello(self.address, self.instance));
         self.links.insert(link)

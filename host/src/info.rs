@@ -47,9 +47,9 @@ impl InfoList {
         std::iter::successors(Some(self.first()), |info| unsafe { info.next.as_ref() })
     }
 
-    /// A list with a copy of the first info for which `is_it` is true.
-    pub fn find_copy(&self, is_it: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
-        let found = self.iter().find(is_it)?;
+    /// A list with a copy of the first info for which `is_wanted` is true.
+    pub fn find_copy(&self, is_wanted: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
+        let found = self.iter().find(is_wanted)?;
         // SAFETY: the info is valid as long as `self`.
         Some(unsafe { self.library.dupinfo(found) })
     }

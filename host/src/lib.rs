@@ -20,6 +20,6 @@ mod open;
 pub use homespun_fi::abi;
 pub use info::InfoList;
 pub use library::{API_VERSION, Libfabric, LoadError};
-pub use lockstep::{Accepted, CallError, Completion, Lockstep, Signal, WaitObject};
+pub use lockstep::{Accepted, CallError, Completion, Lockstep, WaitObject, WakeHandle};
 pub use object::Object;
 pub use open::{av_attr, counter_attr, cq_attr, eq_attr};

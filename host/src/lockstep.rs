@@ -88,7 +88,7 @@ pub struct Lockstep {
 
 /// A handle that ends the sleep of another thread in [`Lockstep::read_blocking`].
 #[derive(Debug, Clone)]
-pub struct Signal(Object<FidCq>);
+pub struct WakeHandle(Object<FidCq>);
 
 /// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,16 +188,16 @@ impl Lockstep {
 
     /// `fi_trecv(3)`: posts a receive for a message with this tag. Returns false if the caller has to read
     /// the queue and try again (`EAGAIN`).
-    pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
+    pub fn try_post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
         let call = "fi_trecv";
-        self.incoming.require_idle(call)?;
+        self.incoming.fail_if_in_flight(call)?;
         let (buf, len, context) = self.incoming.as_raw_parts();
         let ep = self.ep().as_ptr();
         // SAFETY: the endpoint is open. The buffer and the context stay in place until the operation
         // completes or the endpoint is closed.
         let result =
             unsafe { ((*(*ep).tagged).recv)(ep, buf, len, ptr::null_mut(), FI_ADDR_UNSPEC, tag, 0, context) };
-        self.incoming.is_in_flight = check_accepted(call, result)?;
+        self.incoming.is_in_flight = accepted_or_eagain(call, result)?;
         Ok(self.incoming.is_in_flight)
     }
 
@@ -205,8 +205,8 @@ impl Lockstep {
     /// else by `fi_tsend(3)`. If the length exceeds the buffer, the message is as long as the buffer. Returns
     /// `None` if the caller has to read the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before
     /// [`set_peer`](Self::set_peer).
-    pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
-        self.outgoing.require_idle("fi_tsend")?;
+    pub fn try_send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
+        self.outgoing.fail_if_in_flight("fi_tsend")?;
         if self.peer == FI_ADDR_UNSPEC {
             return Err(CallError { call: "fi_tsend", errno: Errno::ENOTCONN });
         }
@@ -216,12 +216,12 @@ impl Lockstep {
         if len <= self.inject_max_bytes {
             // SAFETY: the endpoint is open, and the call copies the buffer before it returns.
             let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.peer, tag) };
-            return Ok(check_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
+            return Ok(accepted_or_eagain("fi_tinject", result)?.then_some(Accepted::Injected));
         }
         // SAFETY: as for a receive.
         let result =
             unsafe { ((*(*ep).tagged).send)(ep, buf, len, ptr::null_mut(), self.peer, tag, context) };
-        self.outgoing.is_in_flight = check_accepted("fi_tsend", result)?;
+        self.outgoing.is_in_flight = accepted_or_eagain("fi_tsend", result)?;
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
@@ -230,7 +230,7 @@ impl Lockstep {
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open, and `entry` has room for one entry of its format.
-        self.read_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
+        self.read_completion_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
     }
 
     /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`, or
@@ -239,14 +239,14 @@ impl Lockstep {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: as for `read`. There is no condition.
-        self.read_with("fi_cq_sread", |entry| unsafe {
+        self.read_completion_with("fi_cq_sread", |entry| unsafe {
             ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms)
         })
     }
 
     /// A handle with which another thread ends a sleep in [`read_blocking`](Self::read_blocking).
-    pub fn wake_handle(&self) -> Signal {
-        Signal(self.cq.clone())
+    pub fn wake_handle(&self) -> WakeHandle {
+        WakeHandle(self.cq.clone())
     }
 
     /// `fi_trywait(3)`: whether the caller may sleep on the descriptor now. If not, the caller has to read
@@ -256,7 +256,7 @@ impl Lockstep {
         let mut fids = [self.cq.as_fid()];
         // SAFETY: the fabric and the queue are open, and `fids` has one element.
         let result = unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) };
-        check_accepted("fi_trywait", result as isize)
+        accepted_or_eagain("fi_trywait", result as isize)
     }
 
     /// The queue's descriptor. It is readable when there is a completion to read or progress to make. `None`
@@ -270,7 +270,7 @@ impl Lockstep {
         self.ep.as_ref().expect("it is taken only by drop")
     }
 
-    fn read_with(
+    fn read_completion_with(
         &mut self,
         call: &'static str,
         read: impl FnOnce(*mut c_void) -> isize,
@@ -281,7 +281,7 @@ impl Lockstep {
             1 => {
                 // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
                 let entry = unsafe { entry.assume_init() };
-                match self.end_in_flight(entry.op_context) {
+                match self.end_message_of_context(entry.op_context) {
                     Some(Direction::In) => {
                         Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
                     }
@@ -291,7 +291,7 @@ impl Lockstep {
             }
             other => match errno_of_result(other) {
                 Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT => Ok(None),
-                Errno::EAVAIL => Err(self.read_error()),
+                Errno::EAVAIL => Err(self.take_error_entry()),
                 errno => Err(CallError { call, errno }),
             },
         }
@@ -299,7 +299,7 @@ impl Lockstep {
 
     /// Marks the message with this context as no longer in flight, and returns its direction. `None` if
     /// neither message has this context.
-    fn end_in_flight(&mut self, context: *mut c_void) -> Option<Direction> {
+    fn end_message_of_context(&mut self, context: *mut c_void) -> Option<Direction> {
         for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
         {
             if ptr::eq(context, buffer.as_raw_parts().2) {
@@ -311,7 +311,7 @@ impl Lockstep {
     }
 
     /// Reads the error entry of the queue.
-    fn read_error(&mut self) -> CallError {
+    fn take_error_entry(&mut self) -> CallError {
         let cq = self.cq.as_ptr();
         let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
         // SAFETY: the queue is open, and the entry is all zero, so it offers no buffer for error data.
@@ -319,7 +319,7 @@ impl Lockstep {
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
         let errno = if result == 1 {
-            self.end_in_flight(entry.op_context);
+            self.end_message_of_context(entry.op_context);
             Errno::new(entry.err)
         } else {
             errno_of_result(result)
@@ -328,9 +328,9 @@ impl Lockstep {
     }
 }
 
-impl Signal {
+impl WakeHandle {
     /// `fi_cq_signal(3)`: ends the sleep.
-    pub fn send(&self) -> Result<(), CallError> {
+    pub fn wake(&self) -> Result<(), CallError> {
         let cq = self.0.as_ptr();
         // SAFETY: the queue is open. Any thread may make this call while another one reads the queue.
         let result = unsafe { ((*(*cq).ops).signal)(cq) };
@@ -361,7 +361,7 @@ impl Buffer {
         (self.bytes.as_mut_ptr().cast(), self.bytes.len(), (&raw mut *self.context).cast())
     }
 
-    fn require_idle(&self, call: &'static str) -> Result<(), CallError> {
+    fn fail_if_in_flight(&self, call: &'static str) -> Result<(), CallError> {
         if self.is_in_flight { Err(CallError { call, errno: Errno::EBUSY }) } else { Ok(()) }
     }
 }
@@ -387,7 +387,7 @@ fn errno_of_result(result: isize) -> Errno {
 }
 
 /// Converts the result of a call. Returns false if the caller has to try again.
-fn check_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
+fn accepted_or_eagain(call: &'static str, result: isize) -> Result<bool, CallError> {
     match errno_of_result(result) {
         errno if errno.raw() == 0 => Ok(true),
         Errno::EAGAIN => Ok(false),

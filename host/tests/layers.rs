@@ -111,7 +111,7 @@ struct Operation {
     is_complete: bool,
 }
 
-fn get_layered_infos(domain: &CStr) -> InfoList {
+fn getinfo_of_layer_over_domain(domain: &CStr) -> InfoList {
     let mut hints = load_libfabric().empty_hints();
     hints.set_provider_name(LAYERED);
     hints.set_domain_name(domain);
@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// Reads a completion, which drives the endpoint, and marks its operation as complete.
-    fn read_completion(&self, operations: &mut [&mut Operation]) {
+    fn try_read_completion(&self, operations: &mut [&mut Operation]) {
         let mut entry = std::mem::MaybeUninit::<FiCqTaggedEntry>::zeroed();
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open, and there is room for an entry of its format.
@@ -164,7 +164,7 @@ impl Operation {
     }
 
     /// Posts the operation, unless it is already posted.
-    fn post(&mut self, call: impl FnOnce(*mut c_void) -> isize) {
+    fn post_unless_posted(&mut self, call: impl FnOnce(*mut c_void) -> isize) {
         if !self.is_posted {
             match call(self.context_ptr()) {
                 EAGAIN => {}
@@ -190,12 +190,16 @@ fn exchange_and_verify(from: &Node, to: &Node, address: u64, len_bytes: usize, t
         unsafe {
             let (buf, none) = (received.as_mut_ptr().cast(), ptr::null_mut());
             let recv = (*(*receiver).tagged).recv;
-            receive.post(|context| recv(receiver, buf, len_bytes, none, FI_ADDR_UNSPEC, tag, 0, context));
+            receive.post_unless_posted(|context| {
+                recv(receiver, buf, len_bytes, none, FI_ADDR_UNSPEC, tag, 0, context)
+            });
             let post = (*(*sender).tagged).send;
-            send.post(|context| post(sender, sent.as_ptr().cast(), len_bytes, none, address, tag, context));
+            send.post_unless_posted(|context| {
+                post(sender, sent.as_ptr().cast(), len_bytes, none, address, tag, context)
+            });
         }
-        from.read_completion(&mut [&mut send]);
-        to.read_completion(&mut [&mut receive]);
+        from.try_read_completion(&mut [&mut send]);
+        to.try_read_completion(&mut [&mut receive]);
         assert!(Instant::now() < deadline, "{len_bytes} bytes do not arrive");
     }
     assert_eq!(received, sent);
@@ -219,10 +223,12 @@ fn write_and_verify(from: &Node, to: &Node, address: u64) {
         unsafe {
             let call = (*(*initiator).rma).write;
             let (buf, none) = (sent.as_ptr().cast(), ptr::null_mut());
-            write.post(|context| call(initiator, buf, LEN_BYTES, none, address, 0, KEY, context));
+            write.post_unless_posted(|context| {
+                call(initiator, buf, LEN_BYTES, none, address, 0, KEY, context)
+            });
         }
-        from.read_completion(&mut [&mut write]);
-        to.read_completion(&mut []);
+        from.try_read_completion(&mut [&mut write]);
+        to.try_read_completion(&mut []);
         assert!(Instant::now() < deadline, "the write does not complete");
     }
     drop(region);
@@ -232,7 +238,7 @@ fn write_and_verify(from: &Node, to: &Node, address: u64) {
 #[test]
 fn messages_and_writes_cross_a_layer_in_both_domains() {
     for domain in [c"tcp", c"shm"] {
-        let infos = get_layered_infos(domain);
+        let infos = getinfo_of_layer_over_domain(domain);
         assert_eq!(infos.provider_name(), Some("homespun;ofi_rxm"));
         let (left, right) = (Node::open(&infos), Node::open(&infos));
         let to_right = left.av.insert(&right.ep.name().expect("a name")).expect("an address");

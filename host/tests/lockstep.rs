@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MESSAGE_BYTES: usize = 100_000;
 
 /// Drives both endpoints until the message has arrived at `to`.
-fn await_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
+fn drive_until_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         from.read().expect("a queue without errors");
@@ -28,7 +28,7 @@ fn await_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
 fn send_retrying(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: u64) -> Accepted {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(accepted) = from.send(len_bytes, tag).expect("a message is accepted") {
+        if let Some(accepted) = from.try_send(len_bytes, tag).expect("a message is accepted") {
             return accepted;
         }
         for endpoint in [&mut *from, &mut *to] {
@@ -39,7 +39,7 @@ fn send_retrying(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: 
 }
 
 #[test]
-fn lockstep_endpoints_exchange_messages_and_sleep() {
+fn lockstep_endpoints_exchange_one_message_at_a_time_and_sleep() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
@@ -55,26 +55,26 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     let mut right = open(WaitObject::Unspecified).expect("an endpoint");
     assert!(left.cq_wait_fd().is_some() && right.cq_wait_fd().is_none());
     let no_peer = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
-    assert_eq!(left.send(8, 7), Err(no_peer), "before set_peer");
+    assert_eq!(left.try_send(8, 7), Err(no_peer), "before set_peer");
     left.set_peer(&right.address().expect("a name")).expect("an address");
     right.set_peer(&left.address().expect("a name")).expect("an address");
 
-    assert_eq!(right.post_receive(7), Ok(true));
+    assert_eq!(right.try_post_receive(7), Ok(true));
     let busy = CallError { call: "fi_trecv", errno: Errno::EBUSY };
-    assert_eq!(right.post_receive(8), Err(busy), "one receive at a time");
+    assert_eq!(right.try_post_receive(8), Err(busy), "one receive at a time");
     assert_eq!(send_retrying(&mut left, &mut right, 8, 7), Accepted::Injected);
-    assert_eq!(await_received(&mut left, &mut right), (8, 7));
+    assert_eq!(drive_until_received(&mut left, &mut right), (8, 7));
 
-    assert_eq!(left.post_receive(9), Ok(true));
+    assert_eq!(left.try_post_receive(9), Ok(true));
     // A longer message is sent with the length of the buffer.
     assert_eq!(send_retrying(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
-    assert_eq!(await_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
+    assert_eq!(drive_until_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
 
     // Nothing is in flight, so only the time-out or a signal ends a sleep.
     while right.read().expect("a queue without errors").is_some() {}
     assert_eq!(right.read_blocking(Duration::from_millis(1)), Ok(None));
-    let signal = right.wake_handle();
-    signal.send().expect("homespun has signals");
+    let wake_handle = right.wake_handle();
+    wake_handle.wake().expect("homespun has signals");
     assert_eq!(right.read_blocking(PATIENCE), Ok(None));
     let deadline = Instant::now() + PATIENCE;
     while !left.try_wait().expect("homespun has fi_trywait") {

@@ -12,7 +12,7 @@ const RISES_MAX: usize = 5;
 
 /// A tool that affects counts and has another version than recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtherTool {
+pub struct ChangedTool {
     /// The name of the tool.
     pub name: String,
     /// The recorded version; `None` if the tool is not in the record.
@@ -22,9 +22,9 @@ pub struct OtherTool {
 }
 
 /// The tools with another version than recorded. If there is any, counts cannot be compared.
-pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
+pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<ChangedTool> {
     let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
-    let tools = names.into_iter().map(|name| OtherTool {
+    let tools = names.into_iter().map(|name| ChangedTool {
         name: name.clone(),
         recorded: recorded.tools.get(name).cloned(),
         now: now.tools.get(name).cloned(),
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_are_those_with_another_version() {
+    fn changed_tools_are_those_with_another_version() {
         let tools = |tools: &[(&str, &str)]| Record {
             tools: tools.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect(),
             paths: BTreeMap::new(),
         };
         let recorded = tools(&[("rustc", "1.95"), ("valgrind", "3.19"), ("old", "1")]);
         let now = tools(&[("rustc", "1.96"), ("valgrind", "3.19"), ("young", "2")]);
-        let other = |name: &str, recorded: Option<&str>, now: Option<&str>| OtherTool {
+        let other = |name: &str, recorded: Option<&str>, now: Option<&str>| ChangedTool {
             name: name.into(),
             recorded: recorded.map(Into::into),
             now: now.map(Into::into),

@@ -123,11 +123,11 @@ mod tests {
         let path = directory.path().join("counts.json");
         for text in ["", "{}", r#"{"tools": {}, "paths": {"a": {"total": 1}}}"#] {
             fs::write(&path, text).expect("room for it");
-            assert_eq!(Record::read(&path).expect_err(text).kind(), kind_that_read_must_report(text));
+            assert_eq!(Record::read(&path).expect_err(text).kind(), expected_read_error_kind(text));
         }
     }
 
-    fn kind_that_read_must_report(text: &str) -> io::ErrorKind {
+    fn expected_read_error_kind(text: &str) -> io::ErrorKind {
         if text.is_empty() { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::InvalidData }
     }
 

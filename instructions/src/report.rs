@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
+use crate::comparison::{Change, ChangedTool, PathChange, TOLERANCE};
 
 /// The interfaces, in the order of the table's columns.
 const INTERFACES: [&str; 2] = ["native", "plugin"];
@@ -81,10 +81,10 @@ fn describe_change(path: &str, change: &PathChange) -> Option<String> {
 }
 
 /// Explains why nothing can be compared.
-pub fn describe_changed_tools(others: &[OtherTool]) -> String {
+pub fn describe_changed_tools(tools: &[ChangedTool]) -> String {
     let mut text = "The recorded counts were made with other tools, so nothing is compared:".to_owned();
     let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not known".into());
-    for OtherTool { name, recorded, now } in others {
+    for ChangedTool { name, recorded, now } in tools {
         // Writing to a string never fails.
         let _ = write!(text, "\n    {name}: recorded {:?}, now {:?}", version(recorded), version(now));
     }
@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_are_named_with_both_versions() {
-        let others =
-            [OtherTool { name: "rustc".into(), recorded: Some("1.95".into()), now: Some("1.96".into()) }];
-        let text = describe_changed_tools(&others);
+    fn changed_tools_are_named_with_both_versions() {
+        let tools =
+            [ChangedTool { name: "rustc".into(), recorded: Some("1.95".into()), now: Some("1.96".into()) }];
+        let text = describe_changed_tools(&tools);
         assert!(text.ends_with("\n    rustc: recorded \"1.95\", now \"1.96\""), "{text}");
     }
 }

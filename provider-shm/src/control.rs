@@ -16,26 +16,26 @@ use rustix::net::{
 use smallvec::SmallVec;
 
 use crate::fork::CloseOnForkFd;
-use crate::hello::{GREETING_BYTES, Greeting};
+use crate::greeting::{GREETING_BYTES, Greeting};
 use crate::name;
 use crate::sys::{self, Credentials};
 
 /// A greeting and the two descriptors that accompany it: the sender's ring and its doorbell.
-pub(crate) struct Handover {
+pub(crate) struct ReceivedGreeting {
     pub(crate) greeting: Greeting,
     pub(crate) ring: OwnedFd,
     pub(crate) doorbell: OwnedFd,
 }
 
 /// How many descriptors accompany a greeting.
-const HANDOVER_FDS: usize = 2;
+const GREETING_FDS: usize = 2;
 
 /// The result of reading a control socket.
 pub(crate) enum Received {
     /// Nothing yet.
     Nothing,
     /// The peer's greeting.
-    Greeting(Box<Handover>),
+    Greeting(Box<ReceivedGreeting>),
     /// The peer has closed its end.
     HungUp,
 }
@@ -63,7 +63,7 @@ impl Control {
         for candidate in name::possible_bind_addresses(to) {
             let socket = CloseOnForkFd::new(open_socket()?);
             match connect(&socket, &name::socket_name(candidate)?) {
-                Ok(()) => return Control::verify_peer_user(socket).map_err(ConnectError::Failed),
+                Ok(()) => return Control::from_socket_of_same_user(socket).map_err(ConnectError::Failed),
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,
                 Err(error) => return Err(io::Error::from(error).into()),
@@ -74,12 +74,12 @@ impl Control {
 
     /// Wraps an accepted connection.
     pub(crate) fn from_accepted(socket: OwnedFd) -> Result<Control, LinkError> {
-        Control::verify_peer_user(CloseOnForkFd::new(socket))
+        Control::from_socket_of_same_user(CloseOnForkFd::new(socket))
     }
 
     /// Reads the peer's credentials, and refuses a peer of another user. An abstract name has no owner, so
     /// any user's process may bind it or connect to it.
-    fn verify_peer_user(socket: CloseOnForkFd) -> Result<Control, LinkError> {
+    fn from_socket_of_same_user(socket: CloseOnForkFd) -> Result<Control, LinkError> {
         let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
@@ -114,7 +114,7 @@ impl Control {
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let descriptors = [ring, doorbell];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GREETING_FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let has_room = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         debug_assert!(has_room, "the space is for these descriptors");
@@ -130,11 +130,11 @@ impl Control {
     /// # Errors
     ///
     /// The peer violates the protocol, or this process has no free descriptors to receive the peer's.
-    pub(crate) fn receive_greeting(&self) -> Result<Received, LinkError> {
+    pub(crate) fn try_receive_greeting(&self) -> Result<Received, LinkError> {
         // There is room for one byte and one descriptor more than a greeting has, so a longer message is
         // detected.
         let mut bytes = [0; GREETING_BYTES + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS + 1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GREETING_FDS + 1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = recvmsg(
             &self.socket,
@@ -149,7 +149,7 @@ impl Control {
             Err(rustix::io::Errno::CONNRESET) => return Ok(Received::HungUp),
             Err(error) => return Err(LinkError::System(Errno::new(error.raw_os_error()))),
         };
-        let mut descriptors = SmallVec::<[OwnedFd; HANDOVER_FDS + 1]>::new();
+        let mut descriptors = SmallVec::<[OwnedFd; GREETING_FDS + 1]>::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 descriptors.extend(rights);
@@ -158,13 +158,13 @@ impl Control {
         let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| received.bytes == GREETING_BYTES);
         let Some(greeting) = greeting else { return Err(LinkError::Protocol("not a homespun endpoint")) };
         let greeting = greeting.map_err(|reason| LinkError::Protocol(reason.reason()))?;
-        if descriptors.len() < HANDOVER_FDS && received.flags.contains(ReturnFlags::CTRUNC) {
+        if descriptors.len() < GREETING_FDS && received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(LinkError::System(Errno::EMFILE));
         }
         let mut descriptors = descriptors.into_iter();
         match (descriptors.next(), descriptors.next(), descriptors.next()) {
             (Some(ring), Some(doorbell), None) => {
-                Ok(Received::Greeting(Box::new(Handover { greeting, ring, doorbell })))
+                Ok(Received::Greeting(Box::new(ReceivedGreeting { greeting, ring, doorbell })))
             }
             _ => Err(LinkError::Protocol("a greeting without exactly two descriptors")),
         }

@@ -38,7 +38,7 @@ pub fn run_ring_program(input: &[u8]) -> bool {
     while let Some(step) = input.next_byte() {
         run.run_step(step, &mut input);
     }
-    run.check_all_arrived();
+    run.drain_and_assert_all_arrived();
     !run.is_refused && !run.producer.is_broken()
 }
 
@@ -79,7 +79,7 @@ impl Run {
         match step % STEPS {
             0 | 1 => self.send(input),
             2 => self.resume(),
-            3 => self.receive(u32::from(input.next_byte().unwrap_or(u8::MAX))),
+            3 => self.receive_and_compare(u32::from(input.next_byte().unwrap_or(u8::MAX))),
             4 => {
                 let offset = input.next_number(3) as usize;
                 let len_bytes = usize::from(input.next_byte().unwrap_or(0));
@@ -87,7 +87,7 @@ impl Run {
                 self.is_scribbled = true;
             }
             5 => self.scribble_line(input),
-            6 => self.call_sleep_function(input.next_byte().unwrap_or(0)),
+            6 => self.call_sleep_wake_or_finish(input.next_byte().unwrap_or(0)),
             _ => self.scribble_counters(input),
         }
     }
@@ -128,7 +128,7 @@ impl Run {
         }
     }
 
-    fn receive(&mut self, budget_frames: u32) {
+    fn receive_and_compare(&mut self, budget_frames: u32) {
         if self.is_refused {
             return;
         }
@@ -165,12 +165,12 @@ impl Run {
     }
 
     /// Makes one of the calls with which an end prepares to sleep, wakes the other end, or ends the ring.
-    fn call_sleep_function(&mut self, choice: u8) {
+    fn call_sleep_wake_or_finish(&mut self, choice: u8) {
         match choice % 8 {
-            0 => self.is_refused |= self.consumer.request_wake().is_err(),
+            0 => self.is_refused |= self.consumer.request_wake_if_empty().is_err(),
             1 => self.consumer.cancel_wake_request(),
             2 => _ = self.producer.take_wake_request(),
-            3 => _ = self.producer.request_room(),
+            3 => _ = self.producer.request_room_if_full(),
             4 => _ = self.consumer.take_room_request(),
             5 => self.consumer.publish_progress(),
             6 => _ = self.consumer.ring_end(),
@@ -183,12 +183,12 @@ impl Run {
     }
 
     /// Checks that everything that the ring has taken arrives, unless the program has overwritten something.
-    fn check_all_arrived(&mut self) {
+    fn drain_and_assert_all_arrived(&mut self) {
         if self.is_scribbled {
             return;
         }
         for _ in 0..=self.rest.len() {
-            self.receive(u32::MAX);
+            self.receive_and_compare(u32::MAX);
             if !self.producer.is_mid_frame() {
                 break;
             }

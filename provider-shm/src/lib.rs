@@ -40,7 +40,7 @@ mod fork;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hello;
+mod greeting;
 mod line;
 mod link;
 mod listener;

@@ -14,7 +14,7 @@ pub const BACKLOG_CONNECTIONS: u16 = 4096;
 /// in the backlog waits.
 pub const ACCEPT_BATCH_CONNECTIONS: u32 = 8;
 
-/// How many accepted connections may lack the peer's hello at once. Beyond that the transport drops the
+/// How many accepted connections may lack the peer's greeting at once. Beyond that the transport drops the
 /// oldest of them.
 pub const HALF_OPEN_MAX_LINKS: usize = 256;
 

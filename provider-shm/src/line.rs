@@ -31,7 +31,7 @@
 //! wrong check.
 //!
 //! A header with its payload has exactly one layout for each length of a first piece: [`parse_line`] accepts
-//! only lines that [`emit_first_line`] or [`piece_line_word`] writes.
+//! only lines that [`emit_line_returning_first_word`] or [`piece_line_word`] writes.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -137,7 +137,7 @@ pub(crate) fn is_check_right(first: u64) -> bool {
 
 /// Whether the place of a line that is not yet published may hold this first word: that of the line one lap
 /// before, or zero in the first lap.
-pub(crate) fn is_unpublished(first: u64, position: u64) -> bool {
+pub(crate) fn is_expected_before_publication(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
         None => first == 0,
@@ -149,11 +149,11 @@ pub(crate) fn is_unpublished(first: u64, position: u64) -> bool {
 pub(crate) fn inline_room_bytes(header: &Header) -> usize {
     let mut words = 0;
     header.encode_words(|_| words += 1);
-    room_beside_words(words)
+    room_bytes_beside_words(words)
 }
 
 #[inline]
-fn room_beside_words(words: usize) -> usize {
+fn room_bytes_beside_words(words: usize) -> usize {
     ROOM_MAX_BYTES - words * WORD_BYTES
 }
 
@@ -161,7 +161,7 @@ fn room_beside_words(words: usize) -> usize {
 /// the first word. `payload` must match the header: inline if it fits into the line, else a first piece of a
 /// length that [`is_valid_piece_len`] accepts.
 #[inline]
-pub(crate) fn emit_first_line(
+pub(crate) fn emit_line_returning_first_word(
     sequence: u16,
     header: &Header,
     payload: Payload<'_>,
@@ -295,10 +295,10 @@ fn parse_inline_line(
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
     let (header, used) = parse_header_words(form, here_bytes as u64, None, words_check, &word)?;
-    if here_bytes > room_beside_words(used) {
+    if here_bytes > room_bytes_beside_words(used) {
         return Err(WireError::ImpossibleLength);
     }
-    copy_inline(here_bytes, 1 + used, word, payload)?;
+    copy_inline_and_check_padding(here_bytes, 1 + used, word, payload)?;
     Ok(Parsed::Frame(header, Found::Inline(here_bytes)))
 }
 
@@ -316,7 +316,7 @@ fn parse_outside_line(
     let (header, used) = parse_header_words(form, len_bytes, long_bytes, words_check, &word)?;
     let is_sound = is_valid_piece_len(piece_bytes, len_bytes)
         && is_long == ((piece_bytes as u64) < len_bytes)
-        && len_bytes > room_beside_words(used) as u64;
+        && len_bytes > room_bytes_beside_words(used) as u64;
     if !is_sound {
         return Err(WireError::ImpossibleLength);
     }
@@ -362,7 +362,7 @@ fn parse_header_words(
 
 /// Copies inline payload out of the words from `place` on.
 #[inline]
-fn copy_inline(
+fn copy_inline_and_check_padding(
     len_bytes: usize,
     place: usize,
     word: impl Fn(usize) -> u64,

@@ -7,7 +7,7 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::LinkError;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::control::{Control, Handover};
+use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
 use crate::fork::CloseOnForkFd;
 use crate::memory::PeerMemory;
@@ -108,8 +108,11 @@ impl Outgoing {
 
 impl Incoming {
     /// Maps the ring that came with the peer's greeting.
-    pub(crate) fn map_handover(handover: Handover, control: &Control) -> Result<Incoming, LinkError> {
-        let Handover { greeting, ring, doorbell } = handover;
+    pub(crate) fn map_greeted_ring(
+        received: ReceivedGreeting,
+        control: &Control,
+    ) -> Result<Incoming, LinkError> {
+        let ReceivedGreeting { greeting, ring, doorbell } = received;
         let segment = Segment::map(&ring).map_err(|error| match error {
             MapError::System(error) => LinkError::System(crate::control::to_errno(&error)),
             MapError::NotARing => LinkError::Protocol("the descriptor handed over is no ring"),
@@ -145,17 +148,17 @@ impl Link {
         let Some(incoming) = &mut self.incoming else { return true };
         // Publish now: this side may sleep next, while the peer waits for room.
         incoming.ring.publish_progress();
-        let is_cold = incoming.ring.request_wake().unwrap_or_else(|reason| {
+        let is_cold = incoming.ring.request_wake_if_empty().unwrap_or_else(|reason| {
             (self.has_hung_up, self.fault) = (true, Some(reason.reason()));
             false
         });
         incoming.is_hot = !is_cold;
-        self.notify_room();
+        self.wake_peer_if_room_requested();
         is_cold
     }
 
     /// Wakes a peer that waits for room in its ring, if this side has published progress.
-    pub(crate) fn notify_room(&mut self) {
+    pub(crate) fn wake_peer_if_room_requested(&mut self) {
         if let (Some(incoming), Some(outgoing)) = (&mut self.incoming, &self.outgoing)
             && incoming.ring.take_room_request()
         {

@@ -73,7 +73,7 @@ impl Listener {
     }
 
     /// Accepts a waiting connection, if there is one.
-    pub(crate) fn accept(&mut self) -> Option<OwnedFd> {
+    pub(crate) fn try_accept(&mut self) -> Option<OwnedFd> {
         if !self.can_accept() {
             return None;
         }

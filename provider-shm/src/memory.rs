@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pull_of_unmapped_memory_is_a_fault() {
+    fn pull_of_unmapped_memory_is_fault_with_cookie_and_gone_without() {
         let cookie = Cookie::generate().unwrap();
         let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
         let remote = RemotePayload::new(&nowhere).unwrap();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_yields_each_dynamic_port_once() {
+    fn ports_to_try_yields_each_dynamic_port_once() {
         for instance in [0, 7, u64::MAX] {
             let tried: Vec<u16> = ports_to_try(0, instance).collect();
             assert_eq!(tried.len(), usize::from(PORTS_MAX));

@@ -59,7 +59,7 @@ pub struct ShmTransport {
     full: Vec<LinkId>,
     /// Connects to peers whose backlog is full.
     waiting: Vec<LinkId>,
-    /// Accepted links whose hello has not arrived, in the order in which they were accepted.
+    /// Accepted links whose greeting has not arrived, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
     /// How many passes in a row have reported neither a frame nor an event.
@@ -202,7 +202,7 @@ impl Transport for ShmTransport {
         }
         let mut reported = 0;
         if !self.control_ready.is_empty() {
-            reported += self.serve_control_sockets(receiver);
+            reported += self.read_control_sockets_and_report_failures(receiver);
         }
         reported += self.read_rings(budget_frames, receiver);
         self.idle_passes = if reported == 0 { self.idle_passes.wrapping_add(1) } else { 0 };
@@ -232,19 +232,19 @@ impl Transport for ShmTransport {
         // have room.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
-        let mut may_go_on = false;
+        let mut has_new_room = false;
         for id in full {
             if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
-                if outgoing.ring.request_room() {
+                if outgoing.ring.request_room_if_full() {
                     self.full.push(id);
                 } else {
                     outgoing.in_full = false;
-                    may_go_on = true;
+                    has_new_room = true;
                 }
             }
         }
-        let is_connecting = self.listener.as_ref().is_some_and(Listener::can_accept);
-        if may_go_on || is_connecting || !self.control_ready.is_empty() || !self.hot.is_empty() {
+        let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
+        if has_new_room || has_connections || !self.control_ready.is_empty() || !self.hot.is_empty() {
             return Armed::Ready;
         }
         let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
@@ -260,7 +260,7 @@ impl Transport for ShmTransport {
         {
             outgoing.ring.finish();
         }
-        self.remove_link(link);
+        self.drop_link(link);
         // Remove the number from the lists, since the next link may get it at once.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
@@ -270,7 +270,7 @@ impl Transport for ShmTransport {
     fn stop_accepting(&mut self) {
         self.listener = None;
         while let Some((_, id)) = self.half_open.pop_first() {
-            self.remove_link(id);
+            self.drop_link(id);
         }
     }
 
@@ -348,7 +348,7 @@ impl ShmTransport {
         if let Some(listener) = &mut self.listener {
             listener.clear_starved();
         }
-        self.accept();
+        self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
             // Earlier sends on this link were refused. Enlist it as full, so that `arm` tells the engine to
@@ -369,7 +369,7 @@ impl ShmTransport {
             return 0;
         }
         let count = self.hot.len();
-        let (mut reported, mut has_cold_links) = (0_u32, false);
+        let (mut reported, mut must_prune_hot) = (0_u32, false);
         if self.turn >= count {
             self.turn = 0;
         }
@@ -377,7 +377,7 @@ impl ShmTransport {
             let at = self.turn + step;
             let id = self.hot[if at < count { at } else { at - count }];
             let Some(Slot::Made(link)) = self.links.get_mut(id) else {
-                has_cold_links = true;
+                must_prune_hot = true;
                 continue;
             };
             let Some(incoming) = &mut link.incoming else { continue };
@@ -391,24 +391,24 @@ impl ShmTransport {
             }
             match incoming.ring.receive(id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
-                    has_cold_links = true;
+                    must_prune_hot = true;
                     let error = match (link.fault, incoming.ring.ring_end()) {
                         (Some(reason), _) => LinkError::Protocol(reason),
                         (None, RingEnd::Finished) => LinkError::Closed,
                         (None, RingEnd::Open | RingEnd::Cut) => LinkError::System(Errno::ECONNRESET),
                     };
-                    reported += self.end_link(id, error, receiver);
+                    reported += self.end_and_report_link(id, error, receiver);
                 }
                 Ok(0) => {
                     incoming.empty_polls += 1;
                     if incoming.empty_polls.saturating_mul(count as u32) >= COLD_AFTER_EMPTY_POLLS {
-                        has_cold_links |= link.try_stop_polling_ring();
+                        must_prune_hot |= link.try_stop_polling_ring();
                     }
                 }
                 Ok(count) => {
                     incoming.empty_polls = 0;
                     reported += count;
-                    link.notify_room();
+                    link.wake_peer_if_room_requested();
                     // In a ping-pong the answer is sent next.
                     if let Some(outgoing) = &mut link.outgoing
                         && mem::take(&mut outgoing.has_sent)
@@ -417,12 +417,12 @@ impl ShmTransport {
                     }
                 }
                 Err(reason) => {
-                    has_cold_links = true;
-                    reported += self.end_link(id, LinkError::Protocol(reason.reason()), receiver);
+                    must_prune_hot = true;
+                    reported += self.end_and_report_link(id, LinkError::Protocol(reason.reason()), receiver);
                 }
             }
         }
-        if has_cold_links {
+        if must_prune_hot {
             let links = &self.links;
             self.hot.retain(|id| match links.get(*id) {
                 Some(Slot::Made(link)) => link.incoming.as_ref().is_some_and(|incoming| incoming.is_hot),
@@ -433,14 +433,14 @@ impl ShmTransport {
     }
 
     /// Ends a link. Reports the end, unless the peer connected and the link was never reported as up.
-    fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
+    fn end_and_report_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connector() || link.outgoing.is_some(),
             Some(Slot::Waiting(_) | Slot::Failed(_)) => true,
             None => return 0,
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
-        self.remove_link(id);
+        self.drop_link(id);
         // Only `arm` clears this list, and an application that polls never calls it.
         self.full.retain(|full| *full != id);
         if is_known {
@@ -451,7 +451,7 @@ impl ShmTransport {
 
     /// Ends a link and frees its number. Drops its cookie, so the peer discards later copies of payload that
     /// was exposed on the link.
-    fn remove_link(&mut self, id: LinkId) {
+    fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);

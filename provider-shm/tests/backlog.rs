@@ -50,7 +50,7 @@ fn connect_to_a_full_backlog_waits() {
 
 /// The peer with the full backlog ends, and another endpoint opens at its address.
 #[test]
-fn waiting_connect_reaches_the_next_endpoint() {
+fn waiting_connect_reaches_the_next_endpoint_at_its_address() {
     let provider = ShmProvider::new();
     let mut endpoint = TestEndpoint::open(&provider, 11);
     let address = vacant_address();

@@ -32,7 +32,7 @@ fn limit_fds(count: u64) {
 struct Shortage(Vec<OwnedFd>);
 
 impl Shortage {
-    fn with_free_fds(free: usize) -> Shortage {
+    fn leaving_free_fds(free: usize) -> Shortage {
         let mut held = vec![OwnedFd::from(fs::File::open("/dev/null").expect("a descriptor is free"))];
         while let Ok(another) = held[0].try_clone() {
             held.push(another);
@@ -70,9 +70,9 @@ fn connect_with_few_descriptors(
     phase: Phase,
     free: usize,
 ) -> (LinkId, Option<LinkError>) {
-    let shortage = |at| (phase == at).then(|| Shortage::with_free_fds(free));
+    let shortage = |at| (phase == at).then(|| Shortage::leaving_free_fds(free));
     let [a, b] = endpoints;
-    let (downs, ups) = (count_downs(a), a.recorder.links_up_count());
+    let (downs, ups) = (count_down_events(a), a.recorder.links_up_count());
 
     let short = shortage(Phase::Connecting);
     let link = a.connect(b.address());
@@ -92,17 +92,17 @@ fn connect_with_few_descriptors(
     drop(short);
 
     drive_until(endpoints, "a link that is up or down", |[a, _]| {
-        count_downs(a) > downs || a.recorder.links_up_count() > ups
+        count_down_events(a) > downs || a.recorder.links_up_count() > ups
     });
     (link, endpoints[0].recorder.down_error(link).cloned())
 }
 
-fn count_downs(endpoint: &TestEndpoint<ShmTransport>) -> usize {
+fn count_down_events(endpoint: &TestEndpoint<ShmTransport>) -> usize {
     endpoint.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
 }
 
 /// Sends frames on a link that is up, and closes it.
-fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
+fn send_frames_and_close(endpoints: &mut Endpoints, link: LinkId) {
     let before = endpoints[1].recorder.log().len();
     for size in [10, 100_000] {
         endpoints[0].post(link, pseudo_random_payload(size, 1));
@@ -128,7 +128,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
         if endpoints[0].queued_frame_count(link) == 0 {
             endpoints[0].close(link, Close::Drain);
         }
-        assert_eq!(count_downs(&endpoints[0]), 0);
+        assert_eq!(count_down_events(&endpoints[0]), 0);
     }
     // Both sides are in this process, which needs descriptors for all links at once.
     limit_fds(8 * LIMIT_FDS);
@@ -136,7 +136,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
         let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
         b.recorder.log().iter().filter(is_frame).count() as u64 == LIMIT_FDS
     });
-    assert_eq!(count_downs(&endpoints[0]), 0);
+    assert_eq!(count_down_events(&endpoints[0]), 0);
     limit_fds(LIMIT_FDS);
 }
 
@@ -147,7 +147,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
 
     for free in 0..PLENTY_FDS {
         let before = count_open_fds();
-        let short = Shortage::with_free_fds(free);
+        let short = Shortage::leaving_free_fds(free);
         let opened = provider.open(AddressFormat::SockaddrIn.wildcard(), 7);
         drop(short);
         match (free, &opened) {
@@ -178,11 +178,11 @@ fn descriptor_exhaustion_fails_one_link_only() {
             let expected = fails_with.contains(&free).then(|| expected.clone());
             assert_eq!(failure, expected, "{phase:?} with {free} descriptors");
             if failure.is_none() {
-                use_and_close(&mut endpoints, link);
+                send_frames_and_close(&mut endpoints, link);
             }
             let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, PLENTY_FDS);
             assert_eq!(failure, None, "{phase:?}, after a link with {free} descriptors");
-            use_and_close(&mut endpoints, link);
+            send_frames_and_close(&mut endpoints, link);
             drive_until(&mut endpoints, "all descriptors to be closed", |_| count_open_fds() == before);
         }
     }

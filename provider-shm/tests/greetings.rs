@@ -152,7 +152,7 @@ fn bad_greeting_ends_its_own_link_only() {
         bad.send_on(&raw);
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
-        drive_both_until(&mut endpoints, bad.what, |_| raw.poll_hang_up());
+        drive_both_until(&mut endpoints, bad.what, |_| raw.read_and_check_hang_up());
         drop(raw);
         assert_eq!(endpoints[1].recorder.links_up_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);
@@ -188,7 +188,7 @@ fn bad_greeting_ends_its_own_link_only() {
 
     odd_doorbells_are_tolerated(&mut endpoints, link);
     assert_eq!(count_open_fds(), before);
-    second_hello_ends_its_link(&mut endpoints, link);
+    second_greeting_ends_its_link(&mut endpoints, link);
     assert_eq!(count_open_fds(), before);
     silent_connections_are_tolerated(&mut endpoints, link);
     assert_eq!(count_open_fds(), before);
@@ -205,20 +205,20 @@ fn odd_doorbells_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     }
 }
 
-fn second_hello_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
+fn second_greeting_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
     let raw = RawSocket::connect(endpoints[1].address());
     let greeting = encode_greeting(vacant_address(), 5);
-    let say = || raw.send(&greeting, &[make_ring_memfd().as_fd(), make_doorbell().as_fd()]);
-    say();
+    let send_greeting = || raw.send(&greeting, &[make_ring_memfd().as_fd(), make_doorbell().as_fd()]);
+    send_greeting();
     drive_both_until(endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 2);
-    say();
+    send_greeting();
     drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.links_up_count() == 1);
     let why = endpoints[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
         Event::Down(why) => Some(why),
         _ => None,
     });
-    assert_eq!(why, Some(&LinkError::Protocol("a second hello")));
-    assert_link_works(endpoints, link, "a second hello");
+    assert_eq!(why, Some(&LinkError::Protocol("a second greeting")));
+    assert_link_works(endpoints, link, "a second greeting");
 }
 
 /// Hundreds of connections without a greeting do not keep another endpoint from connecting.

@@ -40,7 +40,7 @@ fn send_and_exit(to: Address) -> ! {
 /// The connector hands its ring over with its greeting. So its frames arrive even if it exits before the peer
 /// accepts the connection.
 #[test]
-fn frames_of_an_exited_process_arrive() {
+fn frames_of_an_exited_process_arrive_before_its_link_ends() {
     if let Ok(to) = env::var(SEND_TO) {
         let to: SocketAddr = to.parse().expect("an address");
         send_and_exit(to.into());
@@ -48,7 +48,7 @@ fn frames_of_an_exited_process_arrive() {
     for (how, end) in [("closed", LinkError::Closed), ("left", LinkError::System(Errno::ECONNRESET))] {
         let mut endpoints = [TestEndpoint::open(&ShmProvider::new(), 22)];
         let mut child = Command::new(env::current_exe().expect("it has a path"))
-            .args(["--exact", "frames_of_an_exited_process_arrive", "--quiet"])
+            .args(["--exact", "frames_of_an_exited_process_arrive_before_its_link_ends", "--quiet"])
             .env(SEND_TO, endpoints[0].address().socket_addr().to_string())
             .env(HOW, how)
             .spawn()

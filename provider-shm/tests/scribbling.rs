@@ -112,7 +112,7 @@ fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
 }
 
 /// Lets both sides send frames until the link goes down on either side.
-fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
+fn exchange_frames_until_down(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
     let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let is_down = |endpoint: &TestEndpoint<ShmTransport>, seen: usize| {
         endpoint.recorder.log()[seen..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
@@ -141,7 +141,7 @@ fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2])
     }
 }
 
-fn check_overwritten_rings(seed: u64) {
+fn assert_scribbled_rings_end_own_links_only(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
@@ -167,7 +167,7 @@ fn check_overwritten_rings(seed: u64) {
                 }
             });
             let _ending = StopOnDrop(is_over);
-            exchange_frames(rng, &mut endpoints, [link, peer]);
+            exchange_frames_until_down(rng, &mut endpoints, [link, peer]);
         });
         drop(interceptor);
         for (at, link) in [link, peer].into_iter().enumerate() {
@@ -186,5 +186,5 @@ fn check_overwritten_rings(seed: u64) {
 
 #[test]
 fn scribbled_ring_ends_its_own_link_only() {
-    check_overwritten_rings(7);
+    assert_scribbled_rings_end_own_links_only(7);
 }

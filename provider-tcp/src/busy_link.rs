@@ -2,7 +2,7 @@
 
 use homespun_engine::transport::LinkId;
 
-use crate::limits::{BLIND_PASSES_MAX, FOCUS_READS_MIN};
+use crate::limits::{BLIND_PASSES_MAX, BUSY_LINK_READS_MIN};
 
 /// Tracks from which link frames arrive.
 ///
@@ -30,14 +30,14 @@ impl BusyLink {
 
     /// Makes the next pass poll the kernel, because it matters to learn soon of another event, such as room
     /// to write.
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn force_kernel_poll(&mut self) {
         *self = BusyLink::default();
     }
 
     /// Counts a pass. Returns the link that the pass reads blindly, or `None` if the pass must poll the
     /// kernel.
     pub(crate) fn next_blind_read(&mut self) -> Option<LinkId> {
-        if self.reads < FOCUS_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
+        if self.reads < BUSY_LINK_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
             self.blind_passes = 0;
             return None;
         }
@@ -51,31 +51,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alternating_links_are_not_read_before_poll_reports_them() {
+    fn alternating_links_are_never_read_blindly() {
         let (one, other) = (LinkId(1), LinkId(2));
-        let mut focus = BusyLink::default();
+        let mut busy_link = BusyLink::default();
         for _ in 0..100 {
-            assert_eq!(focus.next_blind_read(), None);
-            focus.note_read(one);
-            assert_eq!(focus.next_blind_read(), None);
-            focus.note_read(other);
+            assert_eq!(busy_link.next_blind_read(), None);
+            busy_link.note_read(one);
+            assert_eq!(busy_link.next_blind_read(), None);
+            busy_link.note_read(other);
         }
     }
 
     #[test]
-    fn reads_without_a_poll_report_end_after_the_maximum() {
-        let mut focus = BusyLink::default();
-        for _ in 0..FOCUS_READS_MIN {
-            assert_eq!(focus.next_blind_read(), None);
-            focus.note_read(LinkId(1));
+    fn kernel_poll_interrupts_blind_reads_after_the_maximum() {
+        let mut busy_link = BusyLink::default();
+        for _ in 0..BUSY_LINK_READS_MIN {
+            assert_eq!(busy_link.next_blind_read(), None);
+            busy_link.note_read(LinkId(1));
         }
         for _ in 0..10 {
             for _ in 0..BLIND_PASSES_MAX {
-                assert_eq!(focus.next_blind_read(), Some(LinkId(1)));
+                assert_eq!(busy_link.next_blind_read(), Some(LinkId(1)));
             }
-            assert_eq!(focus.next_blind_read(), None);
+            assert_eq!(busy_link.next_blind_read(), None);
         }
-        focus.reset();
-        assert_eq!(focus.next_blind_read(), None);
+        busy_link.force_kernel_poll();
+        assert_eq!(busy_link.next_blind_read(), None);
     }
 }

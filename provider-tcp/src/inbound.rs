@@ -9,8 +9,8 @@ use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::stream::Decoder;
 use mio::net::TcpStream;
 
-use crate::greeting::HelloReader;
-use crate::limits::{LARGE_FRAME_BYTES, PROBE_BYTES};
+use crate::hello::HelloReader;
+use crate::limits::{LARGE_FRAME_BYTES, READ_AHEAD_BYTES};
 use crate::socket;
 
 /// The error of a link whose peer did not end its stream in order.
@@ -61,7 +61,7 @@ impl Inbound {
     }
 
     /// Whether the peer's hello has arrived.
-    pub(crate) fn is_greeted(&self) -> bool {
+    pub(crate) fn has_received_hello(&self) -> bool {
         !matches!(self.state, StreamState::Hello(_))
     }
 
@@ -75,7 +75,7 @@ impl Inbound {
         self.state = StreamState::Discard;
     }
 
-    /// Reads once. When the peer's hello is complete, calls `greeted` with it and the receiver, before
+    /// Reads once. When the peer's hello is complete, calls `on_hello` with it and the receiver, before
     /// reporting the first frame.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
@@ -83,17 +83,18 @@ impl Inbound {
         stream: &TcpStream,
         buffer: &mut [u8],
         receiver: &mut R,
-        greeted: impl FnOnce(&Hello, &mut R),
+        on_hello: impl FnOnce(&Hello, &mut R),
     ) -> ReadOutcome {
-        let probe_bytes = if self.expects_large { PROBE_BYTES.min(buffer.len()) } else { buffer.len() };
+        let read_ahead_bytes =
+            if self.expects_large { READ_AHEAD_BYTES.min(buffer.len()) } else { buffer.len() };
         let read = match &self.state {
             StreamState::Frames(decoder) if decoder.payload_left() > 0 => {
-                read_payload(id, stream, buffer, probe_bytes, receiver)
+                read_payload(id, stream, buffer, read_ahead_bytes, receiver)
             }
-            _ => read_some(stream, &mut buffer[..probe_bytes]).map(|read_bytes| Filled {
+            _ => read_some(stream, &mut buffer[..read_ahead_bytes]).map(|read_bytes| Filled {
                 placed_bytes: 0,
                 buffered_bytes: read_bytes,
-                is_short: read_bytes < probe_bytes,
+                is_short: read_bytes < read_ahead_bytes,
             }),
         };
         let filled = match read {
@@ -104,7 +105,7 @@ impl Inbound {
         if filled.placed_bytes + filled.buffered_bytes == 0 {
             return self.end_of_stream_outcome();
         }
-        match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, greeted) {
+        match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, on_hello) {
             Ok(reported) => ReadOutcome::Progress { reported, drained: filled.is_short && !self.hung_up },
             Err(reason) => ReadOutcome::Broken(LinkError::Protocol(reason.reason())),
         }
@@ -116,12 +117,12 @@ impl Inbound {
         placed_bytes: usize,
         mut bytes: &[u8],
         receiver: &mut R,
-        greeted: impl FnOnce(&Hello, &mut R),
+        on_hello: impl FnOnce(&Hello, &mut R),
     ) -> Result<u32, WireError> {
         let mut reported = 0;
-        if let StreamState::Hello(greeting) = &mut self.state {
-            let Some((hello, rest)) = greeting.feed(bytes)? else { return Ok(0) };
-            greeted(&hello, receiver);
+        if let StreamState::Hello(reader) = &mut self.state {
+            let Some((hello, rest)) = reader.feed(bytes)? else { return Ok(0) };
+            on_hello(&hello, receiver);
             reported += 1;
             bytes = rest;
             self.state = StreamState::Frames(Decoder::new());
@@ -166,13 +167,13 @@ fn read_payload(
     id: LinkId,
     stream: &TcpStream,
     buffer: &mut [u8],
-    probe_bytes: usize,
+    read_ahead_bytes: usize,
     receiver: &mut impl FrameHandler,
 ) -> io::Result<Filled> {
     let mut space = receiver.payload_space(id);
     let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();
     // If the receiver has no space for the payload, read it into the whole buffer.
-    let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { probe_bytes };
+    let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { read_ahead_bytes };
     space.push(IoSliceMut::new(&mut buffer[..buffer_bytes]));
     let read_bytes = retry_interrupted(|| (&*stream).read_vectored(&mut space))?;
     let placed_bytes = read_bytes.min(direct_bytes);

@@ -78,7 +78,7 @@
 pub mod limits;
 
 mod busy_link;
-mod greeting;
+mod hello;
 mod inbound;
 mod link;
 mod links;

@@ -58,13 +58,14 @@ pub const USER_TIMEOUT_MS: u64 = 600_000;
 /// next frames are large, too.
 pub const LARGE_FRAME_BYTES: u64 = 64 * 1024;
 
-/// How much a link reads into the shared buffer when it expects a large frame. The limit is small because
-/// payload that is read together with its header has to be copied.
-pub const PROBE_BYTES: usize = 4 * 1024;
+/// When a link expects a large frame, one read takes at most this much into the shared buffer, unless the
+/// receiver has no space for the payload. The limit is small because payload that is read together with its
+/// header has to be copied.
+pub const READ_AHEAD_BYTES: usize = 4 * 1024;
 
 /// After this many successful reads in a row from the same link, passes read that link blindly, without
 /// polling the kernel first.
-pub const FOCUS_READS_MIN: u32 = 4;
+pub const BUSY_LINK_READS_MIN: u32 = 4;
 
 /// After this many blind passes in a row, one pass polls the kernel about all links.
 pub const BLIND_PASSES_MAX: u32 = 7;

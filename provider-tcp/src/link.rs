@@ -10,7 +10,7 @@ use homespun_engine::wire::hello::Hello;
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use crate::greeting::believed_address;
+use crate::hello::believed_address;
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
 use crate::staging::SpareBuffers;
@@ -73,11 +73,11 @@ pub(crate) enum ReadStep {
 
 impl Link {
     pub(crate) fn new(stream: TcpStream, origin: Origin) -> Link {
-        let connected = matches!(origin, Origin::Accepted { .. });
+        let is_connected = matches!(origin, Origin::Accepted { .. });
         Link {
             stream,
             origin,
-            outbound: Outbound::new(connected),
+            outbound: Outbound::new(is_connected),
             inbound: Inbound::new(),
             closing: None,
             in_ready: false,
@@ -92,7 +92,7 @@ impl Link {
     /// Whether this side accepted the connection and the peer's hello has not arrived. Such a link was not
     /// yet reported.
     pub(crate) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Accepted { .. }) && !self.inbound.is_greeted()
+        matches!(self.origin, Origin::Accepted { .. }) && !self.inbound.has_received_hello()
     }
 
     /// Whether a flush would write anything.
@@ -112,7 +112,7 @@ impl Link {
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
                 tracing::trace!(%error, "the peer had gone before the link was closed");
-                self.fail(Errno::ENOTCONN);
+                self.mark_failed(Errno::ENOTCONN);
             }
             self.closing = Some(Closing::Reading);
         } else if self.outbound.failure().is_some() {
@@ -123,29 +123,29 @@ impl Link {
     /// Handles the kernel's report that the socket is writable or broken.
     pub(crate) fn handle_writable(&mut self) {
         match self.origin {
-            Origin::Connected(to) if self.outbound.is_connecting() => self.finish_connecting(to),
+            Origin::Connected(to) if self.outbound.is_connecting() => self.try_finish_connecting(to),
             _ => self.outbound.mark_writable(),
         }
     }
 
     /// Checks whether the connection was made. Writes nothing, so that the hello can leave together with the
     /// first frames.
-    fn finish_connecting(&mut self, to: Address) {
+    fn try_finish_connecting(&mut self, to: Address) {
         match self.stream.take_error() {
-            Ok(Some(error)) | Err(error) => self.fail(socket::to_errno(&error)),
+            Ok(Some(error)) | Err(error) => self.mark_failed(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
             // If no socket listens at the port, the kernel may have given this socket the same port. Then it
             // is connected to itself.
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
-                self.fail(Errno::ECONNREFUSED);
+                self.mark_failed(Errno::ECONNREFUSED);
             }
             Ok(None) => self.outbound.mark_writable(),
         }
         tracing::debug!(%to, failure = ?self.outbound.failure(), "connected");
     }
 
-    fn fail(&mut self, errno: Errno) {
-        self.outbound.fail(errno);
+    fn mark_failed(&mut self, errno: Errno) {
+        self.outbound.mark_failed(errno);
         self.inbound.mark_hung_up();
     }
 
@@ -158,7 +158,7 @@ impl Link {
         receiver: &mut R,
     ) -> ReadStep {
         let origin = self.origin;
-        let greeted = |hello: &Hello, receiver: &mut R| {
+        let on_hello = |hello: &Hello, receiver: &mut R| {
             let peer = match origin {
                 Origin::Connected(to) => to,
                 Origin::Accepted { remote, .. } => believed_address(hello.address, remote, is_local),
@@ -167,7 +167,7 @@ impl Link {
             receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
         };
         let failure = self.outbound.failure();
-        match (self.inbound.read(id, &self.stream, buffer, receiver, greeted), failure) {
+        match (self.inbound.read(id, &self.stream, buffer, receiver, on_hello), failure) {
             (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
             (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),
             (ReadOutcome::Blocked, None) => ReadStep::Idle(0),
@@ -193,7 +193,7 @@ impl Link {
     /// Whether the peer's kernel has acknowledged everything but the end of the stream. There is no need to
     /// wait for the acknowledgement of the end, which the peer's kernel may delay: this side's kernel repeats
     /// the end if necessary.
-    pub(crate) fn is_delivered(&self) -> bool {
+    pub(crate) fn has_peer_acknowledged_all(&self) -> bool {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.
         self.closing == Some(Closing::Reading)
@@ -201,7 +201,7 @@ impl Link {
     }
 
     /// If the peer will miss frames, makes it see a reset instead of an orderly end.
-    pub(crate) fn reset_if_incomplete(&self) {
+    pub(crate) fn reset_on_close_if_incomplete(&self) {
         if !self.outbound.can_end_stream()
             && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
         {

@@ -34,7 +34,7 @@ impl Listener {
     }
 
     /// Ends a pause, because a descriptor has become free.
-    pub(crate) fn unpause(&mut self) {
+    pub(crate) fn end_pause(&mut self) {
         self.pause_passes = 0;
     }
 
@@ -45,13 +45,13 @@ impl Listener {
 
     /// Ends a pause, so that the next pass accepts again. Returns whether connections were waiting for
     /// descriptors or memory.
-    pub(crate) fn resume_accepting(&mut self) -> bool {
+    pub(crate) fn end_pause_if_pending(&mut self) -> bool {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
 
     /// Accepts a waiting connection, if there is one and the listener is not paused. A call during a pause
     /// counts as a pass.
-    pub(crate) fn accept(&mut self) -> Option<(TcpStream, SocketAddr)> {
+    pub(crate) fn try_accept(&mut self) -> Option<(TcpStream, SocketAddr)> {
         if !self.is_pending {
             return None;
         }

@@ -8,12 +8,12 @@ use if_addrs::Interface;
 
 /// The address at which peers reach a listener. For a listener bound to a wildcard it is the address of an
 /// interface, if possible the preferred one.
-pub(crate) fn reachable_address(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
+pub(crate) fn reachable_address(bound: SocketAddr, preferred_interface: Option<&str>) -> io::Result<Address> {
     let address = Address::from(bound);
     if address.is_specific() {
         return Ok(address);
     }
-    let ip = routable_ip(&if_addrs::get_if_addrs()?, address.format(), preferred);
+    let ip = routable_ip(&if_addrs::get_if_addrs()?, address.format(), preferred_interface);
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn is_local(ip: IpAddr) -> bool {
 }
 
 /// The preferred interface's address, else the first address that other hosts may route to, else loopback.
-fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
+fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred_interface: Option<&str>) -> IpAddr {
     let (is_v4, loopback): (bool, IpAddr) = match format {
         AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
         AddressFormat::SockaddrIn6 => (false, Ipv6Addr::LOCALHOST.into()),
@@ -35,7 +35,7 @@ fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred: Optio
     let usable = |interface: &&Interface| {
         interface.is_oper_up() && interface.ip().is_ipv4() == is_v4 && (is_v4 || !interface.is_link_local())
     };
-    let is_preferred = |interface: &&Interface| Some(interface.name.as_str()) == preferred;
+    let is_preferred = |interface: &&Interface| Some(interface.name.as_str()) == preferred_interface;
     let is_routable = |interface: &&Interface| !interface.is_loopback() && !interface.is_link_local();
     let mut candidates = interfaces.iter().filter(usable);
     let chosen = candidates.clone().find(is_preferred).or_else(|| candidates.find(is_routable));

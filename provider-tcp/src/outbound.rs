@@ -40,8 +40,8 @@ enum WriteState {
 
 impl Outbound {
     /// The sending half of a new link.
-    pub(crate) fn new(connected: bool) -> Outbound {
-        let write_state = if connected { WriteState::Writable } else { WriteState::Connecting };
+    pub(crate) fn new(is_connected: bool) -> Outbound {
+        let write_state = if is_connected { WriteState::Writable } else { WriteState::Connecting };
         Outbound { staging: Staging::default(), unfinished: false, write_state }
     }
 
@@ -71,7 +71,7 @@ impl Outbound {
     }
 
     /// Stops writing because of an error that did not come from a write.
-    pub(crate) fn fail(&mut self, errno: Errno) {
+    pub(crate) fn mark_failed(&mut self, errno: Errno) {
         self.write_state = WriteState::Failed(errno);
     }
 

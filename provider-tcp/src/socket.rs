@@ -54,7 +54,7 @@ pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpLi
 
 /// Creates a socket and starts to connect it. With a `source`, the connection comes from that IP address and
 /// any port.
-pub(crate) fn connect(
+pub(crate) fn start_connect(
     to: SocketAddr,
     source: Option<SocketAddr>,
     buffers: KernelBuffers,

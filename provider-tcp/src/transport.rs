@@ -52,7 +52,7 @@ pub struct TcpTransport {
     accepted_count: u64,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
-    focus: BusyLink,
+    busy_link: BusyLink,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
@@ -86,7 +86,7 @@ impl TcpTransport {
             half_open: BTreeMap::new(),
             accepted_count: 0,
             draining: Vec::new(),
-            focus: BusyLink::default(),
+            busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
@@ -108,8 +108,8 @@ impl Transport for TcpTransport {
 
     fn connect(&mut self, to: Address) -> LinkId {
         let made = if to.format() == self.address.format() {
-            socket::connect(to.socket_addr(), self.source, self.buffers)
-                .and_then(|stream| self.register_link(stream, Origin::Connected(to)))
+            socket::start_connect(to.socket_addr(), self.source, self.buffers)
+                .and_then(|stream| self.create_registered_link(stream, Origin::Connected(to)))
         } else {
             Err(rustix::io::Errno::AFNOSUPPORT.into())
         };
@@ -156,12 +156,12 @@ impl Transport for TcpTransport {
     /// a payload counts as one frame in the result. One read may return as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
+        match self.busy_link.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.poll_kernel(),
         }
         self.advance_draining();
-        self.accept();
+        self.accept_waiting();
         // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
             return 0;
@@ -189,7 +189,7 @@ impl Transport for TcpTransport {
         if has_connections || has_new_room || !self.ready.is_empty() || !self.dirty.is_empty() {
             return Armed::Ready;
         }
-        let is_paused = self.listener.as_mut().is_some_and(Listener::resume_accepting);
+        let is_paused = self.listener.as_mut().is_some_and(Listener::end_pause_if_pending);
         let must_look = is_paused || !self.draining.is_empty();
         Armed::Asleep { look_again_after: must_look.then_some(Duration::from_millis(RETRY_MS)) }
     }
@@ -263,9 +263,11 @@ impl TcpTransport {
     }
 
     /// Accepts connections that wait at the listener.
-    fn accept(&mut self) {
+    fn accept_waiting(&mut self) {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            let Some((stream, remote)) = self.listener.as_mut().and_then(Listener::accept) else { return };
+            let Some((stream, remote)) = self.listener.as_mut().and_then(Listener::try_accept) else {
+                return;
+            };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
             {
@@ -275,7 +277,7 @@ impl TcpTransport {
             let serial = self.accepted_count;
             self.accepted_count += 1;
             let entered = socket::set_connection_options(&SockRef::from(&stream))
-                .and_then(|()| self.register_link(stream, Origin::Accepted { remote, serial }));
+                .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
             match entered {
                 Ok(id) => {
                     tracing::debug!(link = id.0, %remote, "accepted");
@@ -291,7 +293,7 @@ impl TcpTransport {
     }
 
     /// Creates a link for a connection and registers it with the kernel.
-    fn register_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
+    fn create_registered_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let mut link = Link::new(stream, origin);
         if let Origin::Connected(_) = origin {
             link.outbound.stage_hello(&self.hello, &mut self.spare);
@@ -318,7 +320,7 @@ impl TcpTransport {
         let result = write(link, &mut self.spare);
         if !link.outbound.can_write() {
             // Poll the kernel in the next pass, to learn soon when there is room.
-            self.focus.reset();
+            self.busy_link.force_kernel_poll();
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
@@ -348,7 +350,7 @@ impl TcpTransport {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
             self.flush_link(id);
-            if self.links.link_mut(id).is_some_and(|link| link.is_delivered()) {
+            if self.links.link_mut(id).is_some_and(|link| link.has_peer_acknowledged_all()) {
                 self.drop_link(id);
             }
         }
@@ -376,7 +378,7 @@ impl TcpTransport {
             enlist_dirty(&mut self.dirty, id, link);
         }
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
-            self.focus.note_read(id);
+            self.busy_link.note_read(id);
         }
         match step {
             ReadStep::Ready(reported) => {
@@ -402,13 +404,13 @@ impl TcpTransport {
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
-        link.reset_if_incomplete();
+        link.reset_on_close_if_incomplete();
         // Closing the socket would not suffice, since a forked child may hold a copy.
         if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
             tracing::debug!(link = id.0, %error, "the connection was not registered");
         }
         if let Some(listener) = &mut self.listener {
-            listener.unpause();
+            listener.end_pause();
         }
     }
 }

@@ -38,12 +38,12 @@ pub(super) trait Loop {
     fn receive(&mut self) -> Result<(), Failure>;
 
     /// Sends many messages.
-    fn send_all(&mut self, count: u32) -> Result<(), Failure> {
+    fn send_many(&mut self, count: u32) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.send())
     }
 
     /// Waits for many messages and receives them.
-    fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
+    fn receive_many(&mut self, count: u32) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.receive())
     }
 
@@ -53,7 +53,7 @@ pub(super) trait Loop {
     }
 
     /// Signals to the other process that this process is ready, or done.
-    fn signal(&mut self) -> Result<(), Failure>;
+    fn send_signal(&mut self) -> Result<(), Failure>;
 
     /// Waits for the signal of the other process.
     fn await_signal(&mut self) -> Result<(), Failure>;
@@ -120,7 +120,7 @@ pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
         Metric::Bandwidth => measure::time_message_rounds(run, |count| {
             end.await_signal()?;
             let start = Instant::now();
-            end.send_all(count)?;
+            end.send_many(count)?;
             end.await_signal()?;
             Ok(start.elapsed())
         }),
@@ -138,9 +138,9 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
             end.send()
         }),
         Metric::Bandwidth => measure::round_message_counts(run).try_for_each(|count| {
-            end.signal()?;
-            end.receive_all(count)?;
-            end.signal()
+            end.send_signal()?;
+            end.receive_many(count)?;
+            end.send_signal()
         }),
     }?;
     end.await_peer_done()

@@ -81,7 +81,7 @@ pub(super) struct Measuring<'a, 'p> {
 impl Contest {
     /// Prepares a contest of messages: chooses the fastest of the bare ways, and the number of messages in a
     /// round.
-    pub(super) fn choose_for_messages(
+    pub(super) fn prepare_for_messages(
         measuring: &mut Measuring<'_, '_>,
         bare: &[Way],
         size_bytes: usize,
@@ -91,7 +91,7 @@ impl Contest {
         let bandwidth = measuring.find_fastest_way(bare, size_bytes, Metric::Bandwidth)?;
         let mut fabric = |metric| {
             let part = |run| Part::Step(Step { way: Way::Fabric, metric, run });
-            measuring.sized_part(size_bytes, metric, part)
+            measuring.calibrate_part(size_bytes, metric, part)
         };
         let parts = [
             fabric(Metric::Latency)?,
@@ -104,7 +104,7 @@ impl Contest {
     }
 
     /// Prepares a contest of accesses: chooses their number in a round.
-    pub(super) fn choose_for_accesses(
+    pub(super) fn prepare_for_accesses(
         measuring: &mut Measuring<'_, '_>,
         operation: Operation,
         bare: BareAccess,
@@ -121,10 +121,10 @@ impl Contest {
             }
         };
         let parts = [
-            measuring.sized_part(size_bytes, Metric::Latency, |run| fabric(Metric::Latency, run))?,
-            measuring.sized_part(size_bytes, Metric::Latency, |run| bare(Metric::Latency, run))?,
-            measuring.sized_part(size_bytes, Metric::Bandwidth, |run| fabric(Metric::Bandwidth, run))?,
-            measuring.sized_part(size_bytes, Metric::Bandwidth, |run| bare(Metric::Bandwidth, run))?,
+            measuring.calibrate_part(size_bytes, Metric::Latency, |run| fabric(Metric::Latency, run))?,
+            measuring.calibrate_part(size_bytes, Metric::Latency, |run| bare(Metric::Latency, run))?,
+            measuring.calibrate_part(size_bytes, Metric::Bandwidth, |run| fabric(Metric::Bandwidth, run))?,
+            measuring.calibrate_part(size_bytes, Metric::Bandwidth, |run| bare(Metric::Bandwidth, run))?,
         ];
         Ok(Contest { parts, bare_names: [name; 2], memcpy: None })
     }
@@ -154,7 +154,7 @@ impl Contest {
 
 impl Measuring<'_, '_> {
     /// A part with as many operations as fit into a round.
-    fn sized_part(
+    fn calibrate_part(
         &mut self,
         size_bytes: usize,
         metric: Metric,
@@ -162,7 +162,7 @@ impl Measuring<'_, '_> {
     ) -> Result<Part, Failure> {
         let run = calibrate_run(size_bytes, metric, self.round_ms, |run| {
             let trial = part(run);
-            Ok(trial.one_way_divisor() * self.time_part(&trial)?.each_us)
+            Ok(trial.round_trip_factor() * self.time_part(&trial)?.each_us)
         })?;
         Ok(part(run))
     }
@@ -191,7 +191,7 @@ impl Measuring<'_, '_> {
 impl Part {
     /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half of
     /// a round trip.
-    fn one_way_divisor(&self) -> f64 {
+    fn round_trip_factor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,
             Part::Step(Step { way, metric: Metric::Latency, .. }) if !matches!(way, Way::Access(_)) => 2.0,

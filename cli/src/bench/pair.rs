@@ -81,7 +81,7 @@ impl Pair {
         }
         let mut peer = PeerProcess::start(&arguments, cores.map(|(_, other)| other), timeout)?;
         let poller = Poller::new(peer.ended_flag(), timeout, cores.is_some());
-        let line = peer.next_line()?;
+        let line = peer.await_line()?;
         let (medium, readv_refusal) = match memory {
             Some(memory) => {
                 let other_pid = i32::try_from(peer.pid()).unwrap_or_default();
@@ -110,8 +110,11 @@ impl Pair {
     }
 
     /// Opens this process's endpoint, and returns it with the address of the follower's endpoint.
-    pub(super) fn open_port(&mut self, domain: &str) -> Result<(Port, homespun::Address), Failure> {
-        let line = self.peer.next_line()?;
+    pub(super) fn open_port_to_follower(
+        &mut self,
+        domain: &str,
+    ) -> Result<(Port, homespun::Address), Failure> {
+        let line = self.peer.await_line()?;
         let endpoint =
             follower::strip_keyword(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
         let listening: SocketAddr = endpoint.0.parse().map_err(|_| Failure::PeerProtocol)?;
@@ -147,17 +150,17 @@ impl Pair {
         match way {
             Way::Fabric => {
                 let channel = channel.ok_or(Failure::PeerProtocol)?;
-                begin_step(peer, step)?;
+                announce_step_and_await_ready(peer, step)?;
                 measure::lead(channel, *metric, run)
             }
             Way::Access(operation) => {
                 let (channel, place) = channel.zip(*place).ok_or(Failure::PeerProtocol)?;
-                begin_step(peer, step)?;
+                announce_step_and_await_ready(peer, step)?;
                 access::lead(channel, place, *operation, *metric, run)
             }
             Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
                 let mut end = medium.prepare_end(step, poller)?;
-                begin_step(peer, step)?;
+                announce_step_and_await_ready(peer, step)?;
                 let timing = bare::lead(&mut *end, step)?;
                 expect_word(peer, DONE)?;
                 Ok(timing)
@@ -167,14 +170,14 @@ impl Pair {
 }
 
 /// Announces the step to the follower, and waits until the follower is ready.
-fn begin_step(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
+fn announce_step_and_await_ready(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
     peer.write_line(step)?;
     expect_word(peer, READY)
 }
 
 /// Waits for this word from the follower.
 fn expect_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
-    if peer.next_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
+    if peer.await_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
 }
 
 /// The leader's settings of the channel to the follower.

@@ -189,9 +189,9 @@ impl Setup<'_> {
         let mut contenders: Vec<ContenderResults> =
             line_up.into_iter().map(|contender| ContenderResults::new(contender, self.sizes.len())).collect();
         let mut version = None;
-        let held = self.run_rounds(&mut contenders, &mut version, console);
+        let measured = self.run_rounds(&mut contenders, &mut version, console);
         console.end_progress();
-        held?;
+        measured?;
         Ok(SleepReport::new(self, version, contenders))
     }
 
@@ -228,12 +228,12 @@ impl ContenderResults {
     /// Repeats the measurements that have not failed yet, with a new pair for each way to wait.
     fn take_turn(&mut self, setup: &Setup<'_>, version: &mut Option<(u16, u16)>) -> Result<(), Failure> {
         if self.polled.is_ok() {
-            let measured =
-                self.with_pair(Wait::Polled, setup, version, |pair| measure_latencies(pair, setup));
+            let measured = self
+                .measure_with_new_pair(Wait::Polled, setup, version, |pair| measure_latencies(pair, setup));
             self.polled.record(measured, |times, turn| add_counts(times, &turn))?;
         }
         if self.descriptor.is_ok() {
-            let measured = self.with_pair(Wait::Descriptor, setup, version, |pair| {
+            let measured = self.measure_with_new_pair(Wait::Descriptor, setup, version, |pair| {
                 Ok((measure_latencies(pair, setup)?, measure_idle(pair, setup)))
             });
             match measured {
@@ -247,7 +247,8 @@ impl ContenderResults {
         match &self.descriptor.shortfall {
             Some(Shortfall::NotOffered(_)) if self.idle.is_ok() => {
                 self.idle_wait = Wait::Blocking;
-                let slept = self.with_pair(Wait::Blocking, setup, version, |pair| measure_idle(pair, setup));
+                let slept = self
+                    .measure_with_new_pair(Wait::Blocking, setup, version, |pair| measure_idle(pair, setup));
                 self.idle.record(slept, Vec::push)?;
             }
             Some(failure @ Shortfall::Failure(_)) => self.idle.shortfall = Some(failure.clone()),
@@ -256,7 +257,7 @@ impl ContenderResults {
         Ok(())
     }
 
-    fn with_pair<T>(
+    fn measure_with_new_pair<T>(
         &mut self,
         wait: Wait,
         setup: &Setup<'_>,

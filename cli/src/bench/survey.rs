@@ -32,7 +32,8 @@ pub(super) enum Kind {
     /// Access to memory of the other process.
     Accesses,
     /// Providers of an installed libfabric, polled and asleep.
-    Sleep,
+    #[value(name = "sleep")]
+    Waiting,
 }
 
 /// The settings for the measurements of each domain.
@@ -138,7 +139,7 @@ impl Survey<'_> {
         domain: Domain,
         console: &Console,
     ) -> Result<DomainReport, Failure> {
-        let (port, address) = pair.open_port(domain.name())?;
+        let (port, address) = pair.open_port_to_follower(domain.name())?;
         let mut channel =
             Channel::open(&port, address, leader_channel_settings(self.tagged, self.placement.timeout))?;
         let refusal = pair.readv_refusal().map(ToString::to_string);
@@ -152,7 +153,7 @@ impl Survey<'_> {
         for size_bytes in self.message_sizes() {
             let ways = domain.candidate_bare_ways(size_bytes, can_readv);
             let has_memcpy = domain == Domain::Shm && size_bytes >= READV_MIN_BYTES;
-            let contest = Contest::choose_for_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
+            let contest = Contest::prepare_for_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
             let name = size::format_with_unit(size_bytes as u64);
             let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
             let report = SizeReport::new(size_bytes, contest.bare_names(), medians);
@@ -168,7 +169,7 @@ impl Survey<'_> {
         let mut accesses = Vec::new();
         for (operation, size_bytes) in self.operations_with_sizes() {
             let bare = domain.bare_access(operation);
-            let contest = Contest::choose_for_accesses(&mut measuring, operation, bare, size_bytes)?;
+            let contest = Contest::prepare_for_accesses(&mut measuring, operation, bare, size_bytes)?;
             let name = format!("{} {}", operation.name(), size::format_with_unit(size_bytes as u64));
             let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
             let figures = SizeReport::new(size_bytes, contest.bare_names(), medians);
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_ways_are_the_possible_winners_for_a_size() {
+    fn candidate_bare_ways_depend_on_domain_size_and_readv() {
         let ways = |size_bytes, can_readv| -> Vec<&str> {
             let ways = Domain::Shm.candidate_bare_ways(size_bytes, can_readv);
             ways.into_iter().map(Way::name).collect()

@@ -57,9 +57,9 @@ pub(super) fn find_fastest_way(
 ) -> Result<Step, Failure> {
     let mut best: Option<(f64, Step)> = None;
     for &way in ways {
-        let halves = if metric == Metric::Latency { 2.0 } else { 1.0 };
+        let round_trip_factor = if metric == Metric::Latency { 2.0 } else { 1.0 };
         let run = calibrate_run(size_bytes, metric, round_ms, |run| {
-            Ok(halves * lead(&Step { way, metric, run })?.each_us)
+            Ok(round_trip_factor * lead(&Step { way, metric, run })?.each_us)
         })?;
         let step = Step { way, metric, run };
         if ways.len() == 1 {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn fastest_takes_the_best_time_of_each_way() {
+    fn find_fastest_way_compares_the_best_time_of_each_way() {
         let [small, .., large] = Chunk::ALL.map(Way::Pipelined);
         let mut calls = 0;
         let chosen = find_fastest_way(&[small, Way::Readv, large], 1 << 20, Metric::Bandwidth, 1, |step| {

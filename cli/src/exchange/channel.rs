@@ -228,7 +228,7 @@ impl<'a> Channel<'a> {
             ..SendMsg::default()
         })?;
         loop {
-            match self.next()? {
+            match self.await_event()? {
                 Event::Received { message, .. } => return Ok(message),
                 Event::Sent { .. } | Event::Fetched { .. } => {}
                 Event::Failed(failed) => return Err(Failure::from_first_contact(self.address, failed.error)),
@@ -274,7 +274,7 @@ impl<'a> Channel<'a> {
     /// Waits for the completion of an access, while no messages are in flight.
     pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, Failure> {
         loop {
-            let event = self.next()?;
+            let event = self.await_event()?;
             if self.contexts.context_for(ACCESS) != event.context() {
                 continue;
             }
@@ -288,7 +288,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Waits for an event of this conversation.
-    fn next(&self) -> Result<Event, Failure> {
+    fn await_event(&self) -> Result<Event, Failure> {
         self.poll_until_own_event(true)
     }
 
@@ -296,7 +296,7 @@ impl<'a> Channel<'a> {
         let mut timer = IdleTimer { yields, ..IdleTimer::new(self) };
         loop {
             let Some(event) = self.port.poll()? else {
-                timer.spin_and_probe()?;
+                timer.probe_or_time_out()?;
                 continue;
             };
             if self.contexts.sequence_if_own(event.context()).is_some() {
@@ -353,7 +353,7 @@ impl<'a> Channel<'a> {
             match attempt() {
                 Err(Error::Again(_)) => {
                     self.port.cq.progress();
-                    timer.spin_and_probe()?;
+                    timer.probe_or_time_out()?;
                 }
                 result => return Ok(result?),
             }
@@ -403,7 +403,7 @@ impl<'a> IdleTimer<'a> {
     }
 
     /// Counts an empty read of the queue. Probes the peer now and then, and fails after the time-out.
-    fn spin_and_probe(&mut self) -> Result<(), Failure> {
+    fn probe_or_time_out(&mut self) -> Result<(), Failure> {
         self.spins = self.spins.wrapping_add(1);
         if self.yields && self.spins > SPINS_BEFORE_YIELD {
             thread::yield_now();

@@ -74,7 +74,7 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
     let mut phase = Phase::for_round_trips(channel, run)?;
     for _ in 0..run.warmup + run.round_trips {
         phase.await_message()?;
-        phase.send()?;
+        phase.await_buffer_and_send()?;
     }
     phase.wait_for_all_buffers()
 }
@@ -170,7 +170,7 @@ fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<D
     let mut phase = Phase::new(channel, outgoing, Incoming::new(0, 1, 1))?;
     let start = Instant::now();
     for _ in 0..count {
-        phase.send()?;
+        phase.await_buffer_and_send()?;
     }
     phase.await_message()?;
     let time = start.elapsed();
@@ -205,12 +205,12 @@ impl<'c, 'p> Phase<'c, 'p> {
     }
 
     fn round_trip(&mut self) -> Result<(), Failure> {
-        self.send()?;
+        self.await_buffer_and_send()?;
         self.await_message()
     }
 
     /// Sends the next message as soon as a buffer is free, and then posts the spare receive buffers.
-    fn send(&mut self) -> Result<(), Failure> {
+    fn await_buffer_and_send(&mut self) -> Result<(), Failure> {
         let message = loop {
             match self.outgoing.free.pop() {
                 Some(message) => break message,
@@ -284,9 +284,10 @@ impl Outgoing {
         Outgoing { size_bytes: run.size_bytes, window: 1, free, inject: run.size_bytes <= inject_max_bytes }
     }
 
-    fn windowed(run: &Run, distinct: bool) -> Outgoing {
+    fn windowed(run: &Run, distinct_buffers: bool) -> Outgoing {
         let first = zeroed_buffer(run.size_bytes).freeze();
-        let another = |_| if distinct { zeroed_buffer(run.size_bytes).freeze() } else { first.clone() };
+        let another =
+            |_| if distinct_buffers { zeroed_buffer(run.size_bytes).freeze() } else { first.clone() };
         let free: Vec<Bytes> = (0..run.window).map(another).collect();
         Outgoing { size_bytes: run.size_bytes, window: free.len(), free, inject: false }
     }
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_and_differ_by_one_at_most() {
+    fn parts_add_up_and_differ_by_one_at_most() {
         for total in [1, 2, 31, 32, 33, 1000, u32::MAX] {
             let parts = total.min(BATCHES_MAX);
             let shares: Vec<u32> = (0..parts).map(|part| size_of_part(total, part, parts)).collect();

@@ -55,7 +55,7 @@ impl Server<'_> {
     }
 
     fn serve_one_client(&self, port: &Port, console: &Console) -> Result<(), Failure> {
-        let (greeting, plan) = self.accept(port, console)?;
+        let (greeting, plan) = self.await_acceptable_client(port, console)?;
         let Plan { tagged, check, runs } = plan;
         let mut channel = Channel::open(port, greeting, self.channel_settings(tagged, check))?;
         let client = channel.peer_address();
@@ -77,7 +77,11 @@ impl Server<'_> {
     }
 
     /// Waits for a client with an acceptable plan.
-    fn accept(&self, port: &Port, console: &Console) -> Result<(homespun::Address, Plan), Failure> {
+    fn await_acceptable_client(
+        &self,
+        port: &Port,
+        console: &Console,
+    ) -> Result<(homespun::Address, Plan), Failure> {
         loop {
             let message = await_greeting(port)?;
             let Some(Greeting { from, plan }) = Greeting::parse(&message) else {

@@ -10,7 +10,7 @@ const LIBFABRIC: &str = "libfabric.so.1";
 /// The answer depends on `LD_LIBRARY_PATH`, the loader's cache and the system. So this function starts this
 /// program with libfabric in `LD_PRELOAD`: the loader prints an error if it does not find the library
 /// (`ld.so(8)`). Returns true if the program cannot be started.
-pub(super) fn finds_libfabric() -> bool {
+pub(super) fn can_loader_find_libfabric() -> bool {
     let Ok(program) = env::current_exe() else { return true };
     let mut command = Command::new(program);
     command.arg("--version").env("LD_PRELOAD", LIBFABRIC).stdin(Stdio::null());

@@ -48,7 +48,7 @@ fn make_fake_libfabric(pingpong: &str, info: &str) -> TempDir {
 }
 
 /// The only line on standard error.
-fn require_one_stderr_line(outcome: &Outcome) -> &str {
+fn assert_failed_with_one_stderr_line(outcome: &Outcome) -> &str {
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let mut lines = outcome.stderr.lines();
     let line = lines.next().expect("a complaint");
@@ -59,16 +59,16 @@ fn require_one_stderr_line(outcome: &Outcome) -> &str {
 #[test]
 fn shm_contenders_have_rows_lines_and_a_record() {
     let pinned_or_not: &[&str] = if has_two_cores() { &[] } else { &["--no-pin"] };
-    check_record_against("shm", "shared memory", pinned_or_not);
+    assert_record_against("shm", "shared memory", pinned_or_not);
 }
 
 #[test]
 fn tcp_contenders_have_rows_lines_and_a_record() {
-    check_record_against("tcp", "TCP", &["--no-pin"]);
+    assert_record_against("tcp", "TCP", &["--no-pin"]);
 }
 
 /// Runs a comparison with a record, and checks that every output has every contender.
-fn check_record_against(provider: &str, medium: &str, more: &[&str]) {
+fn assert_record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let page = directory.path().join("PAGE.md");
     fs::write(&page, "above\n<!-- speed -->\n<!-- /speed -->\nbelow\n").expect("a temporary file");
@@ -193,21 +193,21 @@ fn missing_fi_pingpong_is_reported_with_its_package() {
     let outcome = run_with_environment(&variables, &[&QUICK[..], &["--against", "shm"]].concat());
     let expected =
         "homespun: there is no fi_pingpong (PATH): install libfabric's programs (libfabric-bin in Debian";
-    assert!(require_one_stderr_line(&outcome).starts_with(expected), "{outcome:?}");
+    assert!(assert_failed_with_one_stderr_line(&outcome).starts_with(expected), "{outcome:?}");
 
     let outcome = run_with_environment(
         &WITHOUT_FABTESTS,
         &[&QUICK[..], &["--against", "shm", "--libfabric", path_str(nowhere.path())]].concat(),
     );
     let expected = format!("homespun: there is no fi_pingpong ({}/bin): ", path_str(nowhere.path()));
-    assert!(require_one_stderr_line(&outcome).starts_with(&expected), "{outcome:?}");
+    assert!(assert_failed_with_one_stderr_line(&outcome).starts_with(&expected), "{outcome:?}");
 }
 
 #[test]
 fn missing_provider_is_reported_with_the_available_ones() {
     let arguments = ["bench", "--quick", "--against", "shm,token-ring"];
     let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
-    let line = require_one_stderr_line(&outcome);
+    let line = assert_failed_with_one_stderr_line(&outcome);
     assert!(
         line.contains("has no provider token-ring for reliable unconnected endpoints; it has "),
         "{line}"
@@ -227,7 +227,7 @@ fn single_core_is_refused_without_no_pin() {
     });
     let outcome = confined.join().expect("the command runs");
     let expected = "homespun: the two processes need a core each, but there is only 1 core; try --no-pin";
-    assert_eq!(require_one_stderr_line(&outcome), expected);
+    assert_eq!(assert_failed_with_one_stderr_line(&outcome), expected);
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn page_without_markers_is_refused_before_the_measurement() {
         &WITHOUT_FABTESTS,
         &[&FOR_A_RECORD[..], &["--against", "tcp", "--readme", path_str(page.path())]].concat(),
     );
-    let line = require_one_stderr_line(&outcome);
+    let line = assert_failed_with_one_stderr_line(&outcome);
     assert!(line.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{line}");
     assert_eq!(outcome.stdout, "");
 }

@@ -13,7 +13,7 @@ fn parse_table_sizes(outcome: &Outcome) -> Vec<&str> {
     table.skip(1).filter_map(|line| line.split_whitespace().next()).collect()
 }
 
-fn measure_with_own_peer(arguments: &[&str]) {
+fn assert_every_size_is_measured(arguments: &[&str]) {
     let common = ["pingpong", "--domain", "tcp", "--sizes", "1,8,4K,1M", "--iterations", "20", "--check"];
     let outcome = run(&[&common, arguments].concat());
     assert!(outcome.status.success(), "{outcome:?}");
@@ -34,17 +34,17 @@ fn every_domain_is_measured_in_turn() {
 
 #[test]
 fn untagged_messages_are_measured_between_two_processes() {
-    measure_with_own_peer(&[]);
+    assert_every_size_is_measured(&[]);
 }
 
 #[test]
 fn tagged_messages_are_measured_between_two_processes() {
-    measure_with_own_peer(&["--tagged"]);
+    assert_every_size_is_measured(&["--tagged"]);
 }
 
 #[test]
 fn processes_without_pinning_are_measured() {
-    measure_with_own_peer(&["--no-pin"]);
+    assert_every_size_is_measured(&["--no-pin"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn parse_json_output(outcome: &Outcome) -> Value {
 }
 
 /// Asserts that `part` of a report has figures of single round trips of these sizes.
-fn require_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
+fn assert_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
     assert_eq!((&part["not_offered"], &part["failure"]), (&Value::Null, &Value::Null), "{part}");
     let measured = part["sizes"].as_array().expect("a list");
     let lengths: Vec<u64> = measured.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
@@ -51,7 +51,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
     assert_eq!(names, select_available_contenders(&all));
     for contender in measured {
         let is_rival = !contender["rival_of"].is_null();
-        require_latencies(&contender["polled"], &[0, 8, 4096], is_rival);
+        assert_latencies(&contender["polled"], &[0, 8, 4096], is_rival);
         // Whether libfabric's shm offers a descriptor depends on its version.
         let wait_object = match contender["descriptor"]["not_offered"].as_str() {
             Some(refusal) if contender["name"] == "shm" => {
@@ -59,7 +59,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
                 "FI_WAIT_UNSPEC"
             }
             _ => {
-                require_latencies(&contender["descriptor"], &[0, 8, 4096], is_rival);
+                assert_latencies(&contender["descriptor"], &[0, 8, 4096], is_rival);
                 "FI_WAIT_FD"
             }
         };

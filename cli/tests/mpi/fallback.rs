@@ -20,7 +20,7 @@ fn mpi_without_homespun_fails() {
         let Some(program) = EVERY_BYTE.compile_once(mpi) else { continue };
         let launch = Launch::with_variable(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
         let outcome = launch.with_run_max(FAILURE_MAX).run(&program, &[]);
-        EVERY_BYTE.require_failure(&outcome);
+        EVERY_BYTE.assert_failure(&outcome);
         assert!(format!("{outcome}").contains(complaint), "{outcome}");
     }
 }
@@ -29,12 +29,12 @@ fn mpi_without_homespun_fails() {
 fn open_mpi_without_a_domain_uses_tcp() {
     let Some(program) = EVERY_BYTE.compile_once(Mpi::Open) else { return };
     let outcome = Launch::with_variable(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
-    outcome.require_success_over(Mpi::Open, "tcp", 2);
+    outcome.assert_success_over(Mpi::Open, "tcp", 2);
 }
 
 #[test]
 fn intel_mpi_without_a_domain_uses_tcp() {
     let Some(program) = EVERY_BYTE.compile_once(Mpi::Intel) else { return };
     let outcome = Launch::with_variable(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
-    outcome.require_success_over(Mpi::Intel, "tcp", 2);
+    outcome.assert_success_over(Mpi::Intel, "tcp", 2);
 }

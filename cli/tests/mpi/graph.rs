@@ -43,7 +43,7 @@ fn mpich_rarely_counts_wrong_neighbours() {
         let run = || {
             let launch = Launch::with_domain(Mpi::Mpich, domain, 2).with_options(EACH_ON_A_CORE);
             let outcome = launch.run(&program, &[&CALLS.to_string()]);
-            outcome.require_success_over(Mpi::Mpich, domain, 2);
+            outcome.assert_success_over(Mpi::Mpich, domain, 2);
             parse_wrong_calls(GRAPH, &outcome)
         };
         let mut counts: Vec<u32> = (0..RUNS).map(|_| run()).collect();

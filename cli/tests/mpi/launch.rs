@@ -101,7 +101,7 @@ impl Launch {
 impl Outcome {
     /// Fails the test unless the run succeeded, and all ranks used this domain of homespun.
     #[track_caller]
-    pub(crate) fn require_success_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
+    pub(crate) fn assert_success_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
         assert!(self.status.is_some_and(|status| status.success()), "{self}");
         match mpi {
             Mpi::Open => {

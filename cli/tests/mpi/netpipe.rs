@@ -24,7 +24,7 @@ fn run_netpipe(options: &[&str], verdict: &str) {
     for domain in DOMAINS {
         let bounds = ["-l", "1", "-u", LONGEST_BYTES, "-n", REPETITIONS, "-o", "np.out"];
         let outcome = Launch::with_domain(Mpi::Open, domain, 2).run(&program, &[&bounds, options].concat());
-        outcome.require_success_over(Mpi::Open, domain, 2);
+        outcome.assert_success_over(Mpi::Open, domain, 2);
         let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
         let sizes: Vec<&str> = said.lines().filter(|line| line.contains(" times --> ")).collect();
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");

@@ -76,14 +76,14 @@ impl Program {
         for domain in DOMAINS {
             let outcome =
                 Launch::with_domain(mpi, domain, ranks).with_options(options).run(&program, arguments);
-            outcome.require_success_over(mpi, domain, ranks);
+            outcome.assert_success_over(mpi, domain, ranks);
             assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
         }
     }
 
     /// Fails the test if the program, or even a single rank, has succeeded.
     #[track_caller]
-    pub(crate) fn require_failure(self, outcome: &crate::launch::Outcome) {
+    pub(crate) fn assert_failure(self, outcome: &crate::launch::Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");
         assert!(outcome.find_line(self.verdict).is_none(), "{outcome}");
     }

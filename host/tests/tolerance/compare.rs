@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     /// At least two others accept a call that homespun refuses, or in which it crashes or hangs.
     Refused,
     /// homespun accepts a call, and at least two others agree on another result.
-    Otherwise,
+    DifferentResult,
 }
 
 /// A probe with a difference.
@@ -60,6 +60,7 @@ fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Opt
     // agree with homespun.
     let agree =
         |outcome: &str| is_accepted(outcome) && outcome != ours && count(&|other| other == outcome) >= QUORUM;
-    let is_otherwise = others.iter().any(|other| agree(other)) && count(&|other| other == ours) < QUORUM;
-    (is_accepted(ours) && is_otherwise).then_some(Kind::Otherwise)
+    let has_different_result =
+        others.iter().any(|other| agree(other)) && count(&|other| other == ours) < QUORUM;
+    (is_accepted(ours) && has_different_result).then_some(Kind::DifferentResult)
 }

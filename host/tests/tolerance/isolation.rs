@@ -19,11 +19,11 @@ use crate::setup::Context;
 pub(crate) struct Answer {
     pub(crate) outcome: String,
     /// Whether a wait of the probe timed out, which may be the fault of a busy machine.
-    pub(crate) is_late: bool,
+    pub(crate) has_timed_out: bool,
 }
 
 /// The character before the outcome of a probe in which a wait timed out.
-const LATE: char = '~';
+const TIMED_OUT_MARK: char = '~';
 
 /// Runs a probe in a forked process, and returns its result.
 pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
@@ -56,8 +56,8 @@ pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
     // SAFETY: as above.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     remove_shared_memory(child, forked_at);
-    let is_late = !has_ended || text.starts_with(LATE);
-    let text = text.trim_start_matches(LATE);
+    let has_timed_out = !has_ended || text.starts_with(TIMED_OUT_MARK);
+    let text = text.trim_start_matches(TIMED_OUT_MARK);
     let outcome = match () {
         () if !has_ended => "hangs".to_owned(),
         () if !text.is_empty() => text.to_owned(),
@@ -68,7 +68,7 @@ pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
         },
         () => format!("exits with {}", libc::WEXITSTATUS(status)),
     };
-    Answer { outcome, is_late }
+    Answer { outcome, has_timed_out }
 }
 
 /// Called in the forked process: runs the probe, writes its outcome, and exits without closing anything.
@@ -95,8 +95,8 @@ fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
         format!("not tried: {why}")
     });
     let mut pipe = fs::File::from(writer);
-    let late = if patience::has_any_timed_out() { String::from(LATE) } else { String::new() };
-    let _ = pipe.write_all((late + &text).as_bytes());
+    let mark = if patience::has_any_wait_timed_out() { String::from(TIMED_OUT_MARK) } else { String::new() };
+    let _ = pipe.write_all((mark + &text).as_bytes());
     // SAFETY: the call has no precondition. It skips the destructors of providers, which may hang.
     unsafe { libc::_exit(0) }
 }

@@ -37,7 +37,7 @@ use homespun_suite::prerequisites::Prerequisite;
 use probes::{Family, all_probes};
 use provider_case::{Endpoint, PROVIDER_CASES, ProviderCase};
 use setup::Context;
-use workers::{IN_TIME, LATE, Results};
+use workers::{NO_TIMEOUT, Results, TIMED_OUT};
 
 /// The major and minor version of the libfabric whose providers `docs/tolerance.md` lists.
 const DOCUMENTED_VERSION: (u16, u16) = (1, 17);
@@ -56,7 +56,7 @@ struct Arguments {
     /// Set in workers: the share of the probes, as its index and the number of shares.
     share: (usize, usize),
     /// Set in workers of the second run: the only probes to run, with long time-outs.
-    again: Vec<String>,
+    rerun: Vec<String>,
 }
 
 impl Arguments {
@@ -70,7 +70,7 @@ impl Arguments {
                 "--all" => parsed.lists_all = true,
                 "--libfabric" => parsed.libfabric = words.next().expect("a library after --libfabric"),
                 "--plugin" => parsed.plugin = words.next().map(PathBuf::from),
-                "--again" => parsed.again.extend(words.next()),
+                "--rerun" => parsed.rerun.extend(words.next()),
                 "--provider-case" => parsed.case = words.next(),
                 "--share" => {
                     let share = words.next().expect("a share after --share");
@@ -86,8 +86,8 @@ impl Arguments {
     }
 
     fn is_selected(&self, name: &str) -> bool {
-        if !self.again.is_empty() {
-            return self.again.iter().any(|again| again == name);
+        if !self.rerun.is_empty() {
+            return self.rerun.iter().any(|rerun| rerun == name);
         }
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter.as_str()))
     }
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(id) = &arguments.case {
         let case = PROVIDER_CASES.iter().find(|case| case.id() == *id).expect("a provider of this test");
-        return run_worker(&arguments, case);
+        return run_as_worker(&arguments, case);
     }
     let libfabric = match Libfabric::load(&arguments.libfabric) {
         Ok(libfabric) => libfabric,
@@ -111,8 +111,8 @@ fn main() -> ExitCode {
     }
     let mut results = workers::run_probes(&arguments, None);
     if only_lists {
-        let late: Vec<String> = results.late.iter().cloned().collect();
-        results.merge_second_run(workers::run_probes(&arguments, Some(&late)));
+        let timed_out: Vec<String> = results.timed_out.iter().cloned().collect();
+        results.replace_with_rerun(workers::run_probes(&arguments, Some(&timed_out)));
         if arguments.lists_all {
             print!("{}", document::format_outcomes(&results.table));
         }
@@ -142,10 +142,11 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
     let complaints = |results: &Results| document::find_mismatches(&results.table, &arguments.filters);
     // Run again not only probes with a mismatch, but also those with a time-out, since a time-out of another
     // provider may hide a difference.
-    let mut doubtful = results.late.clone();
-    doubtful.extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
-    let doubtful: Vec<String> = doubtful.into_iter().collect();
-    results.merge_second_run(workers::run_probes(arguments, Some(&doubtful)));
+    let mut probes_to_rerun = results.timed_out.clone();
+    probes_to_rerun
+        .extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
+    let probes_to_rerun: Vec<String> = probes_to_rerun.into_iter().collect();
+    results.replace_with_rerun(workers::run_probes(arguments, Some(&probes_to_rerun)));
     let complaints = complaints(&results);
     for complaint in complaints.values() {
         eprintln!("{complaint}");
@@ -160,7 +161,7 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
 }
 
 /// Called in a worker: runs a share of the probes over one provider, and prints a line for each.
-fn run_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
+fn run_as_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     let libfabric = Libfabric::load(&arguments.libfabric).expect("what the test has loaded");
     // SAFETY: the call has no precondition. The forked processes of probes do not inherit the alarm.
     unsafe { libc::alarm(workers::WORKER_MAX_S) };
@@ -169,7 +170,7 @@ fn run_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
         return ExitCode::from(u8::from(case.is_ours()));
     };
     let context = Context { libfabric, case: *case, info };
-    if !arguments.again.is_empty() {
+    if !arguments.rerun.is_empty() {
         patience::extend_timeouts();
     }
     std::panic::set_hook(Box::new(|_| ()));
@@ -185,7 +186,11 @@ fn run_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
         };
         if arguments.is_selected(&name) {
             let answer = isolation::run_forked(&probe, &context);
-            println!("{name}\t{}\t{}", if answer.is_late { LATE } else { IN_TIME }, answer.outcome);
+            println!(
+                "{name}\t{}\t{}",
+                if answer.has_timed_out { TIMED_OUT } else { NO_TIMEOUT },
+                answer.outcome
+            );
         }
     }
     ExitCode::SUCCESS

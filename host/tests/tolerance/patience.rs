@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const GENEROUS: u32 = 8;
 
 static FACTOR: AtomicU32 = AtomicU32::new(1);
-static HAS_RUN_OUT: AtomicBool = AtomicBool::new(false);
+static HAS_TIMED_OUT: AtomicBool = AtomicBool::new(false);
 
 /// Sets the time-outs of this process to those of the second run.
 pub(crate) fn extend_timeouts() {
@@ -32,8 +32,8 @@ pub(crate) fn probe_timeout() -> Duration {
 }
 
 /// Whether any wait of this process has timed out.
-pub(crate) fn has_any_timed_out() -> bool {
-    HAS_RUN_OUT.load(Ordering::Relaxed)
+pub(crate) fn has_any_wait_timed_out() -> bool {
+    HAS_TIMED_OUT.load(Ordering::Relaxed)
 }
 
 /// The end of a time-out.
@@ -46,10 +46,10 @@ impl Deadline {
     }
 
     /// Whether the time is over. If so, records that a wait has timed out.
-    pub(crate) fn check_expired(&self) -> bool {
+    pub(crate) fn record_if_expired(&self) -> bool {
         let is_over = Instant::now() >= self.0;
         if is_over {
-            HAS_RUN_OUT.store(true, Ordering::Relaxed);
+            HAS_TIMED_OUT.store(true, Ordering::Relaxed);
         }
         is_over
     }

@@ -197,12 +197,17 @@ impl Context {
     }
 
     /// An endpoint and its other objects, none of which is bound.
-    pub(crate) fn unbound_node(&self) -> Node {
+    pub(crate) fn open_unbound_node(&self) -> Node {
         let (fabric, domain) = self.open_domain();
-        self.unbound_node_in(fabric, domain, self.info.as_ptr())
+        self.open_unbound_node_in(fabric, domain, self.info.as_ptr())
     }
 
-    fn unbound_node_in(&self, fabric: *mut FidFabric, domain: *mut FidDomain, info: *mut FiInfo) -> Node {
+    fn open_unbound_node_in(
+        &self,
+        fabric: *mut FidFabric,
+        domain: *mut FidDomain,
+        info: *mut FiInfo,
+    ) -> Node {
         let cq = self.open_cq(domain, FiCqAttr { size: 64, ..cq_attr(FI_CQ_FORMAT_TAGGED) });
         let av = if self.is_connection_oriented() { ptr::null_mut() } else { self.open_av(domain) };
         let eq = if self.is_connection_oriented() { self.open_eq(fabric) } else { ptr::null_mut() };
@@ -210,7 +215,7 @@ impl Context {
     }
 
     /// Binds the required objects of an endpoint.
-    pub(crate) fn bind_node(&self, node: Node) -> Node {
+    pub(crate) fn bind_required_objects(&self, node: Node) -> Node {
         unsafe {
             if self.is_connection_oriented() {
                 assert_success("fi_ep_bind eq", bind(node.ep, node.eq, 0));
@@ -224,7 +229,7 @@ impl Context {
 
     /// An enabled endpoint. If it is an `FI_EP_MSG` endpoint, it has no connection.
     pub(crate) fn open_enabled_node(&self) -> Node {
-        self.enable_node(self.bind_node(self.unbound_node()))
+        self.enable_node(self.bind_required_objects(self.open_unbound_node()))
     }
 
     pub(crate) fn enable_node(&self, node: Node) -> Node {
@@ -233,9 +238,9 @@ impl Context {
     }
 
     /// Two endpoints that have exchanged a message each way.
-    pub(crate) fn open_greeted_pair(&self) -> Pair {
+    pub(crate) fn open_pair_after_exchange(&self) -> Pair {
         let mut pair = self.open_pair_with(|_, _| {});
-        pair.exchange_greetings();
+        pair.exchange_messages_each_way();
         pair
     }
 
@@ -246,7 +251,8 @@ impl Context {
             return self.open_connected_pair(fabric, domain, &mut prepare);
         }
         let mut node = |is_left| {
-            let node = self.bind_node(self.unbound_node_in(fabric, domain, self.info.as_ptr()));
+            let node =
+                self.bind_required_objects(self.open_unbound_node_in(fabric, domain, self.info.as_ptr()));
             prepare(&node, is_left);
             self.enable_node(node)
         };
@@ -285,9 +291,9 @@ impl Context {
         // All endpoints share one event queue. Some providers connect only while the application reads the
         // endpoint's event queue.
         let sharing = |info| {
-            let mut node = self.unbound_node_in(fabric, domain, info);
+            let mut node = self.open_unbound_node_in(fabric, domain, info);
             node.eq = listener;
-            self.bind_node(node)
+            self.bind_required_objects(node)
         };
         let left = sharing(self.info.as_ptr());
         prepare(&left, true);
@@ -378,7 +384,7 @@ pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqC
             let mut none = Vec::new();
             drain_cq(node.cq, &mut none);
         }
-        assert!(!deadline.check_expired(), "no event {wanted}");
+        assert!(!deadline.record_if_expired(), "no event {wanted}");
         pauses.sleep_and_back_off();
     }
 }
@@ -429,15 +435,15 @@ impl Pair {
 
     /// Drives both endpoints until the condition holds or the time limit has passed. Returns whether the
     /// condition holds.
-    pub(crate) fn drive_until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
+    pub(crate) fn drive_until(&mut self, limit: Duration, mut is_done: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Deadline::after(limit);
         let mut pauses = Pauses::default();
         loop {
             self.drain_both_cqs();
-            if is_so(self) {
+            if is_done(self) {
                 return true;
             }
-            if deadline.check_expired() {
+            if deadline.record_if_expired() {
                 return false;
             }
             pauses.sleep_and_back_off();
@@ -450,7 +456,7 @@ impl Pair {
         let mut pauses = Pauses::default();
         loop {
             let result = call();
-            if result != EAGAIN || deadline.check_expired() {
+            if result != EAGAIN || deadline.record_if_expired() {
                 return result;
             }
             self.drain_both_cqs();
@@ -459,7 +465,7 @@ impl Pair {
     }
 
     /// Transfers a message each way, so that no probed call is the first to use a link.
-    fn exchange_greetings(&mut self) {
+    fn exchange_messages_each_way(&mut self) {
         for is_forth in [true, false] {
             let (from, to, addr) = if is_forth {
                 (self.left, self.right, self.to_right)
@@ -477,7 +483,7 @@ impl Pair {
             } == EAGAIN
             {
                 self.drain_both_cqs();
-                assert!(!deadline.check_expired(), "fi_send: EAGAIN");
+                assert!(!deadline.record_if_expired(), "fi_send: EAGAIN");
             }
             let is_done = self.drive_until(patience::step_timeout(), |pair| {
                 let all = || pair.at_left.iter().chain(&pair.at_right);

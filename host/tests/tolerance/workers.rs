@@ -24,9 +24,9 @@ const WAITING: usize = 4 * WORKERS;
 pub(crate) const WORKER_MAX_S: u32 = 600;
 
 /// A worker prints this mark for a probe in which a wait timed out.
-pub(crate) const LATE: &str = "late";
+pub(crate) const TIMED_OUT: &str = "timed out";
 /// A worker prints this mark for a probe without a time-out.
-pub(crate) const IN_TIME: &str = "in time";
+pub(crate) const NO_TIMEOUT: &str = "in time";
 
 /// Parameters of rxm with which a pair connects in a few milliseconds instead of a hundred: the interval of
 /// rxm's connection progress in microseconds, and the numbers and the size of the buffers that rxm allocates
@@ -43,13 +43,13 @@ const RXM: [(&str, &str); 4] = [
 pub(crate) struct Results {
     pub(crate) table: Table,
     /// The probes in which a wait timed out with some provider.
-    pub(crate) late: BTreeSet<String>,
+    pub(crate) timed_out: BTreeSet<String>,
 }
 
 impl Results {
     /// Replaces results of the first run by those of the second run.
-    pub(crate) fn merge_second_run(&mut self, again: Results) {
-        self.table.extend(again.table);
+    pub(crate) fn replace_with_rerun(&mut self, rerun: Results) {
+        self.table.extend(rerun.table);
     }
 
     /// The providers without any outcome.
@@ -63,8 +63,8 @@ impl Results {
         let (Some(name), Some(time), Some(outcome)) = (cells.next(), cells.next(), cells.next()) else {
             return;
         };
-        if time == LATE {
-            self.late.insert(name.to_owned());
+        if time == TIMED_OUT {
+            self.timed_out.insert(name.to_owned());
         }
         // With both types of endpoints of tcp, workers run the probes of other objects. The first outcome
         // counts.
@@ -73,14 +73,14 @@ impl Results {
     }
 }
 
-/// Runs the selected probes over all providers. If `again` is given, runs those probes instead, with long
+/// Runs the selected probes over all providers. If `rerun` is given, runs those probes instead, with long
 /// time-outs.
-pub(crate) fn run_probes(arguments: &Arguments, again: Option<&[String]>) -> Results {
-    if again.is_some_and(<[String]>::is_empty) {
+pub(crate) fn run_probes(arguments: &Arguments, rerun: Option<&[String]>) -> Results {
+    if rerun.is_some_and(<[String]>::is_empty) {
         return Results::default();
     }
-    let workers = if again.is_some() { WAITING } else { WORKERS };
-    let again = again.unwrap_or_default();
+    let workers = if rerun.is_some() { WAITING } else { WORKERS };
+    let rerun = rerun.unwrap_or_default();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = env::current_exe().expect("this test's path");
     // Cargo builds the plugin before its tests, and puts both into one directory.
@@ -95,7 +95,7 @@ pub(crate) fn run_probes(arguments: &Arguments, again: Option<&[String]>) -> Res
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((case, share)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let text = run_worker(&program, arguments, again, case, *share, directory.path());
+                    let text = run_worker_process(&program, arguments, rerun, case, *share, directory.path());
                     *answers.lock().expect("no worker panics").entry(case.id()).or_default() += &text;
                 }
             });
@@ -109,10 +109,10 @@ pub(crate) fn run_probes(arguments: &Arguments, again: Option<&[String]>) -> Res
     results
 }
 
-fn run_worker(
+fn run_worker_process(
     program: &Path,
     arguments: &Arguments,
-    again: &[String],
+    rerun: &[String],
     case: &ProviderCase,
     share: usize,
     plugins: &Path,
@@ -120,7 +120,7 @@ fn run_worker(
     let mut command = Command::new(program);
     command.args(["--provider-case", &case.id(), "--libfabric", &arguments.libfabric]);
     command.args(["--share", &format!("{share}/{SHARES}")]);
-    command.args(again.iter().flat_map(|probe| ["--again", probe]));
+    command.args(rerun.iter().flat_map(|probe| ["--rerun", probe]));
     // Outcomes must not depend on the caller's settings of libfabric, except for logging.
     let is_setting = |name: &str| name.starts_with("FI_") && !name.starts_with("FI_LOG_");
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_setting)) {

@@ -34,7 +34,7 @@ pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
             scope.spawn(|| {
-                while let Some(path) = next(&waiting) {
+                while let Some(path) = take_next_path(&waiting) {
                     let counted =
                         count_path(path, directory.path()).map_err(|error| format!("{path}: {error}"));
                     let mut counts = counts.lock().expect("no holder panics");
@@ -50,7 +50,7 @@ pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     Ok(counts.into_inner().expect("no holder panics")?)
 }
 
-fn next(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
+fn take_next_path(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
     waiting.lock().expect("no holder panics").pop()
 }
 

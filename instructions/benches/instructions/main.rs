@@ -81,11 +81,11 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     let mut recorded = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
     recorded.paths.retain(|name, _| is_meant(name));
     let tools = tools::versions()?;
-    let others = changed_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
-    if !others.is_empty() {
+    let changed = changed_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
+    if !changed.is_empty() {
         eprintln!(
             "{}\nTo record counts with the current tools: {HOW_TO_WRITE}",
-            report::describe_changed_tools(&others)
+            report::describe_changed_tools(&changed)
         );
         // CI installs the recorded versions, so another version is a failure there.
         if env::var_os("CI").is_some_and(|value| !value.is_empty()) {

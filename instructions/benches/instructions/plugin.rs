@@ -52,7 +52,7 @@ impl Node for PluginNode {
     fn open(domain: &str, is_shareable: bool) -> PluginNode {
         assert!(!is_shareable, "the C interface to shareable memory is not counted");
         let provider = load_provider();
-        let info = get_unlocked_info(provider, domain);
+        let info = find_unlocked_info(provider, domain);
         // SAFETY: each call gets open objects, valid attributes, and room for the new object. The memory of
         // the region is never freed.
         unsafe {
@@ -185,7 +185,7 @@ fn load_provider() -> &'static FiProvider {
 }
 
 /// An info for endpoints on the loopback interface, in a domain without locks. The info is never freed.
-fn get_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
+fn find_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
     let hints = find_domain(getinfo(provider, ptr::null()), domain);
     // SAFETY: every answer has all its attributes, and nothing else uses this answer.
     unsafe {

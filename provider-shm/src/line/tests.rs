@@ -32,10 +32,10 @@ fn parse_words_once(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     Ok(found)
 }
 
-/// The words of a frame's first line. Asserts that `emit_first_line` writes them in order.
+/// The words of a frame's first line. Asserts that `emit_line_returning_first_word` writes them in order.
 fn emit_words(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     let mut words = vec![0];
-    let first = emit_first_line(sequence, header, payload, |place, word| {
+    let first = emit_line_returning_first_word(sequence, header, payload, |place, word| {
         assert_eq!(place, words.len());
         words.push(word);
     });
@@ -203,7 +203,7 @@ fn with_durability(header: Header, durable: Durable) -> Header {
 }
 
 #[test]
-fn tagged_message_leaves_room_for_48_bytes() {
+fn tag_and_data_each_reduce_the_inline_room_by_8_bytes() {
     let room =
         |tag, data| inline_room_bytes(&Header::Message(make_message(0, tag, data, AwaitedReply::Nothing)));
     assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
@@ -303,8 +303,8 @@ fn last_words_and_lengths() -> Vec<(u64, u64)> {
 /// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
-/// The payload as a correct producer passes it to `emit_first_line`: inline if it fits into the line, else a
-/// first piece of at most `piece_bytes`.
+/// The payload as a correct producer passes it to `emit_line_returning_first_word`: inline if it fits into
+/// the line, else a first piece of at most `piece_bytes`.
 fn payload_for_emit<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
         Ok(len_bytes) if len_bytes <= inline_room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
@@ -357,22 +357,22 @@ fn parse_refuses_any_changed_header_byte() {
 }
 
 #[test]
-fn line_of_any_lap_but_the_previous_is_not_awaited() {
+fn first_word_of_another_lap_is_not_expected_before_publication() {
     let lap = LINES as u64;
-    assert!(is_unpublished(0, 0) && is_unpublished(0, lap - 1));
-    assert!(!is_unpublished(0, lap) && !is_unpublished(1, 0));
+    assert!(is_expected_before_publication(0, 0) && is_expected_before_publication(0, lap - 1));
+    assert!(!is_expected_before_publication(0, lap) && !is_expected_before_publication(1, 0));
     for position in [lap, 2 * lap - 1, 5 * lap + 3, 1 << 16, (1 << 32) - 1] {
         let before = piece_line_word(sequence_at(position - lap), 5);
-        assert!(is_unpublished(before, position));
+        assert!(is_expected_before_publication(before, position));
         for bit in 0..u64::BITS {
-            assert!(!is_unpublished(before ^ 1 << bit, position), "bit {bit}");
+            assert!(!is_expected_before_publication(before ^ 1 << bit, position), "bit {bit}");
         }
         let next = piece_line_word(sequence_at(position), 5);
         assert_ne!(sequence_in_first_word(before), sequence_in_first_word(next));
         for at in 0..2 {
             for change in 1..=u64::from(u8::MAX) {
                 assert!(
-                    !is_unpublished(next ^ change << (8 * at), position),
+                    !is_expected_before_publication(next ^ change << (8 * at), position),
                     "a changed sequence number was accepted"
                 );
             }
@@ -431,7 +431,7 @@ proptest! {
     }
 
     #[test]
-    fn parsed_line_is_the_only_layout_of_its_frame(
+    fn parsed_line_reemits_the_same_words(
         words in any_words(),
         kind in prop_oneof![9 => 0..=max_kind() + 1, 1 => 0_u64..256],
         flags in prop_oneof![4 => 0_u64..16, 1 => 0_u64..64],

@@ -91,7 +91,7 @@ impl Consumer {
             if line::sequence_in_first_word(first) != line::sequence_at(self.lines) {
                 break;
             }
-            match self.take_line(first, link, receiver) {
+            match self.parse_and_report_line(first, link, receiver) {
                 Ok(()) => {}
                 Err(reason) if count == 0 => return Err(reason),
                 // Report the preceding frames first. The next call finds the error again.
@@ -131,7 +131,7 @@ impl Consumer {
     ///
     /// The place of the next line holds neither that line nor the line of the previous lap, so no further
     /// line can ever be read. The check is in this call because it costs nothing on an idle ring.
-    pub(crate) fn request_wake(&mut self) -> Result<bool, WireError> {
+    pub(crate) fn request_wake_if_empty(&mut self) -> Result<bool, WireError> {
         self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
@@ -139,7 +139,7 @@ impl Consumer {
         let is_empty = line::sequence_in_first_word(first) != line::sequence_at(self.lines);
         if !is_empty {
             self.cancel_wake_request();
-        } else if !line::is_unpublished(first, self.lines) {
+        } else if !line::is_expected_before_publication(first, self.lines) {
             return Err(WireError::OutOfSequence);
         }
         Ok(is_empty)
@@ -173,8 +173,8 @@ impl Consumer {
         }
         // SYNC POINT: room requested
         fence(Ordering::SeqCst);
-        let wanted = self.segment.room_requested();
-        wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
+        let requested = self.segment.room_requested();
+        requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
     }
 
     /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
@@ -197,7 +197,7 @@ impl Consumer {
 
     /// Parses and reports the line whose first word is `first`. Reports no part of a malformed line.
     #[inline]
-    fn take_line(
+    fn parse_and_report_line(
         &mut self,
         first: u64,
         link: LinkId,
@@ -211,9 +211,9 @@ impl Consumer {
                 receiver.frame(link, &header, &self.payload[..len_bytes]);
             }
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                self.take_first_piece(link, &header, piece_bytes, receiver);
+                self.deliver_header_and_first_piece(link, &header, piece_bytes, receiver);
             }
-            Parsed::Piece(piece_bytes) => self.take_piece(link, piece_bytes, receiver)?,
+            Parsed::Piece(piece_bytes) => self.check_and_deliver_piece(link, piece_bytes, receiver)?,
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Consumer {
     }
 
     /// Takes the first piece of a frame's payload, which may be the whole payload.
-    fn take_first_piece(
+    fn deliver_header_and_first_piece(
         &mut self,
         link: LinkId,
         header: &Header,
@@ -246,7 +246,7 @@ impl Consumer {
     }
 
     /// Takes a further piece of the unfinished frame's payload.
-    fn take_piece(
+    fn check_and_deliver_piece(
         &mut self,
         link: LinkId,
         piece_bytes: usize,

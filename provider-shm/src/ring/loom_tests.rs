@@ -60,7 +60,7 @@ fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
     let [news, room] = bells;
     for byte in 0..count {
         while producer.send_inline(&make_message(1), &[byte]).is_err() {
-            if producer.request_room() {
+            if producer.request_room_if_full() {
                 room.wait();
             }
         }
@@ -75,7 +75,9 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
     let [news, room] = bells;
     let mut recorder = Recorder::default();
     while recorder.frames.len() < count {
-        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.request_wake().unwrap() {
+        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0
+            && consumer.request_wake_if_empty().unwrap()
+        {
             news.wait();
             consumer.cancel_wake_request();
         }
@@ -163,7 +165,7 @@ fn cold_consumer_sees_the_line_or_is_woken() {
             producer.send_inline(&make_message(1), &[1]).unwrap();
             producer.take_wake_request()
         });
-        let is_asleep = consumer.request_wake().unwrap();
+        let is_asleep = consumer.request_wake_if_empty().unwrap();
         let has_rung = sender.join().unwrap();
         assert!(!is_asleep || has_rung, "asleep, and there is something to read");
     });
@@ -174,7 +176,7 @@ fn producer_without_room_sees_room_or_is_woken() {
     check_interleavings(|| {
         let (mut producer, mut consumer) = make_ring();
         while producer.send_inline(&make_message(1), &[1]).is_ok() {}
-        let sender = thread::spawn(move || producer.request_room());
+        let sender = thread::spawn(move || producer.request_room_if_full());
         consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
         let has_rung = consumer.take_room_request();
         let is_asleep = sender.join().unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct Producer {
     /// How much room in the data area the last refused write needed.
     wanted_bytes: usize,
     /// The producer has published something since the last `take_wake_request`.
-    has_news: bool,
+    has_published: bool,
     /// The consumer has published progress that is impossible.
     is_broken: bool,
 }
@@ -48,7 +48,7 @@ impl Producer {
             bytes_end: bytes + DATA_BYTES as u64,
             left_bytes: 0,
             wanted_bytes: 0,
-            has_news: false,
+            has_published: false,
             is_broken: false,
         }
     }
@@ -93,17 +93,17 @@ impl Producer {
             return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
         }
         let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
-        self.write_piece(&mut cursor, piece_bytes);
+        self.copy_piece_to_data_area(&mut cursor, piece_bytes);
         self.publish_header_and_piece(header, piece_bytes);
         self.left_bytes = (len_bytes - piece_bytes) as u64;
-        self.write_pieces(&mut cursor, len_bytes, piece_bytes)
+        self.publish_further_pieces(&mut cursor, len_bytes, piece_bytes)
     }
 
     /// Continues the unfinished frame.
     pub(crate) fn resume(&mut self, rest: &[IoSlice<'_>]) -> Sent {
         let len_bytes = payload_len_bytes(rest);
         debug_assert!(self.is_mid_frame() && len_bytes as u64 == self.left_bytes);
-        self.write_pieces(&mut PayloadCursor::new(rest), len_bytes, 0)
+        self.publish_further_pieces(&mut PayloadCursor::new(rest), len_bytes, 0)
     }
 
     /// Whether a frame is unfinished: the ring has taken a part of it.
@@ -121,18 +121,18 @@ impl Producer {
     /// whether there was one. Each time the consumer goes to sleep, at most one call returns true.
     #[inline]
     pub(crate) fn take_wake_request(&mut self) -> bool {
-        if !std::mem::take(&mut self.has_news) {
+        if !std::mem::take(&mut self.has_published) {
             return false;
         }
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
-        let cold = self.segment.wake_requested();
-        cold.load(Ordering::Relaxed) != 0 && cold.swap(0, Ordering::Relaxed) != 0
+        let requested = self.segment.wake_requested();
+        requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Asks the consumer to ring the doorbell when there is room. Returns true if the caller may sleep; false
     /// if there is room already, or if the ring is broken.
-    pub(crate) fn request_room(&mut self) -> bool {
+    pub(crate) fn request_room_if_full(&mut self) -> bool {
         self.segment.room_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: room requested
         fence(Ordering::SeqCst);
@@ -145,7 +145,7 @@ impl Producer {
         debug_assert!(!self.is_mid_frame());
         // SYNC POINT: finished
         self.segment.finished_at().store(self.lines + 1, Ordering::Release);
-        self.has_news = true;
+        self.has_published = true;
     }
 
     /// The segment, for tests that overwrite it.
@@ -155,7 +155,7 @@ impl Producer {
     }
 
     /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of the payload.
-    fn write_pieces(
+    fn publish_further_pieces(
         &mut self,
         cursor: &mut PayloadCursor<'_>,
         len_bytes: usize,
@@ -165,7 +165,7 @@ impl Producer {
             let Some(piece_bytes) = self.next_piece_bytes(len_bytes - taken_bytes) else {
                 return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
             };
-            self.write_piece(cursor, piece_bytes);
+            self.copy_piece_to_data_area(cursor, piece_bytes);
             self.publish_first_word(line::piece_line_word(line::sequence_at(self.lines), piece_bytes));
             self.bytes += round_up_to_data_unit(piece_bytes);
             taken_bytes += piece_bytes;
@@ -223,7 +223,7 @@ impl Producer {
     }
 
     /// Copies the next piece to the data area.
-    fn write_piece(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
+    fn copy_piece_to_data_area(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
         let start = self.bytes;
         cursor.take_parts(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
     }
@@ -239,7 +239,7 @@ impl Producer {
     fn publish_header_line(&mut self, header: &Header, payload: Payload<'_>) {
         let line = self.segment.line(self.lines);
         let put = |place: usize, word| line[place].store(word, Ordering::Relaxed);
-        let first = line::emit_first_line(line::sequence_at(self.lines), header, payload, put);
+        let first = line::emit_line_returning_first_word(line::sequence_at(self.lines), header, payload, put);
         self.publish_first_word(first);
     }
 
@@ -249,7 +249,7 @@ impl Producer {
         // SYNC POINT: line
         self.segment.line(self.lines)[0].store(first, Ordering::Release);
         self.lines += 1;
-        self.has_news = true;
+        self.has_published = true;
     }
 }
 

@@ -74,7 +74,7 @@ impl FrameHandler for Recorder {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
         assert_eq!(header.payload_len_bytes(), payload.len() as u64);
-        check_header_limits(header);
+        assert_header_within_limits(header);
         self.whole += 1;
         self.frames.push((*header, payload.to_vec()));
     }
@@ -82,7 +82,7 @@ impl FrameHandler for Recorder {
     fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
-        check_header_limits(header);
+        assert_header_within_limits(header);
         let left_bytes = header.payload_len_bytes();
         assert!(left_bytes > 0, "an empty frame was begun");
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
@@ -119,7 +119,7 @@ impl FrameHandler for Recorder {
 }
 
 /// Panics if a header has values that the engine must not get.
-fn check_header_limits(header: &Header) {
+fn assert_header_within_limits(header: &Header) {
     match header {
         Header::Message(message) => assert!(message.len_bytes <= MESSAGE_MAX_BYTES),
         Header::Request { message, remote_bytes, .. } => {

@@ -352,7 +352,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
                 // The line belongs neither to this lap nor to the one before.
                 assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
                 assert_eq!(
-                    consumer.request_wake(),
+                    consumer.request_wake_if_empty(),
                     Err(WireError::OutOfSequence),
                     "bit {bit} of the sequence number"
                 );
@@ -364,7 +364,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
 }
 
 #[test]
-fn sequence_numbers_wrap() {
+fn frames_arrive_when_sequence_numbers_wrap() {
     let (mut producer, mut consumer) = make_ring_at((1 << 16) - 2 * LINES as u64, 0);
     let mut recorder = Recorder::default();
     for n in 0..4 * LINES as u64 {
@@ -376,7 +376,7 @@ fn sequence_numbers_wrap() {
 }
 
 #[test]
-fn ring_is_full_after_as_many_frames_as_lines() {
+fn ring_with_all_lines_used_is_full_until_progress_is_published() {
     let (mut producer, mut consumer) = make_ring();
     let header = make_message(8, None, None);
     for _ in 0..LINES {
@@ -384,16 +384,16 @@ fn ring_is_full_after_as_many_frames_as_lines() {
     }
     assert_eq!(producer.send_inline(&header, &[2; 8]), Err(Full));
     assert_eq!(producer.send(&header, &[IoSlice::new(&[2; 8])]), Sent::Full);
-    assert!(producer.request_room());
+    assert!(producer.request_room_if_full());
 
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, PUBLISH_LINES as u32 - 1, &mut recorder), Ok(PUBLISH_LINES as u32 - 1));
     assert!(!consumer.take_room_request(), "progress is not yet published");
-    assert!(producer.request_room());
+    assert!(producer.request_room_if_full());
     assert_eq!(consumer.receive(LINK, 1, &mut recorder), Ok(1));
     assert!(consumer.take_room_request());
     assert!(!consumer.take_room_request(), "once for each request");
-    assert!(!producer.request_room());
+    assert!(!producer.request_room_if_full());
     for _ in 0..PUBLISH_LINES {
         producer.send_inline(&header, &[3; 8]).unwrap();
     }
@@ -401,7 +401,7 @@ fn ring_is_full_after_as_many_frames_as_lines() {
 }
 
 #[test]
-fn refused_frame_leaves_the_ring_unchanged() {
+fn frame_beyond_the_data_area_is_refused_until_room_is_freed() {
     let (mut producer, mut consumer) = make_ring();
     let (header, bytes) = (make_message(INLINE_MAX_BYTES, None, None), make_payload(INLINE_MAX_BYTES, 1));
     let mut count = 0;
@@ -412,7 +412,7 @@ fn refused_frame_leaves_the_ring_unchanged() {
     // The ring has free lines, but no room in the data area.
     producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
-    assert!(producer.request_room());
+    assert!(producer.request_room_if_full());
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(count as u32 + 1));
     assert!(consumer.take_room_request());
@@ -440,17 +440,17 @@ fn take_wake_request_is_true_once_per_sleep() {
     let header = make_message(0, None, None);
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "a new ring is polled");
-    assert_eq!(consumer.request_wake(), Ok(false), "the ring has a line");
+    assert_eq!(consumer.request_wake_if_empty(), Ok(false), "the ring has a line");
     let mut recorder = Recorder::default();
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.request_wake(), Ok(true));
+    assert_eq!(consumer.request_wake_if_empty(), Ok(true));
     assert!(!producer.take_wake_request(), "nothing was published since");
     producer.send_inline(&header, &[]).unwrap();
     assert!(producer.take_wake_request());
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "the request was taken");
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.request_wake(), Ok(true));
+    assert_eq!(consumer.request_wake_if_empty(), Ok(true));
     consumer.cancel_wake_request();
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "the ring is polled again");
@@ -473,7 +473,7 @@ fn impossible_progress_breaks_the_ring() {
         producer.segment().consumed_lines().store(lines, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(bytes, Ordering::Relaxed);
         assert!(!producer.is_broken());
-        assert!(!producer.request_room(), "a broken ring must not be slept on");
+        assert!(!producer.request_room_if_full(), "a broken ring must not be slept on");
         assert!(producer.is_broken());
         producer.segment().consumed_lines().store(LINES as u64, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(0, Ordering::Relaxed);
@@ -536,7 +536,7 @@ fn ring_end_compares_consumed_lines_with_finished_at() {
 }
 
 #[test]
-fn misplaced_pieces_are_refused() {
+fn stray_pieces_wrong_lengths_and_nested_frames_are_refused() {
     /// Kinds and flags, at their bits of a first word.
     const MESSAGE: u64 = 1 << 32;
     const PIECE: u64 = 0;

@@ -23,7 +23,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 struct Layout {
     producer: ProducerPart,
     consumer: ConsumerPart,
-    cold: ColdPart,
+    wake_request: WakeRequestPart,
     lines: [Line; LINES],
     data: [u8; DATA_BYTES],
 }
@@ -41,12 +41,12 @@ struct ConsumerPart {
 }
 
 #[repr(C, align(64))]
-struct ColdPart {
-    cold: AtomicU32,
+struct WakeRequestPart {
+    wake_requested: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
-const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, cold) == 128);
+const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, wake_request) == 128);
 const _: () = assert!(offset_of!(Layout, lines) == 192);
 const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
 const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
@@ -143,7 +143,7 @@ impl Segment {
     #[inline]
     pub(crate) fn wake_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).cold.cold }
+        unsafe { &(*self.layout.as_ptr()).wake_request.wake_requested }
     }
 
     /// The line at a position, which counts lines since the ring was created.

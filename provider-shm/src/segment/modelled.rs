@@ -20,7 +20,7 @@ struct Layout {
     room_requested: AtomicU32,
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
-    cold: AtomicU32,
+    wake_requested: AtomicU32,
     lines: [Line; LINES],
     data: [UnsafeCell<u8>; DATA_BYTES],
 }
@@ -61,7 +61,7 @@ impl Segment {
     }
 
     pub(crate) fn wake_requested(&self) -> &AtomicU32 {
-        &self.0.cold
+        &self.0.wake_requested
     }
 
     pub(crate) fn line(&self, position: u64) -> &Line {

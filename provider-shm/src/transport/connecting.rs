@@ -9,8 +9,8 @@ use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
-use crate::control::{ConnectError, Control, Handover, Received, to_errno};
-use crate::hello::Greeting;
+use crate::control::{ConnectError, Control, Received, ReceivedGreeting, to_errno};
+use crate::greeting::Greeting;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
@@ -24,9 +24,9 @@ impl ShmTransport {
             self.control_ready.push(id);
             return;
         };
-        let dialled = Control::connect(to).and_then(|control| {
+        let connected = Control::connect(to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            match hand_over_ring(&mut link, id, self.hello, &self.poller) {
+            match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
                 // The kernel limits how many descriptors of a user are in flight. A later try succeeds once
                 // peers have received some of them.
@@ -34,7 +34,7 @@ impl ShmTransport {
                 Err(error) => Err(ConnectError::Failed(error)),
             }
         });
-        let slot = match dialled {
+        let slot = match connected {
             Ok(link) => Slot::Made(link),
             Err(ConnectError::Busy) => {
                 self.waiting.push(id);
@@ -51,14 +51,14 @@ impl ShmTransport {
     }
 
     /// Accepts connections that wait at the listener.
-    pub(super) fn accept(&mut self) {
+    pub(super) fn accept_waiting(&mut self) {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            let Some(socket) = self.listener.as_mut().and_then(Listener::accept) else { return };
+            let Some(socket) = self.listener.as_mut().and_then(Listener::try_accept) else { return };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
             {
-                tracing::debug!(link = oldest.0, "dropped: too many connections without a hello");
-                self.remove_link(oldest);
+                tracing::debug!(link = oldest.0, "dropped: too many connections without a greeting");
+                self.drop_link(oldest);
             }
             let Ok(control) = Control::from_accepted(socket) else { continue };
             let serial = self.accepted_count;
@@ -69,7 +69,7 @@ impl ShmTransport {
                 Ok(()) => {
                     tracing::debug!(link = id.0, "accepted");
                     self.half_open.insert(serial, id);
-                    // Usually the peer's hello has already arrived.
+                    // Usually the peer's greeting has already arrived.
                     self.control_ready.push(id);
                 }
                 Err(error) => {
@@ -81,28 +81,31 @@ impl ShmTransport {
     }
 
     /// Reads the control sockets that are ready, and reports links that have failed.
-    pub(super) fn serve_control_sockets(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn read_control_sockets_and_report_failures(
+        &mut self,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
         let mut reported = 0;
         let mut control_ready = mem::take(&mut self.control_ready);
         for id in control_ready.drain(..) {
             reported += match self.links.get(id) {
                 Some(Slot::Made(_)) if self.generation.is_in_forked_child() => {
-                    self.end_link(id, FORKED_CHILD, receiver)
+                    self.end_and_report_link(id, FORKED_CHILD, receiver)
                 }
-                Some(Slot::Made(link)) => match link.control.receive_greeting() {
+                Some(Slot::Made(link)) => match link.control.try_receive_greeting() {
                     Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
                     Ok(Received::Nothing) => 0,
-                    Ok(Received::Greeting(handover)) => {
+                    Ok(Received::Greeting(received)) => {
                         // The next pass reads the message that may follow.
                         self.control_ready.push(id);
-                        self.complete_handshake(id, *handover, receiver)
+                        self.complete_handshake(id, *received, receiver)
                     }
                     Ok(Received::HungUp) => self.handle_hang_up(id, receiver),
-                    Err(error) => self.end_link(id, error, receiver),
+                    Err(error) => self.end_and_report_link(id, error, receiver),
                 },
                 Some(Slot::Failed(error)) => {
                     let error = error.clone();
-                    self.end_link(id, error, receiver)
+                    self.end_and_report_link(id, error, receiver)
                 }
                 Some(Slot::Waiting(_)) | None => 0,
             };
@@ -114,21 +117,21 @@ impl ShmTransport {
     fn complete_handshake(
         &mut self,
         id: LinkId,
-        handover: Handover,
+        received: ReceivedGreeting,
         receiver: &mut impl FrameHandler,
     ) -> u32 {
-        let Hello { address, instance } = handover.greeting.hello;
+        let Hello { address, instance } = received.greeting.hello;
         if address.format() != self.address.format() {
             let why = LinkError::Protocol("an endpoint with another address format");
-            return self.end_link(id, why, receiver);
+            return self.end_and_report_link(id, why, receiver);
         }
-        match self.establish(id, handover) {
+        match self.map_peer_ring_and_answer(id, received) {
             Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::Up { peer: to, instance }),
             Ok(Origin::Accepted(serial)) => {
                 self.half_open.remove(&serial);
                 receiver.link_event(id, LinkEvent::Up { peer: address, instance });
             }
-            Err(error) => return self.end_link(id, error, receiver),
+            Err(error) => return self.end_and_report_link(id, error, receiver),
         }
         tracing::debug!(link = id.0, peer = %address, "up");
         1
@@ -136,13 +139,17 @@ impl ShmTransport {
 
     /// Maps the peer's ring, and watches its doorbell and the peer's process. An acceptor also answers with
     /// its own greeting.
-    fn establish(&mut self, id: LinkId, handover: Handover) -> Result<Origin, LinkError> {
+    fn map_peer_ring_and_answer(
+        &mut self,
+        id: LinkId,
+        received: ReceivedGreeting,
+    ) -> Result<Origin, LinkError> {
         const GONE: LinkError = LinkError::System(Errno::ECONNRESET);
         let Some(Slot::Made(link)) = self.links.get_mut(id) else { return Err(GONE) };
         if link.incoming.is_some() {
-            return Err(LinkError::Protocol("a second hello"));
+            return Err(LinkError::Protocol("a second greeting"));
         }
-        let incoming = link.incoming.insert(Incoming::map_handover(handover, &link.control)?);
+        let incoming = link.incoming.insert(Incoming::map_greeted_ring(received, &link.control)?);
         let system = |error: io::Error| LinkError::System(to_errno(&error));
         self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
             match error.kind() {
@@ -158,7 +165,7 @@ impl ShmTransport {
         start_polling_ring(&mut self.hot, id, link);
         let origin = link.origin;
         if !origin.is_connector() {
-            hand_over_ring(link, id, self.hello, &self.poller)?;
+            send_greeting_with_new_ring(link, id, self.hello, &self.poller)?;
         }
         Ok(origin)
     }
@@ -171,7 +178,7 @@ impl ShmTransport {
                 self.mark_hung_up(id);
                 0
             }
-            _ => self.end_link(id, LinkError::System(Errno::ECONNRESET), receiver),
+            _ => self.end_and_report_link(id, LinkError::System(Errno::ECONNRESET), receiver),
         }
     }
 
@@ -188,11 +195,16 @@ impl ShmTransport {
     }
 }
 
-/// Creates this side's ring and hands it over to the peer. A connector also starts to watch the control
+/// Creates this side's ring, and sends it to the peer with the greeting. A connector also starts to watch the
 /// socket.
-fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) -> Result<(), LinkError> {
+fn send_greeting_with_new_ring(
+    link: &mut Link,
+    id: LinkId,
+    hello: Hello,
+    poller: &Poller,
+) -> Result<(), LinkError> {
     let is_connected = link.origin.is_connector();
-    let mut hand_over = || {
+    let mut create_and_send = || {
         let (outgoing, ring) = Outgoing::create_ring()?;
         if is_connected {
             poller.add(&link.control, EventSource::Control(id))?;
@@ -206,7 +218,7 @@ fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) ->
         link.outgoing = Some(outgoing);
         Ok(())
     };
-    hand_over().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
+    create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
 
 /// The error of `sendmsg(2)` if this user has too many descriptors in flight.

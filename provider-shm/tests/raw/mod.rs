@@ -106,7 +106,7 @@ impl RawSocket {
     }
 
     /// Reads one message, if there is one, and returns whether the endpoint has hung up.
-    pub(crate) fn poll_hang_up(&self) -> bool {
+    pub(crate) fn read_and_check_hang_up(&self) -> bool {
         self.try_receive().is_some_and(|message| message.bytes.is_empty())
     }
 }

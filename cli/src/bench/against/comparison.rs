@@ -76,10 +76,10 @@ struct Measured {
 impl Comparison<'_> {
     /// Measures all figures.
     pub(super) fn measure_all_figures(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
-        let domains = Domain::ALL.map(|domain| (domain, self.providers_of_domain(domain)));
+        let domains = Domain::ALL.map(|domain| (domain, self.contestants_of_domain(domain)));
         let domains = domains.into_iter().filter(|(_, contestants)| contestants.len() > 1);
         let domains: Vec<(Domain, Vec<Provider>)> = domains.collect();
-        let programs = self.installed_programs(console);
+        let programs = self.find_programs_or_warn(console);
         let rows = self.places.len() * domains.len() * programs.len() * self.sizes.len();
         console.start_progress(rows * self.rounds as usize);
         let figures = self.measure_figures(&domains, &programs, console);
@@ -116,7 +116,7 @@ impl Comparison<'_> {
     }
 
     /// The providers that take part in a domain, homespun first.
-    fn providers_of_domain(&self, domain: Domain) -> Vec<Provider> {
+    fn contestants_of_domain(&self, domain: Domain) -> Vec<Provider> {
         let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
         let others = self.providers.iter().filter(|name| Domain::of_provider(name) == domain);
         let others = others.map(|name| Provider { name: name.clone(), domain: None });
@@ -124,7 +124,7 @@ impl Comparison<'_> {
     }
 
     /// The programs that are installed.
-    fn installed_programs(&self, console: &Console) -> Vec<(Program, PathBuf)> {
+    fn find_programs_or_warn(&self, console: &Console) -> Vec<(Program, PathBuf)> {
         let pingpong = self.libfabric.pingpong_path();
         let mut programs = vec![(Program::Pingpong, pingpong.clone())];
         for program in Program::FABTESTS {
@@ -158,13 +158,12 @@ impl Comparison<'_> {
         }
         let mut has_failed = vec![false; contestants.len()];
         for &size_bytes in self.sizes {
-            let bare_loop = floor.fastest_loop(program, size_bytes)?;
+            let bare_loop = floor.find_fastest_loop(program, size_bytes)?;
             let name = size::format_with_unit(size_bytes as u64);
             console.show_step(format!("{}, {name}", figure.title));
             let run = |provider: &Provider, iterations| {
-                let pair =
-                    |port| program.server_and_client(path.to_owned(), provider, size_bytes, iterations, port);
-                self.run_with_retries(pair, program, provider, size_bytes, placement, console)
+                let pair = |port| program.build_pair(path.to_owned(), provider, size_bytes, iterations, port);
+                self.time_with_retries(pair, program, provider, size_bytes, placement, console)
             };
             let mut turns: Vec<Turn<'_>> = bare_loop.map(Turn::Bare).into_iter().collect();
             let providers_from = turns.len();
@@ -218,7 +217,7 @@ impl Comparison<'_> {
 
     /// Runs a pair of processes, and repeats the run if it fails. Returns the time of a transfer in
     /// microseconds. If every try fails, prints a warning and returns `None`.
-    fn run_with_retries(
+    fn time_with_retries(
         &self,
         pair: impl Fn(u16) -> ProgramPair,
         program: Program,

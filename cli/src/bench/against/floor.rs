@@ -42,7 +42,7 @@ impl Floor {
     }
 
     /// The fastest bare loop that does the program's work. `None` if there is none (see [`has_floor`]).
-    pub(super) fn fastest_loop(
+    pub(super) fn find_fastest_loop(
         &mut self,
         program: Program,
         size_bytes: usize,

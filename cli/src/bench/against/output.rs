@@ -51,12 +51,12 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
 ";
 
     #[test]
-    fn fi_pingpong_table_has_the_time() {
+    fn fi_pingpong_time_is_taken_from_the_table() {
         assert_eq!(parse_transfer_us(PINGPONG, 64), Some(460.58));
     }
 
     #[test]
-    fn fabtests_table_gives_the_time_by_the_number_with_more_digits() {
+    fn fabtests_time_is_taken_from_the_more_precise_column() {
         assert_eq!(parse_transfer_us(FABTESTS, 4096), Some(4096.0 / 5120.25));
         let after_warning = format!("libfabric:1:2:core:core:3<warn> something\n{FABTESTS}");
         assert_eq!(parse_transfer_us(&after_warning, 4096), Some(4096.0 / 5120.25));
@@ -81,7 +81,7 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
     }
 
     #[test]
-    fn library_version_differs_from_the_program_version() {
+    fn parse_library_version_ignores_the_program_version() {
         let told = "fi_info: 1.17.0\nlibfabric: 2.7.0a1\nlibfabric api: 2.6\n";
         assert_eq!(parse_library_version(told), Some("2.7.0a1"));
         assert_eq!(parse_library_version("fi_info: 1.17.0\n"), None);

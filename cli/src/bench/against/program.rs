@@ -103,7 +103,7 @@ impl Program {
 
     /// A server and a client of the program at `path`. The client connects to the server at the free TCP port
     /// `port`.
-    pub(super) fn server_and_client(
+    pub(super) fn build_pair(
         self,
         path: PathBuf,
         provider: &Provider,
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn format_command_lines(program: Program, provider: &Provider) -> (String, String) {
-        let pair = program.server_and_client("/bin/true".into(), provider, 64, 100, 9000);
+        let pair = program.build_pair("/bin/true".into(), provider, 64, 100, 9000);
         let joined = |words: &[OsString]| {
             words.iter().map(|word| word.to_str().expect("UTF-8")).collect::<Vec<_>>().join(" ")
         };

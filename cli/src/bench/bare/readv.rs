@@ -76,7 +76,7 @@ impl Loop for Readv<'_> {
         self.poller.poll_until_some(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }
 
-    fn signal(&mut self) -> Result<(), Failure> {
+    fn send_signal(&mut self) -> Result<(), Failure> {
         self.signals.send_signal(self.memory);
         Ok(())
     }

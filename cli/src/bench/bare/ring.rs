@@ -157,7 +157,7 @@ impl Loop for Ring<'_> {
         }
     }
 
-    fn signal(&mut self) -> Result<(), Failure> {
+    fn send_signal(&mut self) -> Result<(), Failure> {
         self.signals.send_signal(self.memory);
         Ok(())
     }

@@ -9,19 +9,19 @@ use crate::failure::Failure;
 /// How many signals this process has sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    given: u64,
-    taken: u64,
+    sent: u64,
+    received: u64,
 }
 
 impl Signals {
     pub(super) fn send_signal(&mut self, memory: &Memory) {
-        self.given += 1;
-        memory.own_number(Number::Signals).store(self.given, Ordering::Release);
+        self.sent += 1;
+        memory.own_number(Number::Signals).store(self.sent, Ordering::Release);
     }
 
     pub(super) fn await_signal(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
-        self.taken += 1;
-        let given = memory.other_number(Number::Signals);
-        poller.poll_until_some(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
+        self.received += 1;
+        let sent = memory.other_number(Number::Signals);
+        poller.poll_until_some(|| Ok((sent.load(Ordering::Acquire) >= self.received).then_some(())))
     }
 }

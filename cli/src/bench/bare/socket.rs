@@ -79,15 +79,15 @@ impl Loop for Socket<'_> {
         self.read(self.total_bytes_of_messages(1))
     }
 
-    fn send_all(&mut self, count: u32) -> Result<(), Failure> {
+    fn send_many(&mut self, count: u32) -> Result<(), Failure> {
         self.write(self.total_bytes_of_messages(count))
     }
 
-    fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
+    fn receive_many(&mut self, count: u32) -> Result<(), Failure> {
         self.read(self.total_bytes_of_messages(count))
     }
 
-    fn signal(&mut self) -> Result<(), Failure> {
+    fn send_signal(&mut self) -> Result<(), Failure> {
         self.write(1)
     }
 

@@ -75,7 +75,7 @@ impl Messages {
     /// Posts a receive for the message with this tag.
     pub(super) fn post_receive(&mut self, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
-        while !self.endpoint.post_receive(tag)? {
+        while !self.endpoint.try_post_receive(tag)? {
             self.poll_or_check_timeout(&mut timer)?;
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Messages {
     pub(super) fn send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         loop {
-            match self.endpoint.send(len_bytes, tag)? {
+            match self.endpoint.try_send(len_bytes, tag)? {
                 Some(accepted) => {
                     self.has_send_in_flight = accepted == Accepted::Posted;
                     return Ok(());
@@ -96,7 +96,11 @@ impl Messages {
     }
 
     /// Waits until the message with this tag has arrived, and the last send has completed.
-    pub(super) fn await_message_and_send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
+    pub(super) fn await_message_and_send_completion(
+        &mut self,
+        len_bytes: usize,
+        tag: u64,
+    ) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         loop {
             if !self.has_send_in_flight
@@ -124,7 +128,7 @@ impl Messages {
     }
 
     /// Waits until the last send has completed.
-    pub(super) fn flush(&mut self) -> Result<(), ExchangeError> {
+    pub(super) fn await_send_completion(&mut self) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         while self.has_send_in_flight {
             self.poll_or_check_timeout(&mut timer)?;
@@ -147,7 +151,9 @@ impl Messages {
             let left = end.saturating_duration_since(Instant::now());
             let is_over = match self.wait {
                 _ if left.is_zero() => return Ok(wake_ups),
-                Wait::Descriptor => self.endpoint.try_wait()? && self.sleep_on_descriptor(left)?,
+                Wait::Descriptor => {
+                    self.endpoint.try_wait()? && self.sleep_on_descriptor_or_time_out(left)?
+                }
                 Wait::Polled | Wait::Blocking => {
                     if let Some(completion) = self.read_blocking(left)? {
                         self.record_completion(completion);
@@ -162,14 +168,14 @@ impl Messages {
     /// Sleeps in a blocking call of the provider. Some providers ignore `timeout`, so another thread ends the
     /// call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
-        let signal = self.endpoint.wake_handle();
+        let wake_handle = self.endpoint.wake_handle();
         let (awake, is_awake) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {
                     // If this fails too, the process sleeps until the controlling process gives up and kills
                     // it.
-                    let _ = signal.send();
+                    let _ = wake_handle.wake();
                 }
             });
             let completion = self.endpoint.read_blocking(timeout);
@@ -192,7 +198,7 @@ impl Messages {
         if !self.endpoint.try_wait()? {
             return timer.check_timeout();
         }
-        if self.sleep_on_descriptor(self.timeout)? {
+        if self.sleep_on_descriptor_or_time_out(self.timeout)? {
             return Err(match self.endpoint.read()? {
                 Some(_) => ExchangeError::MissedWakeUp(self.timeout),
                 None => ExchangeError::TimedOut(self.timeout),
@@ -202,7 +208,7 @@ impl Messages {
     }
 
     /// Sleeps until the descriptor is readable. Returns true after the time-out.
-    fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, ExchangeError> {
+    fn sleep_on_descriptor_or_time_out(&self, timeout: Duration) -> Result<bool, ExchangeError> {
         let unsupported = || ExchangeError::System(io::ErrorKind::Unsupported.into());
         let descriptor = self.endpoint.cq_wait_fd().ok_or_else(unsupported)?;
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];

@@ -161,19 +161,19 @@ fn send_order(process: &mut PeerProcess, order: &Order) -> Result<(), MeasureErr
     Ok(process.write_line(line)?)
 }
 
-/// Waits for an answer, which `accept` converts.
+/// Waits for an answer, which `convert` turns into the result.
 fn expect_answer<T>(
     process: &mut PeerProcess,
-    wanted: impl Fn(Answer) -> Option<T>,
+    convert: impl Fn(Answer) -> Option<T>,
 ) -> Result<T, MeasureError> {
     loop {
-        let line = process.next_line()?;
+        let line = process.await_line()?;
         match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {
             Answer::Ongoing => {}
             Answer::NoLibfabric(reason) => return Err(MeasureError::Fatal(Failure::Load { reason })),
             Answer::NotOffered(reason) => return Err(MeasureError::NotOffered(reason)),
             Answer::Failed(reason) => return Err(MeasureError::Failed(reason)),
-            answer => return wanted(answer).ok_or(Failure::PeerProtocol.into()),
+            answer => return convert(answer).ok_or(Failure::PeerProtocol.into()),
         }
     }
 }

@@ -175,7 +175,7 @@ impl Peer<'_> {
         let mut last_report = begin;
         for tag in tags.clone() {
             self.messages.send(trips.size_bytes, tag)?;
-            self.messages.await_message_and_send(trips.size_bytes, tag)?;
+            self.messages.await_message_and_send_completion(trips.size_bytes, tag)?;
             if tag + 1 < tags.end {
                 self.messages.post_receive(tag + 1)?;
             }
@@ -197,14 +197,14 @@ impl Peer<'_> {
         self.messages.post_receive(tags.start)?;
         Answer::Ready.write_to_stdout(self.console)?;
         for tag in tags.clone() {
-            self.messages.await_message_and_send(trips.size_bytes, tag)?;
+            self.messages.await_message_and_send_completion(trips.size_bytes, tag)?;
             if tag + 1 < tags.end {
                 self.messages.post_receive(tag + 1)?;
             }
             self.messages.send(trips.size_bytes, tag)?;
         }
         // The provider may need this process's progress to send the last answer.
-        Ok(self.messages.flush()?)
+        Ok(self.messages.await_send_completion()?)
     }
 
     /// Sleeps, and measures the processor time of the sleep.

@@ -20,8 +20,8 @@ pub(super) fn add(probes: &mut Probes) {
 
 /// An endpoint with its other objects: enabled with the required objects bound, or not enabled with none
 /// bound.
-fn node_when(context: &Context, is_enabled: bool) -> Node {
-    if is_enabled { context.open_enabled_node() } else { context.unbound_node() }
+fn open_node_bound_if_enabled(context: &Context, is_enabled: bool) -> Node {
+    if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
 }
 
 /// Binds each object with each flag, alone and together with the flags that give the direction.
@@ -29,12 +29,12 @@ fn add_flag_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         for &(bit, name) in FLAGS {
             probes.add_endpoint_probe(format!("fi_ep_bind: cq {name} {when} fi_enable"), move |context| {
-                let node = node_when(context, is_enabled);
+                let node = open_node_bound_if_enabled(context, is_enabled);
                 let cq = context.open_cq(node.domain, homespun_host::cq_attr(4));
                 unsafe { describe_result(bind(node.ep, cq, 1 << bit)) }
             });
             probes.add_endpoint_probe(format!("fi_ep_bind: cntr {name} {when} fi_enable"), move |context| {
-                let node = node_when(context, is_enabled);
+                let node = open_node_bound_if_enabled(context, is_enabled);
                 let counter = context.open_counter(node.domain);
                 unsafe { describe_result(bind(node.ep, counter, 1 << bit)) }
             });
@@ -42,22 +42,22 @@ fn add_flag_probes(probes: &mut Probes) {
                 probes.add_endpoint_probe(
                     format!("fi_ep_bind: cq FI_TRANSMIT and FI_RECV and {name}"),
                     move |context| {
-                        let node = node_when(context, false);
+                        let node = open_node_bound_if_enabled(context, false);
                         unsafe { describe_result(bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV | 1 << bit)) }
                     },
                 );
                 probes.add_endpoint_probe(format!("fi_ep_bind: cntr FI_SEND and {name}"), move |context| {
-                    let node = node_when(context, false);
+                    let node = open_node_bound_if_enabled(context, false);
                     let counter = context.open_counter(node.domain);
                     unsafe { describe_result(bind(node.ep, counter, FI_TRANSMIT | 1 << bit)) }
                 });
                 probes.add_endpoint_probe(format!("fi_ep_bind: eq flags {name}"), move |context| {
-                    let node = node_when(context, false);
+                    let node = open_node_bound_if_enabled(context, false);
                     let eq = context.open_eq(node.fabric);
                     unsafe { describe_result(bind(node.ep, eq, 1 << bit)) }
                 });
                 probes.add_endpoint_probe(format!("fi_ep_bind: av flags {name}"), move |context| {
-                    let node = node_when(context, false);
+                    let node = open_node_bound_if_enabled(context, false);
                     let av = context.open_av(node.domain);
                     unsafe { describe_result(bind(node.ep, av, 1 << bit)) }
                 });
@@ -109,12 +109,12 @@ fn add_object_probes(probes: &mut Probes) {
         ];
         for (name, call) in binds {
             probes.add_endpoint_probe(format!("fi_ep_bind: {name} {when} fi_enable"), move |context| {
-                describe_result(call(context, node_when(context, is_enabled)))
+                describe_result(call(context, open_node_bound_if_enabled(context, is_enabled)))
             });
         }
     }
     probes.add_endpoint_probe("fi_ep_bind: cq of another domain", |context| {
-        let node = context.unbound_node();
+        let node = context.open_unbound_node();
         let other = context.open_domain_in(node.fabric);
         let cq = context.open_cq(other, homespun_host::cq_attr(4));
         unsafe { describe_result(bind(node.ep, cq, FI_TRANSMIT | FI_RECV)) }
@@ -131,7 +131,7 @@ fn add_object_probes(probes: &mut Probes) {
     for (to, open) in objects {
         for (what, other) in objects {
             probes.add_endpoint_probe(format!("fi_bind: {what} to {to}"), move |context| {
-                let node = context.unbound_node();
+                let node = context.open_unbound_node();
                 unsafe { describe_result(bind(open(context, node), other(context, node), 0)) }
             });
         }
@@ -144,7 +144,7 @@ fn add_order_probes(probes: &mut Probes) {
         describe_result(enable(context.open_enabled_node().ep))
     });
     probes.add_endpoint_probe("fi_enable: nothing bound", |context| unsafe {
-        describe_result(enable(context.unbound_node().ep))
+        describe_result(enable(context.open_unbound_node().ep))
     });
     type Some = fn(&Context, &Node);
     let some: [(&str, Some); 8] = [
@@ -181,19 +181,19 @@ fn add_order_probes(probes: &mut Probes) {
     ];
     for (name, prepare) in some {
         probes.add_endpoint_probe(format!("fi_enable: {name}"), move |context| {
-            let node = context.unbound_node();
+            let node = context.open_unbound_node();
             prepare(context, &node);
             unsafe { describe_result(enable(node.ep)) }
         });
     }
     probes.add_endpoint_probe("fi_enable: an argument", |context| {
-        let node = context.bind_node(context.unbound_node());
+        let node = context.bind_required_objects(context.open_unbound_node());
         let mut argument = 1_u64;
         unsafe { describe_result(crate::setup::control(node.ep, 6, &raw mut argument)) }
     });
     // These probes call functions of an endpoint that is not enabled yet.
     probes.add_endpoint_probe("fi_getname: before fi_enable", |context| {
-        let node = context.unbound_node();
+        let node = context.open_unbound_node();
         let mut name = [0_u8; 64];
         let mut len_bytes = name.len();
         unsafe {
@@ -203,8 +203,8 @@ fn add_order_probes(probes: &mut Probes) {
     });
     for (name, is_bound) in [("nothing bound", false), ("all bound", true)] {
         probes.add_endpoint_probe(format!("fi_recv: before fi_enable, {name}"), move |context| {
-            let node = context.unbound_node();
-            let node = if is_bound { context.bind_node(node) } else { node };
+            let node = context.open_unbound_node();
+            let node = if is_bound { context.bind_required_objects(node) } else { node };
             let buf = crate::setup::leak_zeroed_memory(64).cast();
             unsafe {
                 let recv = (*(*node.ep).msg).recv;
@@ -219,8 +219,8 @@ fn add_order_probes(probes: &mut Probes) {
             }
         });
         probes.add_endpoint_probe(format!("fi_send: before fi_enable, {name}"), move |context| {
-            let node = context.unbound_node();
-            let node = if is_bound { context.bind_node(node) } else { node };
+            let node = context.open_unbound_node();
+            let node = if is_bound { context.bind_required_objects(node) } else { node };
             let buf = crate::setup::leak_zeroed_memory(64).cast();
             unsafe {
                 let send = (*(*node.ep).msg).send;
@@ -231,7 +231,7 @@ fn add_order_probes(probes: &mut Probes) {
         });
     }
     probes.add_endpoint_probe("fi_recv: before fi_enable, then enabled", |context| {
-        let node = context.bind_node(context.unbound_node());
+        let node = context.bind_required_objects(context.open_unbound_node());
         let buf = crate::setup::leak_zeroed_memory(64).cast();
         unsafe {
             let recv = (*(*node.ep).msg).recv;
@@ -268,7 +268,7 @@ fn add_close_probes(probes: &mut Probes) {
     for (first, pick) in parts {
         for (state, is_enabled) in [("unbound", false), ("enabled", true)] {
             probes.add_endpoint_probe(format!("fi_close: {first} of an endpoint, {state}"), move |context| {
-                let node = node_when(context, is_enabled);
+                let node = open_node_bound_if_enabled(context, is_enabled);
                 unsafe { describe_result(close(pick(context, &node))) }
             });
         }
@@ -301,7 +301,7 @@ fn add_close_probes(probes: &mut Probes) {
         }
     });
     probes.add_endpoint_probe("fi_close: a counter that is bound", |context| {
-        let node = context.unbound_node();
+        let node = context.open_unbound_node();
         let counter = context.open_counter(node.domain);
         unsafe {
             bind(node.ep, counter, FI_TRANSMIT);
@@ -309,7 +309,7 @@ fn add_close_probes(probes: &mut Probes) {
         }
     });
     probes.add_endpoint_probe("fi_close: ep of a pair with a message under way", |context| {
-        let pair = context.open_greeted_pair();
+        let pair = context.open_pair_after_exchange();
         let buf = crate::setup::leak_zeroed_memory(64).cast();
         unsafe {
             let send = (*(*pair.left.ep).msg).send;

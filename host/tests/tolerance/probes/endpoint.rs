@@ -30,7 +30,7 @@ fn add_name_probes(probes: &mut Probes) {
             }
         });
         probes.add_endpoint_probe(format!("fi_getpeer: {text}"), move |context| {
-            let pair = context.open_greeted_pair();
+            let pair = context.open_pair_after_exchange();
             let mut len_bytes = room;
             unsafe {
                 let ep = pair.left.ep;
@@ -38,7 +38,7 @@ fn add_name_probes(probes: &mut Probes) {
             }
         });
         probes.add_endpoint_probe(format!("fi_setname: {text}"), move |context| {
-            let node = context.bind_node(context.unbound_node());
+            let node = context.bind_required_objects(context.open_unbound_node());
             let info = context.info.first();
             let name = if has_buf { info.src_addr } else { ptr::null_mut() };
             let len_bytes = if room == 256 { info.src_addrlen } else { room };
@@ -86,8 +86,11 @@ fn add_option_probes(probes: &mut Probes) {
                 probes.add_endpoint_probe(
                     format!("fi_getopt: {name}{text} {when} fi_enable"),
                     move |context| {
-                        let node =
-                            if is_enabled { context.open_enabled_node() } else { context.unbound_node() };
+                        let node = if is_enabled {
+                            context.open_enabled_node()
+                        } else {
+                            context.open_unbound_node()
+                        };
                         let mut len_bytes = len_bytes;
                         unsafe {
                             let getopt = (*(*node.ep).ops).getopt;
@@ -104,8 +107,11 @@ fn add_option_probes(probes: &mut Probes) {
                 for value in [0_usize, 64, usize::MAX] {
                     let probe = format!("fi_setopt: {name} {value:#x}{text} {when} fi_enable");
                     probes.add_endpoint_probe(probe, move |context| {
-                        let node =
-                            if is_enabled { context.open_enabled_node() } else { context.unbound_node() };
+                        let node = if is_enabled {
+                            context.open_enabled_node()
+                        } else {
+                            context.open_unbound_node()
+                        };
                         unsafe {
                             let setopt = (*(*node.ep).ops).setopt;
                             let value = (&raw const value).cast();
@@ -241,7 +247,7 @@ fn add_cancel_probes(probes: &mut Probes) {
     });
     for (text, is_twice) in [("a receive", false), ("a receive twice", true)] {
         probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
-            let mut pair = context.open_greeted_pair();
+            let mut pair = context.open_pair_after_exchange();
             let ep = pair.right.ep;
             let receive = op_context();
             unsafe {

@@ -469,7 +469,7 @@ fn add_bound_region_probes(probes: &mut Probes) {
         probes.add_endpoint_probe(
             format!("fi_ep_bind: cntr {text} after fi_enable counts"),
             move |context| {
-                let mut pair = context.open_greeted_pair();
+                let mut pair = context.open_pair_after_exchange();
                 let end = if flags == FI_RECV { pair.right } else { pair.left };
                 let counter = context.open_counter(end.domain);
                 let bound = unsafe { bind(end.ep, counter, flags) };

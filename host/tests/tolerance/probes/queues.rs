@@ -27,7 +27,7 @@ enum Filled {
 }
 
 fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
-    let mut pair = context.open_greeted_pair();
+    let mut pair = context.open_pair_after_exchange();
     let ep = pair.right.ep;
     let receive = op_context();
     unsafe {
@@ -52,7 +52,7 @@ fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
                 // left.
                 let deadline = Deadline::after(absence_timeout());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
-                while rounds < 40 && !deadline.check_expired() {
+                while rounds < 40 && !deadline.record_if_expired() {
                     crate::setup::drain_cq(pair.left.cq, &mut pair.at_left);
                     ((*(*pair.right.cq).ops).read)(pair.right.cq, ptr::null_mut(), 0);
                     rounds += u32::from(!pair.at_left.is_empty());

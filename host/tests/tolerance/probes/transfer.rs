@@ -3,7 +3,7 @@
 
 mod call;
 mod changes;
-mod scene;
+mod fixture;
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ use libc::c_void;
 
 use self::call::{CALLS, Call, CallArguments, Way, call};
 use self::changes::CHANGES;
-use self::scene::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, Scene, TAG};
+use self::fixture::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, TAG, TransferFixture};
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::describe_result;
@@ -44,41 +44,41 @@ fn probe_call(
     way: Way,
     change: impl Fn(&mut CallArguments),
 ) -> String {
-    let mut scene = Scene::new(context, call);
+    let mut fixture = TransferFixture::new(context, call);
     let atomic_len = if call.is_atomic() { 1 } else { LEN_BYTES };
     let mut arguments = CallArguments {
-        buf: if way == Way::Receive { scene.far } else { scene.near },
+        buf: if way == Way::Receive { fixture.far } else { fixture.near },
         len: atomic_len,
-        desc: scene.near_region.map_or(ptr::null_mut(), |region| region.desc),
+        desc: fixture.near_region.map_or(ptr::null_mut(), |region| region.desc),
         has_descs: true,
         has_vector: true,
         vector_count: 1,
         rma_count: 1,
         has_rma_vector: true,
         has_message: true,
-        addr: if way == Way::Receive { u64::MAX } else { scene.pair.to_right },
+        addr: if way == Way::Receive { u64::MAX } else { fixture.pair.to_right },
         tag: TAG,
         ignore: 0,
         data: 0x1122,
         context: op_context(),
         flags: 0,
-        remote: scene.far_region.map_or(0, |region| region.address),
-        key: scene.far_region.map_or(0, |region| region.key),
-        result: scene.near.wrapping_add(ROOM_BYTES / 2),
+        remote: fixture.far_region.map_or(0, |region| region.address),
+        key: fixture.far_region.map_or(0, |region| region.key),
+        result: fixture.near.wrapping_add(ROOM_BYTES / 2),
         has_result_vector: true,
-        compare: scene.near.wrapping_add(ROOM_BYTES / 4),
+        compare: fixture.near.wrapping_add(ROOM_BYTES / 4),
         // The datatype is FI_UINT64, the operation FI_SUM, or FI_CSWAP_NE for compare-and-swap calls.
         datatype: 7,
         op: if call.is_compare() { 13 } else { 2 },
     };
     unsafe {
-        let source = if way == Way::Read { scene.far } else { scene.near };
+        let source = if way == Way::Read { fixture.far } else { fixture.near };
         ptr::write_bytes(source, PROBE, ROOM_BYTES / 8);
     }
     change(&mut arguments);
     match way {
-        Way::Receive => probe_receive(&mut scene, call, &arguments),
-        _ => probe_send(&mut scene, call, name, way, &arguments),
+        Way::Receive => probe_receive_call(&mut fixture, call, &arguments),
+        _ => probe_initiator_call(&mut fixture, call, name, way, &arguments),
     }
 }
 
@@ -95,17 +95,23 @@ fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
 }
 
 /// Makes the call at the left, and sends an ordinary message after it.
-fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &CallArguments) -> String {
+fn probe_initiator_call(
+    fixture: &mut TransferFixture,
+    which: Call,
+    name: &str,
+    way: Way,
+    arguments: &CallArguments,
+) -> String {
     let landing = [leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES)];
-    let receives = landing.map(|buf| scene.post_receive(buf));
-    let ep = scene.pair.left.ep;
-    let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
+    let receives = landing.map(|buf| fixture.post_ordinary_receive(buf));
+    let ep = fixture.pair.left.ep;
+    let result = fixture.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
     if result != 0 {
         return describe_result(result as i64);
     }
-    let after = scene.send(AFTER);
+    let after = fixture.send_ordinary_message(AFTER);
     let is_expected = !which.is_inject(name);
-    scene.pair.drive_until(absence_timeout(), |pair| {
+    fixture.pair.drive_until(absence_timeout(), |pair| {
         let has_come = after.is_some_and(|after| find_completion(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || find_completion(&pair.at_left, arguments.context).is_some();
@@ -117,16 +123,16 @@ fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &
         has_come && is_done && is_received
     });
     let effect = match way {
-        Way::Write => has_probe_byte(scene.far),
+        Way::Write => has_probe_byte(fixture.far),
         Way::Read if which.is_atomic() => has_probe_byte(arguments.result),
         Way::Read => has_probe_byte(arguments.buf),
         _ => landing.iter().any(|buf| has_probe_byte(*buf)),
     };
     let effect = if way == Way::Send {
         let arrived =
-            receives.iter().filter(|context| find_completion(&scene.pair.at_right, **context).is_some());
-        let with_data = scene.pair.at_right.iter().any(|done| done.flags & 1 << 17 != 0);
-        let failed = scene.pair.at_right.iter().find(|done| done.error != 0);
+            receives.iter().filter(|context| find_completion(&fixture.pair.at_right, **context).is_some());
+        let with_data = fixture.pair.at_right.iter().any(|done| done.flags & 1 << 17 != 0);
+        let failed = fixture.pair.at_right.iter().find(|done| done.error != 0);
         let failed = failed
             .map_or(String::new(), |done| format!(", receive fails with {}", describe_result(-done.error)));
         let text = match (arrived.count(), effect) {
@@ -141,18 +147,18 @@ fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &
         "has no effect".to_owned()
     };
     let after = if after
-        .is_some_and(|after| find_completion(&scene.pair.at_left, after).is_some_and(|it| it.error == 0))
+        .is_some_and(|after| find_completion(&fixture.pair.at_left, after).is_some_and(|it| it.error == 0))
     {
         ""
     } else {
         ", and nothing works after it"
     };
     let completion = if is_expected {
-        describe_completion(&scene.pair.at_left, arguments.context)
+        describe_completion(&fixture.pair.at_left, arguments.context)
     } else {
         // A call without a completion may still report a failure. Its context does not identify the
         // operation.
-        let failed = scene.pair.at_left.iter().find(|done| done.error != 0);
+        let failed = fixture.pair.at_left.iter().find(|done| done.error != 0);
         failed.map_or("silent".to_owned(), |done| format!("fails with {}", describe_result(-done.error)))
     };
     format!("0 {completion}, {effect}{after}")
@@ -164,22 +170,22 @@ fn has_probe_byte(buf: *mut u8) -> bool {
 
 /// Posts the receive at the right and another receive after it. Sends two ordinary messages, one for each
 /// receive.
-fn probe_receive(scene: &mut Scene, which: Call, arguments: &CallArguments) -> String {
-    let ep = scene.pair.right.ep;
-    let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
+fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &CallArguments) -> String {
+    let ep = fixture.pair.right.ep;
+    let result = fixture.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
     if result != 0 {
         return describe_result(result as i64);
     }
     let landing = leak_zeroed_memory(ROOM_BYTES);
-    let next = scene.post_receive(landing);
-    let sends = [scene.send(PROBE), scene.send(AFTER)];
-    scene.pair.drive_until(absence_timeout(), |pair| {
+    let next = fixture.post_ordinary_receive(landing);
+    let sends = [fixture.send_ordinary_message(PROBE), fixture.send(AFTER)];
+    fixture.pair.drive_until(absence_timeout(), |pair| {
         let is_sent =
             sends.iter().all(|send| send.is_some_and(|send| find_completion(&pair.at_left, send).is_some()));
         let done = pair.at_right.iter().filter(|done| [arguments.context, next].contains(&done.context));
         is_sent && done.count() >= 2
     });
-    let found = find_completion(&scene.pair.at_right, arguments.context);
+    let found = find_completion(&fixture.pair.at_right, arguments.context);
     let len = found.map_or(String::new(), |found| format!(" len {}", found.len));
     let into_next = unsafe { *landing };
     let next = match into_next {
@@ -187,5 +193,5 @@ fn probe_receive(scene: &mut Scene, which: Call, arguments: &CallArguments) -> S
         AFTER => "",
         _ => ", next gets nothing",
     };
-    format!("0 {}{len}{next}", describe_completion(&scene.pair.at_right, arguments.context))
+    format!("0 {}{len}{next}", describe_completion(&fixture.pair.at_right, arguments.context))
 }

@@ -5,7 +5,9 @@ use std::io::IoSlice;
 use homespun_engine::transport::{Sent, Transport};
 
 use crate::TcpProvider;
-use crate::limits::{INLINE_MAX_BYTES, LARGE_FRAME_BYTES, PROBE_BYTES, READ_BUFFER_BYTES, STAGING_MAX_BYTES};
+use crate::limits::{
+    INLINE_MAX_BYTES, LARGE_FRAME_BYTES, READ_AHEAD_BYTES, READ_BUFFER_BYTES, STAGING_MAX_BYTES,
+};
 use crate::testing::{Pair, Placement, Sending, make_message, make_payload};
 
 /// A provider with small socket buffers, so that large frames are cut many times.
@@ -17,17 +19,17 @@ fn boundary_sizes() -> Vec<usize> {
     let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
     let large = usize::try_from(LARGE_FRAME_BYTES).unwrap();
     let mut sizes = vec![0, 1, 2, 100, 3 * 1024 * 1024 + 17];
-    sizes.extend(around(PROBE_BYTES));
+    sizes.extend(around(READ_AHEAD_BYTES));
     sizes.extend(around(INLINE_MAX_BYTES));
     sizes.extend(around(READ_BUFFER_BYTES));
     sizes.extend(around(STAGING_MAX_BYTES));
-    sizes.extend(around(large + PROBE_BYTES));
+    sizes.extend(around(large + READ_AHEAD_BYTES));
     sizes
 }
 
 /// Sends one frame of each size and checks that it arrives. Returns how often the transport took only part of
 /// a frame.
-fn send_all_sizes(pair: &mut Pair, sizes: &[usize]) -> usize {
+fn send_all_sizes_and_count_cuts(pair: &mut Pair, sizes: &[usize]) -> usize {
     let (out, into) = (pair.out, pair.into);
     let mut cuts = 0;
     for (seed, &len_bytes) in sizes.iter().enumerate() {
@@ -52,7 +54,7 @@ fn frames_of_every_size_arrive_through_small_buffers() {
     for placement in [Placement::Direct, Placement::Nowhere, Placement::UpTo(5_000)] {
         let mut pair = Pair::open_connected(&small_buffer_provider(), "127.0.0.1:0");
         pair.server.recorder.placement = placement;
-        let cuts = send_all_sizes(&mut pair, &boundary_sizes());
+        let cuts = send_all_sizes_and_count_cuts(&mut pair, &boundary_sizes());
         assert!(cuts > 20, "frames were cut {cuts} times only");
     }
 }
@@ -63,7 +65,7 @@ fn frames_of_every_size_arrive_through_large_buffers() {
         let mut pair = Pair::open_connected(&TcpProvider::new(), bind);
         let mut sizes = boundary_sizes();
         sizes.extend(sizes.clone().iter().rev());
-        send_all_sizes(&mut pair, &sizes);
+        send_all_sizes_and_count_cuts(&mut pair, &sizes);
     }
 }
 
@@ -75,7 +77,7 @@ fn payload_is_read_into_the_receivers_space() {
     {
         let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
         pair.server.recorder.placement = placement;
-        send_all_sizes(&mut pair, &[LEN_BYTES]);
+        send_all_sizes_and_count_cuts(&mut pair, &[LEN_BYTES]);
         let inbox = pair.server.inbox(pair.into).unwrap();
         assert_eq!(inbox.placed_bytes + inbox.chunked_bytes, LEN_BYTES);
         // The transport copies only payload that the first read returned together with the header.
@@ -88,11 +90,11 @@ fn payload_is_read_into_the_receivers_space() {
 fn large_frames_after_the_first_are_received_without_copying() {
     const LEN_BYTES: usize = 1024 * 1024;
     let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-    send_all_sizes(&mut pair, &[LEN_BYTES]);
+    send_all_sizes_and_count_cuts(&mut pair, &[LEN_BYTES]);
     let before = pair.server.inbox(pair.into).unwrap().chunked_bytes;
-    send_all_sizes(&mut pair, &[LEN_BYTES; 4]);
+    send_all_sizes_and_count_cuts(&mut pair, &[LEN_BYTES; 4]);
     let copied = pair.server.inbox(pair.into).unwrap().chunked_bytes - before;
-    assert!(copied <= 4 * PROBE_BYTES, "{copied} bytes were copied");
+    assert!(copied <= 4 * READ_AHEAD_BYTES, "{copied} bytes were copied");
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn receive_budget_is_shared_by_the_links() {
 #[test]
 fn idle_links_hold_no_buffers() {
     let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-    send_all_sizes(&mut pair, &[0, 100, INLINE_MAX_BYTES, 1_000_000]);
+    send_all_sizes_and_count_cuts(&mut pair, &[0, 100, INLINE_MAX_BYTES, 1_000_000]);
     for (side, link) in [(&mut pair.client, pair.out), (&mut pair.server, pair.into)] {
         let link = side.transport.links.link_mut(link).unwrap();
         assert!(link.outbound.can_end_stream() && !link.outbound.has_staged());

@@ -105,10 +105,10 @@ mod tests {
         let mut bytes = hello.to_bytes().to_vec();
         bytes.extend(b"rest");
         for first in 0..HELLO_BYTES {
-            let mut greeting = HelloReader::new();
-            assert_eq!(greeting.feed(&bytes[..first]), Ok(None));
+            let mut reader = HelloReader::new();
+            assert_eq!(reader.feed(&bytes[..first]), Ok(None));
             let expected = (hello, b"rest".as_slice());
-            assert_eq!(greeting.feed(&bytes[first..]), Ok(Some(expected)));
+            assert_eq!(reader.feed(&bytes[first..]), Ok(Some(expected)));
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) const LEN_BYTES: usize = 64;
 pub(super) const TAG: u64 = 7;
 
 /// The endpoints and the memory of a probe.
-pub(super) struct Scene {
+pub(super) struct TransferFixture {
     pub(super) pair: Pair,
     /// Memory of the left endpoint, the source.
     pub(super) near: *mut u8,
@@ -33,20 +33,20 @@ pub(super) const ROOM_BYTES: usize = 1 << 17;
 /// The registered length of each memory.
 const REGION_BYTES: usize = 4096;
 
-impl Scene {
-    pub(super) fn new(context: &Context, call: Call) -> Scene {
-        let pair = context.open_greeted_pair();
+impl TransferFixture {
+    pub(super) fn new(context: &Context, call: Call) -> TransferFixture {
+        let pair = context.open_pair_after_exchange();
         let (near, far) = (leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES));
         let (mut near_region, mut far_region) = (None, None);
         if call.is_one_sided() {
             near_region = Some(context.register_region(&pair.left, near, ROOM_BYTES, 11));
             far_region = Some(context.register_region(&pair.right, far, REGION_BYTES, 12));
         }
-        Scene { pair, near, near_region, far, far_region, is_tagged: call.is_tagged() }
+        TransferFixture { pair, near, near_region, far, far_region, is_tagged: call.is_tagged() }
     }
 
     /// Posts an ordinary receive.
-    pub(super) fn post_receive(&mut self, buf: *mut u8) -> *mut c_void {
+    pub(super) fn post_ordinary_receive(&mut self, buf: *mut u8) -> *mut c_void {
         let context = op_context();
         let (ep, none) = (self.pair.right.ep, ptr::null_mut());
         let result = unsafe {
@@ -61,7 +61,7 @@ impl Scene {
     }
 
     /// Sends an ordinary message. Returns its context, or `None` if the endpoint refuses the send.
-    pub(super) fn send(&mut self, fill: u8) -> Option<*mut c_void> {
+    pub(super) fn send_ordinary_message(&mut self, fill: u8) -> Option<*mut c_void> {
         let context = op_context();
         let buf = leak_zeroed_memory(LEN_BYTES);
         unsafe { ptr::write_bytes(buf, fill, LEN_BYTES) };
