@@ -178,7 +178,7 @@ fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &Ca
     }
     let landing = leak_zeroed_memory(ROOM_BYTES);
     let next = fixture.post_ordinary_receive(landing);
-    let sends = [fixture.send_ordinary_message(PROBE), fixture.send(AFTER)];
+    let sends = [fixture.send_ordinary_message(PROBE), fixture.send_ordinary_message(AFTER)];
     fixture.pair.drive_until(absence_timeout(), |pair| {
         let is_sent =
             sends.iter().all(|send| send.is_some_and(|send| find_completion(&pair.at_left, send).is_some()));
