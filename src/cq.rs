@@ -445,8 +445,8 @@ impl CqShared {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(crate) fn watch_endpoint(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        self.waiter().map_or(Ok(()), |waiter| waiter.watch_endpoint(&**endpoint))
+    pub(crate) fn add_wake_source(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.waiter().map_or(Ok(()), |waiter| waiter.add_wake_source(&**endpoint))
     }
 
     /// Has reads drive this endpoint.
@@ -457,11 +457,11 @@ impl CqShared {
         }
     }
 
-    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and
+    /// Undoes [`add_wake_source`](Self::add_wake_source) and
     /// [`drive_endpoint`](Self::drive_endpoint). The endpoint must be closed next.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = self.waiter() {
-            waiter.unwatch_endpoint(&**endpoint);
+            waiter.remove_wake_source(&**endpoint);
         }
         self.driven.remove_unless_first(endpoint);
     }

@@ -242,7 +242,7 @@ impl PassiveEndpoint {
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
         // First take all steps that may fail, and let readers watch the endpoint; only then let the queue
         // drive it.
-        eq.shared().watch_endpoint(&as_drive(&listener.pump))?;
+        eq.shared().add_wake_source(&as_drive(&listener.pump))?;
         listener.pump.enable(Bindings {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,
             transmit_cq: None,

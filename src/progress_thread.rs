@@ -90,12 +90,12 @@ impl ProgressThread {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(crate) fn watch_endpoint(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
-        self.shared().map_or(Ok(()), |shared| shared.watch_endpoint(drive))
+    pub(crate) fn add_wake_source(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.shared().map_or(Ok(()), |shared| shared.add_wake_source(drive))
     }
 
     /// Has the thread drive this endpoint. Call [`start`](Self::start) and
-    /// [`watch_endpoint`](Self::watch_endpoint) first, and enable the endpoint with the doorbell that
+    /// [`add_wake_source`](Self::add_wake_source) first, and enable the endpoint with the doorbell that
     /// `start` has returned.
     pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
@@ -167,7 +167,7 @@ impl Running {
 }
 
 impl ThreadShared {
-    fn watch_endpoint(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+    fn add_wake_source(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
         let mut added = Ok(());
         drive.with_wake_fd(&mut |fd| added = self.sources.add(fd));
         added

@@ -218,7 +218,7 @@ pub(crate) trait ReceivePoster {
     ///
     /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     #[inline(always)]
-    unsafe fn receive_raw(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
+    unsafe fn receive_into_raw_memory(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {

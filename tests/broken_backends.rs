@@ -211,7 +211,7 @@ caught! {
         "waited in vain for room that was freed before";
     waking::connector_at_a_full_backlog_sets_a_retry_time_and_connects
         over make_shm_with_short_backlog catches NeverLooksAgain:
-        "the connector does not ask to look again for a place in the backlog";
+        "the connector sets no time to retry for a place in the backlog";
     waking::drain_completes_while_the_endpoint_sleeps over make_shm_with_short_backlog catches DrainsUnseen:
         "waited in vain for the link to drain";
     closing::drain_completes_without_calls_of_the_peer over make_tcp_with_small_buffers catches DrainsForEver:

@@ -373,7 +373,7 @@ impl FrameHandler for Killer {
         Space::new()
     }
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, _: LinkId, _: LinkEvent) {}
 }
 

@@ -68,7 +68,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///     fn bytes_placed(&mut self, _: LinkId, _: usize) {
 ///         unreachable!("there is no space");
 ///     }
-///     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
+///     fn payload_arrived(&mut self, _: LinkId, bytes: &[u8]) {
 ///         self.unfinished.extend(bytes);
 ///     }
 ///     fn link_event(&mut self, link: LinkId, event: LinkEvent) {

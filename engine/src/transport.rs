@@ -4,7 +4,7 @@
 //! A transport knows sockets or rings. It never sees a completion queue, an operation or an
 //! `fi_addr_t`. No raw pointer crosses this interface: the caller gives payload to send as borrowed
 //! slices. The transport puts received payload where [`FrameHandler::payload_space`] says, or hands
-//! it over by [`FrameHandler::chunk`].
+//! it over by [`FrameHandler::payload_arrived`].
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -359,10 +359,9 @@ pub trait Transport: Send + 'static {
 
 /// Takes the reports of a transport. The engine implements this trait.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by
-/// [`frame_begun`](Self::frame_begun) and then its payload, in order. The transport reports each
-/// piece of payload by [`bytes_placed`](Self::bytes_placed) or by [`chunk`](Self::chunk), as it
-/// chooses. The frame ends with its last byte.
+/// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) and then
+/// its payload, in order. The transport reports each piece of payload by [`bytes_placed`](Self::bytes_placed)
+/// or by [`payload_arrived`](Self::payload_arrived), as it chooses. The frame ends with its last byte.
 pub trait FrameHandler {
     /// Takes a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
@@ -372,7 +371,7 @@ pub trait FrameHandler {
 
     /// Returns the space for the next payload bytes of the link's unfinished frame, into which the
     /// transport may read them. The space is never longer than the rest of the frame. If it is
-    /// empty, the transport gives the bytes to [`chunk`](Self::chunk).
+    /// empty, the transport gives the bytes to [`payload_arrived`](Self::payload_arrived).
     fn payload_space(&mut self, link: LinkId) -> Space<'_>;
 
     /// Counts payload bytes that the transport has put at the start of
@@ -380,7 +379,7 @@ pub trait FrameHandler {
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
     /// Takes the next bytes of the payload.
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]);
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]);
 
     /// Takes an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);

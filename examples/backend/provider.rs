@@ -238,9 +238,9 @@ impl ChannelTransport {
             }
             Ok(Parcel::Start(header, payload)) => {
                 receiver.frame_begun(id, &header);
-                receiver.chunk(id, &payload);
+                receiver.payload_arrived(id, &payload);
             }
-            Ok(Parcel::More(payload)) => receiver.chunk(id, &payload),
+            Ok(Parcel::More(payload)) => receiver.payload_arrived(id, &payload),
             Err(TryRecvError::Empty) => return false,
             Err(TryRecvError::Disconnected) => {
                 let end = link.end.get_or_init(|| LinkError::System(Errno::ECONNRESET)).clone();

@@ -41,7 +41,7 @@
 //!         Space::new()
 //!     }
 //!     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-//!     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
+//!     fn payload_arrived(&mut self, _: LinkId, bytes: &[u8]) {
 //!         self.messages.last_mut().unwrap().extend_from_slice(bytes);
 //!     }
 //!     fn link_event(&mut self, link: LinkId, event: LinkEvent) {

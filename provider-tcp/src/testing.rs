@@ -123,7 +123,7 @@ impl FrameHandler for Recorder {
         inbox.note_filled(count_bytes);
     }
 
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         let inbox = self.live_inbox(link);
         let unfinished = inbox.unfinished.as_mut().expect("payload of no frame");
         let at = unfinished.filled_bytes;

@@ -30,7 +30,7 @@ impl FrameHandler for Links {
         Space::new()
     }
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { .. } => self.up.push(link),

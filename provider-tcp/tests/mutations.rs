@@ -58,7 +58,7 @@ impl FrameHandler for PeerLogs {
 
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
 
-    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {

@@ -50,7 +50,7 @@ impl DomainCounters {
             return Ok(());
         }
         let watched = endpoints.iter().try_for_each(|endpoint| {
-            counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
+            counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         });
         if watched.is_err() {
             endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
@@ -88,7 +88,7 @@ impl DomainCounters {
         // Locked throughout, so that no counter is missed.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
-            known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
+            known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         })?;
         enable()?;
         counters.iter().for_each(|known| known.counter.drive_endpoint(endpoint));

@@ -65,7 +65,7 @@ impl CounterShared {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(crate) fn watch_endpoint(
+    pub(crate) fn add_wake_source(
         &self,
         endpoint: &Arc<dyn Drive>,
         reason: DriveReason,
@@ -79,7 +79,7 @@ impl CounterShared {
         if let Some(waiter) = &self.waiter
             && !has_progress_thread
         {
-            waiter.watch_endpoint(&**endpoint)?;
+            waiter.add_wake_source(&**endpoint)?;
         }
         known.push(DrivenEndpoint { endpoint: endpoint.clone(), reasons: reason });
         Ok(())
@@ -92,7 +92,7 @@ impl CounterShared {
         self.fence_and_wake_sleepers();
     }
 
-    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and [`drive_endpoint`](Self::drive_endpoint),
+    /// Undoes [`add_wake_source`](Self::add_wake_source) and [`drive_endpoint`](Self::drive_endpoint),
     /// unless the counter has another reason to drive the endpoint.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.driven_endpoints.known.lock();
@@ -100,7 +100,7 @@ impl CounterShared {
         known[place].reasons -= reason;
         if known[place].reasons.is_empty() {
             if let Some(waiter) = &self.waiter {
-                waiter.unwatch_endpoint(&**endpoint);
+                waiter.remove_wake_source(&**endpoint);
             }
             known.swap_remove(place);
             self.driven_endpoints.driven.remove_unless_first(endpoint);

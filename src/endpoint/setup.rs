@@ -118,7 +118,7 @@ impl Endpoint {
         let is_new = (transmits || receives)
             && !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
         if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
-            cq.shared().watch_endpoint(&as_drive(pump))?;
+            cq.shared().add_wake_source(&as_drive(pump))?;
         }
         let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
         let places = [
@@ -174,7 +174,7 @@ impl Endpoint {
         let pump = self.shared.pump_if_enabled();
         if let Some(pump) = pump {
             let has_progress_thread = self.shared.progress_thread().is_some();
-            counter.shared().watch_endpoint(&as_drive(pump), DriveReason::BOUND, has_progress_thread)?;
+            counter.shared().add_wake_source(&as_drive(pump), DriveReason::BOUND, has_progress_thread)?;
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
@@ -339,17 +339,17 @@ impl EndpointShared {
     ) -> Result<(), Error> {
         let progress_thread = self.progress_thread();
         match progress_thread {
-            Some(progress_thread) => progress_thread.watch_endpoint(driven)?,
+            Some(progress_thread) => progress_thread.add_wake_source(driven)?,
             None => {
-                setup.bound_cqs().try_for_each(|cq| cq.shared().watch_endpoint(driven))?;
-                reporter.iter().try_for_each(|reporter| reporter.eq().watch_endpoint(driven))?;
+                setup.bound_cqs().try_for_each(|cq| cq.shared().add_wake_source(driven))?;
+                reporter.iter().try_for_each(|reporter| reporter.eq().add_wake_source(driven))?;
             }
         }
         let has_progress_thread = progress_thread.is_some();
         setup
             .counters
             .iter()
-            .try_for_each(|counter| counter.watch_endpoint(driven, DriveReason::BOUND, has_progress_thread))
+            .try_for_each(|counter| counter.add_wake_source(driven, DriveReason::BOUND, has_progress_thread))
     }
 
     /// Has the queues, the counters and the progress thread drive the endpoint.

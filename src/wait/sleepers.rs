@@ -145,7 +145,7 @@ impl Sleepers {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(super) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+    pub(super) fn add_wake_source(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // In a forked child no thread sleeps, and adding the descriptor would wake the parent's sleepers.
         if !self.is_own_process() {
             return Ok(());
@@ -155,8 +155,8 @@ impl Sleepers {
         added
     }
 
-    /// Undoes [`watch_endpoint`](Self::watch_endpoint).
-    pub(super) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
+    /// Undoes [`add_wake_source`](Self::add_wake_source).
+    pub(super) fn remove_wake_source(&self, endpoint: &dyn Drive) {
         if self.is_own_process() {
             endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
         }
@@ -166,7 +166,7 @@ impl Sleepers {
     ///
     /// # Errors
     ///
-    /// As [`watch_endpoint`](Self::watch_endpoint).
+    /// As [`add_wake_source`](Self::add_wake_source).
     pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
         let (true, Some(member)) = (self.is_own_process(), &member.application) else { return Ok(()) };
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))

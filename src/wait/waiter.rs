@@ -197,14 +197,14 @@ impl Waiter {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(crate) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
-        self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch_endpoint(endpoint))
+    pub(crate) fn add_wake_source(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.add_wake_source(endpoint))
     }
 
-    /// Undoes [`watch_endpoint`](Self::watch_endpoint).
-    pub(crate) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
+    /// Undoes [`add_wake_source`](Self::add_wake_source).
+    pub(crate) fn remove_wake_source(&self, endpoint: &dyn Drive) {
         if let Some(sleepers) = &self.sleepers {
-            sleepers.unwatch_endpoint(endpoint);
+            sleepers.remove_wake_source(endpoint);
         }
     }
 
@@ -258,7 +258,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// As [`watch_endpoint`](Self::watch_endpoint).
+    /// As [`add_wake_source`](Self::add_wake_source).
     pub(super) fn watch_member(&self, member: Option<&Sleepers>) -> Result<(), Error> {
         match (&self.sleepers, member) {
             (Some(sleepers), Some(member)) => sleepers.watch_member(member),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::atomic_call::AtomicCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
-use super::raw::{Post, send_raw};
+use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
 use super::setup::Setup;
@@ -248,7 +248,7 @@ impl RemoteSend {
             }
             SendBy::Raw => {
                 let tag = tag.map(|Tag(tag)| tag);
-                send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?;
+                send_from_raw_memory(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?;
             }
             SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data)?,
         }

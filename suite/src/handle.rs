@@ -170,7 +170,7 @@ impl Endpoint {
     }
 
     /// Sends from raw memory that nothing else uses.
-    pub fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+    pub fn send_from_raw_memory(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
         let tag = tag.map(Tag);
         self.post_send_call(RemoteSend {
@@ -247,7 +247,12 @@ impl Endpoint {
 
     /// Posts a receive into raw memory, in pieces of these lengths. The caller uses the context for no other
     /// operation of this endpoint.
-    pub fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<ReceiveBuffer, Error> {
+    pub fn receive_into_raw_memory(
+        &self,
+        lens_bytes: &[usize],
+        ignore: u64,
+        post: Post,
+    ) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
                 RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)

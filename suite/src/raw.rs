@@ -160,7 +160,7 @@ pub fn register_leaked(
 }
 
 /// Sends from leaked memory.
-pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
     let buffers = &leak_copies(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());

@@ -243,7 +243,11 @@ impl Runner<'_> {
         for place in 0..self.parties.len() {
             if self.parties[place].is_some() {
                 self.access_region_as_owner(place, (0, REGION_BYTES), Access::Read);
-                self.access_part_as_owner(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
+                self.access_part_as_owner(
+                    place,
+                    (ROWS[0].offset_bytes, ROWS_END - ROWS[0].offset_bytes),
+                    Access::Read,
+                );
             }
         }
     }

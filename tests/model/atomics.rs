@@ -34,7 +34,7 @@ impl Runner<'_> {
         let row = &ROWS[row % ROWS.len()];
         let size_bytes = row.datatype.size_bytes();
         let first = first % row.count;
-        let place = row.place + first * size_bytes;
+        let place = row.offset_bytes + first * size_bytes;
         let count = count.clamp(1, row.count - first);
         let kind = match call {
             ElementsCall::Base | ElementsCall::Inject => AtomicKind::Base,

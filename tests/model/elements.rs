@@ -12,7 +12,7 @@ use crate::accesses::REGION_BYTES;
 #[derive(Debug)]
 pub(crate) struct Row {
     /// Its offset in the region.
-    pub(crate) place: usize,
+    pub(crate) offset_bytes: usize,
     pub(crate) datatype: Datatype,
     pub(crate) count: usize,
 }
@@ -40,13 +40,13 @@ const COMPARES: u64 = 3;
 
 /// Lays out rows one after the other, each at a multiple of its alignment.
 const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
-    let mut laid_out = [const { Row { place: 0, datatype: Datatype::Uint8, count: 0 } }; N];
+    let mut laid_out = [const { Row { offset_bytes: 0, datatype: Datatype::Uint8, count: 0 } }; N];
     let mut end = REGION_BYTES;
     let mut row = 0;
     while row < N {
         let (multiple, datatype, count) = rows[row];
         // Add a byte of padding, so that the unaligned row is not aligned by accident.
-        laid_out[row] = Row { place: (end / multiple + 1) * multiple, datatype, count };
+        laid_out[row] = Row { offset_bytes: (end / multiple + 1) * multiple, datatype, count };
         end = laid_out[row].end_offset();
         row += 1;
     }
@@ -55,46 +55,51 @@ const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [R
 
 impl Row {
     pub(crate) const fn end_offset(&self) -> usize {
-        self.place + self.count * self.datatype.size_bytes()
+        self.offset_bytes + self.count * self.datatype.size_bytes()
     }
 
     /// Returns the row of an offset.
-    fn containing(place: usize) -> &'static Row {
-        let row = ROWS.iter().find(|row| (row.place..row.end_offset()).contains(&place));
-        row.expect("a place in a row")
+    fn containing(offset_bytes: usize) -> &'static Row {
+        let row = ROWS.iter().find(|row| (row.offset_bytes..row.end_offset()).contains(&offset_bytes));
+        row.expect("an offset in a row")
     }
 
     /// Returns the offsets of its elements.
     pub(crate) fn element_offsets(&self) -> impl Iterator<Item = usize> + use<> {
-        (self.place..self.end_offset()).step_by(self.datatype.size_bytes())
+        (self.offset_bytes..self.end_offset()).step_by(self.datatype.size_bytes())
     }
 }
 
 /// Returns the operand of an access for the element at an offset, or the bytes that it writes
 /// there.
-pub(crate) fn operand_value(access: usize, place: usize) -> Element {
-    small_element(scrambled_number(access, place) % OPERANDS, Row::containing(place).datatype)
+pub(crate) fn operand_value(access: usize, offset_bytes: usize) -> Element {
+    small_element(scrambled_number(access, offset_bytes) % OPERANDS, Row::containing(offset_bytes).datatype)
 }
 
 /// Returns the compare value of an access for the element at an offset.
-pub(crate) fn compare_value(access: usize, place: usize) -> Element {
-    small_element(scrambled_number(access, place) / OPERANDS % COMPARES, Row::containing(place).datatype)
+pub(crate) fn compare_value(access: usize, offset_bytes: usize) -> Element {
+    small_element(
+        scrambled_number(access, offset_bytes) / OPERANDS % COMPARES,
+        Row::containing(offset_bytes).datatype,
+    )
 }
 
-fn scrambled_number(access: usize, place: usize) -> u64 {
-    ((access as u64) << 32 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+fn scrambled_number(access: usize, offset_bytes: usize) -> u64 {
+    ((access as u64) << 32 | offset_bytes as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
 /// Returns the values for all elements of a part of a row.
 pub(crate) fn element_values(
     of: fn(usize, usize) -> Element,
     access: usize,
-    place: usize,
+    offset_bytes: usize,
     len_bytes: usize,
 ) -> Bytes {
-    let size_bytes = Row::containing(place).datatype.size_bytes();
-    let places = (place..place + len_bytes).step_by(size_bytes);
-    places.flat_map(|place| of(access, place).to_le_bytes().into_iter().take(size_bytes)).collect()
+    let size_bytes = Row::containing(offset_bytes).datatype.size_bytes();
+    let places = (offset_bytes..offset_bytes + len_bytes).step_by(size_bytes);
+    places
+        .flat_map(|offset_bytes| of(access, offset_bytes).to_le_bytes().into_iter().take(size_bytes))
+        .collect()
 }
 
 /// Returns the element in these bytes.

@@ -78,7 +78,7 @@ impl Message {
             (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
             (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
             (SendCall::Raw, ..) => {
-                endpoint.send_raw(&parts, Post { peer: to, tag, data, context, flags: None })
+                endpoint.send_from_raw_memory(&parts, Post { peer: to, tag, data, context, flags: None })
             }
             (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag.map(Tag), data),
         };
@@ -107,7 +107,7 @@ impl Message {
             (ReceiveCall::Raw, tag) => {
                 let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
                 let post = Post { tag, context, ..Post::default() };
-                endpoint.receive_raw(&lens, 0, post).map(|room| raw = Some(room))
+                endpoint.receive_into_raw_memory(&lens, 0, post).map(|room| raw = Some(room))
             }
         };
         accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
@@ -291,7 +291,7 @@ pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
         bob.cq.progress();
         let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
         let post = Post { context, ..Post::default() };
-        let raw = bob.endpoint.receive_raw(&lens, 0, post).unwrap();
+        let raw = bob.endpoint.receive_into_raw_memory(&lens, 0, post).unwrap();
         let failed = bob.next_failure();
         assert_eq!(failed.completion.len_bytes, len_bytes);
         assert_eq!(failed.overflow_bytes(), 3000);

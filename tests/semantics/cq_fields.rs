@@ -49,7 +49,7 @@ pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
         ("senddata", &|| alice.endpoint.senddata(message(), DATA, to, 5).unwrap(), None, Some(DATA)),
         ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
         ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
-        ("raw", &|| alice.endpoint.send_raw(&[message()], post(None, None)).unwrap(), None, None),
+        ("raw", &|| alice.endpoint.send_from_raw_memory(&[message()], post(None, None)).unwrap(), None, None),
         ("tsend", &|| alice.endpoint.tsend(message(), to, Tag(TAG), 5).unwrap(), Some(TAG), None),
         ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, Tag(0), 5).unwrap(), Some(0), None),
         (
@@ -65,7 +65,12 @@ pub(crate) fn completion_fields_match_every_send_and_receive_call(net: &Net) {
             Some(TAG),
             Some(DATA),
         ),
-        ("traw", &|| alice.endpoint.send_raw(&[message()], post(Some(TAG), None)).unwrap(), Some(TAG), None),
+        (
+            "traw",
+            &|| alice.endpoint.send_from_raw_memory(&[message()], post(Some(TAG), None)).unwrap(),
+            Some(TAG),
+            None,
+        ),
     ];
     for &(call, send, tag, data) in sends {
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };

@@ -74,7 +74,7 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
             bob.endpoint.recvmsg(receive).unwrap();
             let post =
                 Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
-            let raw = bob.endpoint.receive_raw(&[8], 0, post).unwrap();
+            let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
             for identity in [1, 2] {
                 let buffers = vec![payload(identity, 8)];
                 alice.send_and_wait_for_delivery(SendMsg {

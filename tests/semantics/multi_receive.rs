@@ -24,7 +24,7 @@ const LENS_BYTES: [usize; 10] = [8, 0, 1000, 40_000, 31, 300_000, 8, 9, 70_000, 
 
 fn post_raw_multi_receive(party: &Party, len_bytes: usize, context: u64) -> ReceiveBuffer {
     let post = Post { peer: ANY, context, flags: Some(OpFlags::MULTI_RECV), ..Post::default() };
-    party.endpoint.receive_raw(&[len_bytes], 0, post).unwrap()
+    party.endpoint.receive_into_raw_memory(&[len_bytes], 0, post).unwrap()
 }
 
 /// Sends a message with this number to a peer.
@@ -84,7 +84,7 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {
         let data = (number % 2 == 0).then_some(number + 50);
         let post = Post { peer: alice.peer(), data, context: number, ..Post::default() };
-        alice.endpoint.send_raw(&[payload(number, len_bytes)], post).unwrap();
+        alice.endpoint.send_from_raw_memory(&[payload(number, len_bytes)], post).unwrap();
     }
     let mut places = Vec::new();
     for _ in LENS_BYTES {
@@ -281,7 +281,7 @@ pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net
         let buffer = post_raw_multi_receive(&bob, 100, BUFFER);
         let told = |number| {
             let post = Post { peer: alice.peer(), data: Some(7), context: number, ..Post::default() };
-            alice.endpoint.send_raw(&[payload(number, 40)], post).unwrap();
+            alice.endpoint.send_from_raw_memory(&[payload(number, 40)], post).unwrap();
             let completion = bob.next_completion();
             assert_eq!(completion.context, BUFFER);
             completion
@@ -477,7 +477,10 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
     bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
-    let raw = bob.endpoint.receive_raw(&[100], 0, Post { peer: ANY, context: 2, ..Post::default() }).unwrap();
+    let raw = bob
+        .endpoint
+        .receive_into_raw_memory(&[100], 0, Post { peer: ANY, context: 2, ..Post::default() })
+        .unwrap();
     let pieces = vec![marked_buffer(10), marked_buffer(10)];
     let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
@@ -486,7 +489,7 @@ pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 5).unwrap();
     bob.endpoint.trecvv(pieces, ANY, Tag(7), 6).unwrap();
     let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
-    let tagged = bob.endpoint.receive_raw(&[8], 0, tagged).unwrap();
+    let tagged = bob.endpoint.receive_into_raw_memory(&[8], 0, tagged).unwrap();
     for number in 0..5 {
         send_and_wait_for_delivery(&alice, number, 20);
     }
@@ -516,7 +519,7 @@ pub(crate) fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     assert_eq!(post(vec![marked_buffer(8); 3]), too_many);
     assert_eq!(post(vec![]).errno(), Errno::EINVAL);
     let raw = Post { peer: ANY, context: 2, flags: Some(flags), ..Post::default() };
-    let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_raw(lens_bytes, 0, raw) {
+    let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_into_raw_memory(lens_bytes, 0, raw) {
         Ok(_) => panic!("{lens_bytes:?}"),
         Err(error) => error,
     };

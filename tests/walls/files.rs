@@ -44,7 +44,7 @@ pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> 
 /// # Errors
 ///
 /// Errors of reading the directories.
-pub(crate) fn list_all() -> io::Result<Vec<String>> {
+pub(crate) fn list_paths() -> io::Result<Vec<String>> {
     let mut paths = Vec::new();
     list_below(root(), &mut paths)?;
     paths.iter().map(|path| below_root(path)).collect()

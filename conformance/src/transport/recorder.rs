@@ -180,7 +180,7 @@ impl FrameHandler for Recorder {
         self.place = place;
     }
 
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         self.chunks += 1;
         self.append_payload(link, bytes);
     }

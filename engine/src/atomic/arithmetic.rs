@@ -8,9 +8,9 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Computes the new value of an element from its old value, an operand and a compare operand, and
-/// writes it to `element`. Returns whether the caller must store the new value. The slices have the
-/// length of the datatype. Slices of operands that the operation does not have are not read.
+/// Updates `element`, which is a copy of the element in memory: it has the old value, and gets the new one,
+/// computed with the operand and the compare operand. Returns whether the caller must store the copy. Each
+/// slice has the length of the datatype. The operation does not read a slice whose operand it does not have.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {

@@ -293,7 +293,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         }
     }
 
-    fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {
             return engine.chunk_arrived_on_handshake_link(id, bytes, self.sink);

@@ -83,7 +83,7 @@ impl ReceiveSide {
             fn spend_credit(id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());
             #[inline(always)]
             fn return_credit(id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects), else ();
-            fn keep_credit(id: LinkId, cost_bytes: u64) -> Option<KeptCredit>, else None;
+            fn withhold_credit(id: LinkId, cost_bytes: u64) -> Option<KeptCredit>, else None;
             fn free_kept_credit(kept: KeptCredit, effects: &mut impl ReceiverEffects), else ();
             fn fence_asked(
                 id: LinkId,

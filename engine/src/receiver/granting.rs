@@ -39,7 +39,7 @@ impl Receiver {
 
     /// Keeps the credit of a frame that stays here for a while. Returns `None` if the link has
     /// ended.
-    pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+    pub(crate) fn withhold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
         let link = self.links.get_mut(id)?;
         link.grant.add_kept(cost_bytes);
         Some(KeptCredit { origin: link.message_origin(id), cost_bytes })

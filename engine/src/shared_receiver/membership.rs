@@ -165,9 +165,9 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
     }
 
-    pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+    pub(crate) fn withhold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
         let link = self.shared_link_id(id)?;
-        self.shared.lock().receiver.keep_credit(link, cost_bytes)
+        self.shared.lock().receiver.withhold_credit(link, cost_bytes)
     }
 
     pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {

@@ -30,7 +30,7 @@ pub(crate) trait TargetEffects {
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
 
     /// Keeps credit of a link's peer while a completion waits for room.
-    fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
+    fn withhold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
 
     /// Returns credit that was kept.
     fn free_kept_credit(&mut self, kept: KeptCredit);

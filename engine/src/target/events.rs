@@ -43,7 +43,7 @@ impl Target {
             if self.events.is_empty() { effects.complete(completion).err() } else { Some(completion) };
         match refused {
             Some(completion) => {
-                let credit = effects.keep_credit(id, MESSAGE_COST_BYTES);
+                let credit = effects.withhold_credit(id, MESSAGE_COST_BYTES);
                 self.events.push_back(HeldEvent { completion, credit });
             }
             None => effects.return_credit(id, MESSAGE_COST_BYTES),

@@ -95,7 +95,7 @@ impl TargetEffects for EffectsRecorder {
         self.returned_bytes += cost_bytes;
     }
 
-    fn keep_credit(&mut self, _: LinkId, _: u64) -> Option<KeptCredit> {
+    fn withhold_credit(&mut self, _: LinkId, _: u64) -> Option<KeptCredit> {
         None
     }
 

@@ -45,7 +45,7 @@ impl Decoder {
     ///
     /// Reports a frame whose whole payload is in `bytes` by [`FrameHandler::frame`], without a
     /// copy. Otherwise it begins the frame and passes the payload so far to
-    /// [`FrameHandler::chunk`], whether or not the receiver has a space.
+    /// [`FrameHandler::payload_arrived`], whether or not the receiver has a space.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Decoder {
                 }
                 State::Payload { left_bytes } => {
                     let (chunk, rest) = split_at_u64(bytes, *left_bytes).unwrap_or((bytes, &[]));
-                    receiver.chunk(link, chunk);
+                    receiver.payload_arrived(link, chunk);
                     bytes = rest;
                     frames += u32::from(self.advance_payload_and_check_end(chunk.len()));
                 }

@@ -217,11 +217,11 @@ impl FrameHandler for Recorder {
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
         let window = mem::take(&mut self.window);
         if count_bytes > 0 {
-            self.chunk(link, &window[..count_bytes]);
+            self.payload_arrived(link, &window[..count_bytes]);
         }
     }
 
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         assert_eq!(link, LINK);
         assert!(!bytes.is_empty());
         self.left_bytes = self.left_bytes.checked_sub(bytes.len() as u64).expect("more than the frame has");

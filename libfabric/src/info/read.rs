@@ -35,12 +35,12 @@ pub(crate) enum Extent {
 impl Extent {
     /// Whether the structures have authorization keys, counters, and the fields after these in the
     /// domain's attributes.
-    fn has_keys(self) -> bool {
+    fn has_key_fields(self) -> bool {
         self.has_fields_of(Version::new(1, 5))
     }
 
     /// Whether the structures have traffic classes.
-    fn has_traffic_class(self) -> bool {
+    fn has_tclass_field(self) -> bool {
         self.has_fields_of(Version::new(1, 9))
     }
 
@@ -126,7 +126,7 @@ unsafe fn read_tx(from: *const FiTxAttr, extent: Extent) -> TxAttr {
             size_ops: (*from).size,
             iov_limit: (*from).iov_limit,
             rma_iov_limit: (*from).rma_iov_limit,
-            tclass: if extent.has_traffic_class() { (*from).tclass } else { 0 },
+            tclass: if extent.has_tclass_field() { (*from).tclass } else { 0 },
         }
     }
 }
@@ -168,7 +168,7 @@ unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failu
             mem_tag_format: (*from).mem_tag_format,
             tx_ctx_cnt: (*from).tx_ctx_cnt,
             rx_ctx_cnt: (*from).rx_ctx_cnt,
-            auth_key: if extent.has_keys() {
+            auth_key: if extent.has_key_fields() {
                 read_auth_key((*from).auth_key, (*from).auth_key_size)?
             } else {
                 Vec::new()
@@ -204,7 +204,7 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
             ..DomainAttr::default()
         }
     };
-    if extent.has_keys() {
+    if extent.has_key_fields() {
         // SAFETY: the fields are within the extent.
         unsafe {
             domain.cntr_cnt = (*from).cntr_cnt;
@@ -216,7 +216,7 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
             domain.mr_cnt = (*from).mr_cnt;
         }
     }
-    if extent.has_traffic_class() {
+    if extent.has_tclass_field() {
         // SAFETY: the field is within the extent.
         domain.tclass = unsafe { (*from).tclass };
     }
@@ -234,7 +234,7 @@ unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<Fabri
             prov_name: read_string((*from).prov_name)?,
             prov_version: Version::from_raw((*from).prov_version),
             // The same version added this field and the authorization keys.
-            api_version: if extent.has_keys() {
+            api_version: if extent.has_key_fields() {
                 Version::from_raw((*from).api_version)
             } else {
                 Version::default()

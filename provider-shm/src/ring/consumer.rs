@@ -280,7 +280,7 @@ impl Consumer {
                 placed_bytes = left_bytes.min(STAGING_BYTES);
                 let bytes = &mut self.staging[..placed_bytes];
                 self.segment.read(start, bytes);
-                receiver.chunk(link, bytes);
+                receiver.payload_arrived(link, bytes);
             }
             done_bytes += placed_bytes;
         }

@@ -108,7 +108,7 @@ impl FrameHandler for Recorder {
         self.append_payload(&place[..count_bytes]);
     }
 
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         assert_eq!(link, LINK);
         self.append_payload(bytes);
     }

@@ -50,7 +50,7 @@ impl FrameHandler for LinkUpFlag {
         Space::new()
     }
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         self.0 |= matches!(event, LinkEvent::Up { .. });
     }

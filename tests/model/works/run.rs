@@ -382,8 +382,8 @@ impl Runner<'_> {
         self.check_counters();
     }
 
-    /// Closes the endpoint, then has the counters reach most thresholds. Of the works that waited, only
-    /// those that change counters then run.
+    /// Closes the endpoint, then raises the counters past most thresholds. Of the works that still wait, only
+    /// those that change counters run: the others need the endpoint.
     fn close_endpoint_and_reach_thresholds(&mut self) {
         self.fixture.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;

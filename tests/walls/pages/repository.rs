@@ -15,7 +15,7 @@ pub(crate) struct Paths(Vec<String>);
 
 impl Paths {
     pub(crate) fn list() -> Paths {
-        Paths(files::list_all().unwrap())
+        Paths(files::list_paths().unwrap())
     }
 
     /// Whether something in backticks looks like a path of this repository.

@@ -52,8 +52,8 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
         self.receive_side.return_credit(link, cost_bytes, &mut self.carrier);
     }
 
-    fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        self.receive_side.keep_credit(link, cost_bytes)
+    fn withhold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+        self.receive_side.withhold_credit(link, cost_bytes)
     }
 
     fn free_kept_credit(&mut self, kept: KeptCredit) {

@@ -106,7 +106,7 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
         .frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
     assert!(arrivals.payload_space(LINK).is_empty(), "nothing is updated in part");
     for byte in [60, 70, 6, 9] {
-        arrivals.chunk(LINK, &[byte]);
+        arrivals.payload_arrived(LINK, &[byte]);
     }
     assert_eq!(read_region(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
     engine.transmit(&mut transport, &mut sink);
@@ -224,9 +224,9 @@ fn region_closed_while_operands_arrive_is_unchanged() {
     let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     let header = atomic_header(5, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
     engine.arrivals(&mut sink).frame_begun(LINK, &header);
-    engine.arrivals(&mut sink).chunk(LINK, b"x");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"x");
     engine.target.regions().close(&region);
-    engine.arrivals(&mut sink).chunk(LINK, b"y");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"y");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
     assert_eq!(read_region(&region), [0; 8]);
@@ -334,7 +334,7 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
         } else {
             let mut arrivals = engine.arrivals(&mut sink);
             arrivals.frame_begun(LINK, &data);
-            arrivals.chunk(LINK, b"x");
+            arrivals.payload_arrived(LINK, b"x");
             arrivals.payload_space(LINK)[0].copy_from_slice(b"y");
             arrivals.bytes_placed(LINK, 1);
         }
@@ -515,7 +515,7 @@ fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     engine
         .arrivals(&mut sink)
         .frame_begun(LINK, &Header::ReadData { op: last_sent_op(&transport), len_bytes: 2 });
-    engine.arrivals(&mut sink).chunk(LINK, b"x");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"x");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     let errors: Vec<_> =
         sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();

@@ -72,7 +72,7 @@ fn cancel_succeeds_only_before_the_operation_begins() {
     for ended in sink.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Cancelled);
     }
-    engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"ab");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sink.ended_contexts(), [3, 1]);
 }

@@ -115,9 +115,9 @@ fn requester_sends_request_and_confirms_accept() {
     // The accept arrives in pieces, as over a stream. A message follows at once.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(OTHER, &accept);
-    arrivals.chunk(OTHER, b"wel");
+    arrivals.payload_arrived(OTHER, b"wel");
     assert!(arrivals.payload_space(OTHER).is_empty());
-    arrivals.chunk(OTHER, b"come");
+    arrivals.payload_arrived(OTHER, b"come");
     arrivals.frame(OTHER, &untagged_header(5), b"first");
     assert_eq!(sink.events, [ConnectionReport::Connected { data: b"welcome"[..].into() }]);
     assert_eq!(received_bytes(&sink.ended[0]), b"first");
@@ -219,7 +219,7 @@ fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     let request = handshake_header(HandshakeStep::Request, NUMBER, b"please");
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(OTHER, &request);
-    arrivals.chunk(OTHER, b"please");
+    arrivals.payload_arrived(OTHER, b"please");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
     assert!(transport.closed.is_empty());
@@ -429,7 +429,7 @@ fn frame_out_of_place_ends_a_link_that_connects() {
                 // The engine ignores later frames of the link.
                 receive_frame(&mut engine, &mut sink, link, untagged_header(1), b"x");
                 engine.arrivals(&mut sink).frame_begun(link, &untagged_header(9));
-                engine.arrivals(&mut sink).chunk(link, b"abc");
+                engine.arrivals(&mut sink).payload_arrived(link, b"abc");
                 engine.transmit(&mut transport, &mut sink);
                 assert!(sink.events.is_empty() && sink.ended.is_empty(), "{case}: {header:?}");
             }
@@ -615,7 +615,7 @@ fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(OTHER, &untagged_header(1), b"x");
     arrivals.frame_begun(OTHER, &untagged_header(9));
-    arrivals.chunk(OTHER, b"abc");
+    arrivals.payload_arrived(OTHER, b"abc");
     arrivals.frame(OTHER, &Header::Credit { granted_bytes: 1 << 20 }, b"");
     assert_eq!(engine.shutdown(&mut transport, &mut sink), Ok(()));
     engine.transmit(&mut transport, &mut sink);

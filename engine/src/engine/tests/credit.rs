@@ -276,7 +276,7 @@ fn claimed_length_reserves_no_memory_with_unlimited_budget() {
     engine.arrivals(&mut sink).frame(LINK, &request_header(1, len_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(len_bytes));
-    engine.arrivals(&mut sink).chunk(LINK, b"a beginning");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"a beginning");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(engine.receive_side.unexpected_len() as u64, FIRST_MESSAGES / 2);
 }

@@ -367,7 +367,7 @@ fn region_offered_in_several_pieces_is_mapped() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));
     for byte in REMOTE {
-        arrivals.chunk(LINK, &[*byte]);
+        arrivals.payload_arrived(LINK, &[*byte]);
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(engine.links.get_mut(LINK).unwrap().tx.mapped_regions().mapped_count(), 1);

@@ -64,9 +64,9 @@ fn write_with_commit_is_flushed_before_its_answer() {
     arrivals.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
     assert_eq!(device.take_persisted(), [(10, 4)]);
     arrivals.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
-    arrivals.chunk(LINK, b"123");
+    arrivals.payload_arrived(LINK, b"123");
     assert_eq!(device.take_persisted(), [], "not all of it is there");
-    arrivals.chunk(LINK, b"456");
+    arrivals.payload_arrived(LINK, b"456");
     assert_eq!(device.take_persisted(), [(20, 6)]);
     // A write of no bytes flushes nothing.
     arrivals.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
@@ -156,8 +156,8 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
             ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
             ("in parts", _) => {
                 arrivals.frame_begun(LINK, &fenced);
-                arrivals.chunk(LINK, b"la");
-                arrivals.chunk(LINK, b"te");
+                arrivals.payload_arrived(LINK, b"la");
+                arrivals.payload_arrived(LINK, b"te");
             }
             (_, Header::Rma(rma)) => arrivals.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
             (_, other) => panic!("a write: {other:?}"),

@@ -70,8 +70,8 @@ fn offer_may_arrive_in_pieces() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &offer_header(11, 4));
     assert!(arrivals.payload_space(LINK).is_empty());
-    arrivals.chunk(LINK, &REMOTE[..1]);
-    arrivals.chunk(LINK, &REMOTE[1..]);
+    arrivals.payload_arrived(LINK, &REMOTE[..1]);
+    arrivals.payload_arrived(LINK, &REMOTE[1..]);
     arrivals.frame(LINK, &untagged_header(1), b"x");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
@@ -226,7 +226,7 @@ fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
         space[0][..3].copy_from_slice(b"012");
         drop(space);
         arrivals.bytes_placed(LINK, 3);
-        arrivals.chunk(LINK, b"3456789");
+        arrivals.payload_arrived(LINK, b"3456789");
         arrivals.frame(LINK, &untagged_header(5), b"eager");
         engine.transmit(&mut transport, &mut sink);
         let payloads: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
@@ -274,14 +274,14 @@ fn receive_takes_over_requested_message_at_any_moment() {
         let payload = b"0123456789";
         if arrived_before > 0 {
             engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-            engine.arrivals(&mut sink).chunk(LINK, &payload[..arrived_before]);
+            engine.arrivals(&mut sink).payload_arrived(LINK, &payload[..arrived_before]);
         }
         engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
         assert!(sink.ended.is_empty());
         if arrived_before == 0 {
             engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
         }
-        engine.arrivals(&mut sink).chunk(LINK, &payload[arrived_before..]);
+        engine.arrivals(&mut sink).payload_arrived(LINK, &payload[arrived_before..]);
         assert_eq!(received_bytes(&sink.ended[0]), &payload[..room]);
         assert_eq!(sink.ended[0].is_ok(), room == 10);
     }
@@ -361,7 +361,7 @@ fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
     arrivals.frame(LINK, &offer_header(4, 10), REMOTE);
     arrivals.frame(LINK, &offer_header(5, 10), REMOTE);
     arrivals.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
-    arrivals.chunk(LINK, b"01");
+    arrivals.payload_arrived(LINK, b"01");
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
     assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
     assert!((0..4).all(|at| ended_error(&sink, at).errno() == Errno::ESHUTDOWN));
@@ -383,10 +383,10 @@ fn partial_request_is_dropped_with_its_link() {
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &offer_header(1, 4));
-    arrivals.chunk(LINK, &REMOTE[1..]);
+    arrivals.payload_arrived(LINK, &REMOTE[1..]);
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
     arrivals.link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
-    arrivals.chunk(LINK, b"late");
+    arrivals.payload_arrived(LINK, b"late");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.outstanding_receives(), sink.ended.len(), transport.sent.len()), (1, 0, 0));
 }
@@ -453,7 +453,7 @@ fn invalid_offer_or_data_ends_the_link() {
                 if in_pieces && payload.len() <= REMOTE_MAX_BYTES {
                     arrivals.frame_begun(LINK, header);
                     for byte in payload.chunks(1) {
-                        arrivals.chunk(LINK, byte);
+                        arrivals.payload_arrived(LINK, byte);
                     }
                 } else {
                     arrivals.frame(LINK, header, payload);

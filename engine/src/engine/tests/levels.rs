@@ -57,10 +57,10 @@ fn match_is_reported_when_payload_is_in_place() {
     engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &message_awaiting_match(4));
-    arrivals.chunk(LINK, b"pos");
+    arrivals.payload_arrived(LINK, b"pos");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
-    engine.arrivals(&mut sink).chunk(LINK, b"t");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"t");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 0), [matched_header(1)]);
 
@@ -74,7 +74,7 @@ fn match_is_reported_when_payload_is_in_place() {
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 1), [matched_header(2)], "the last one is still on its way");
-    engine.arrivals(&mut sink).chunk(LINK, b"late");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"late");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 2), [matched_header(4)]);
 }

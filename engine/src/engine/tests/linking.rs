@@ -26,7 +26,7 @@ fn link_failure_ends_each_of_its_operations_once() {
     engine.post_receive(receive_request(10, 5), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.chunk(LinkId(7), b"abc");
+    arrivals.payload_arrived(LinkId(7), b"abc");
     arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
     arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
 
@@ -51,7 +51,7 @@ fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     engine.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) }, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.chunk(LinkId(7), b"abc");
+    arrivals.payload_arrived(LinkId(7), b"abc");
     // The transport has read into the memory, but has not reported these bytes as part of the
     // message.
     arrivals.payload_space(LinkId(7))[0].fill(b'x');
@@ -67,7 +67,7 @@ fn partial_unexpected_message_is_dropped_with_its_link() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &untagged_header(5), b"whole");
     arrivals.frame_begun(LinkId(7), &untagged_header(5));
-    arrivals.chunk(LinkId(7), b"pa");
+    arrivals.payload_arrived(LinkId(7), b"pa");
     arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
@@ -99,9 +99,9 @@ fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.chunk(LinkId(7), b"for");
+    arrivals.payload_arrived(LinkId(7), b"for");
     arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    arrivals.chunk(LinkId(7), b"mer");
+    arrivals.payload_arrived(LinkId(7), b"mer");
     arrivals.frame(LinkId(7), &untagged_header(4), b"last");
     arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
     arrivals.frame(LinkId(8), &untagged_header(5), b"first");
@@ -131,7 +131,7 @@ fn silent_former_link_times_out() {
         assert_eq!(pass_at(begin_ms + ms, &mut engine, &mut sink), []);
         assert_eq!(engine.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
     }
-    engine.arrivals(&mut sink).chunk(LinkId(7), b"slow");
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"slow");
     let again_ms = begin_ms + REPLACED_LINK_IDLE_MAX_MS;
     let first_ms = again_ms + REPLACED_LINK_IDLE_MAX_MS;
     let last_ms = first_ms + TIMEOUT_GRACE_MS;
@@ -158,10 +158,10 @@ fn former_link_is_read_before_timeout_after_long_pause() {
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     engine.advance_time(Moment::from_ms(0), &mut sink);
     engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
-    engine.arrivals(&mut sink).chunk(LinkId(7), b"for");
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"for");
     engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
     engine.advance_time(Moment::from_ms(2 * HOURS_MS), &mut sink);
-    engine.arrivals(&mut sink).chunk(LinkId(7), b"mer");
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"mer");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
     assert_eq!(received_bytes(&sink.ended[0]), b"former");
@@ -246,7 +246,7 @@ fn frames_of_links_that_are_not_up_are_ignored() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(3), &untagged_header(1), b"x");
     arrivals.frame_begun(LinkId(3), &untagged_header(9));
-    arrivals.chunk(LinkId(3), b"x");
+    arrivals.payload_arrived(LinkId(3), b"x");
     arrivals.bytes_placed(LinkId(3), 1);
     assert!(arrivals.payload_space(LinkId(3)).is_empty());
     arrivals.link_event(LinkId(3), LinkEvent::Down(LinkError::Closed));
@@ -396,7 +396,7 @@ fn requested_payload_keeps_former_link_alive() {
     engine.arrivals(&mut sink).frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     for byte in 0..len_bytes {
-        engine.arrivals(&mut sink).chunk(LinkId(7), b"x");
+        engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"x");
         for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
             engine.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);

@@ -154,7 +154,7 @@ fn unexpected_messages_go_into_a_posted_buffer() {
     engine.arrivals(&mut sink).frame(other, &untagged_header(5), b"other");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 6, b""), b"");
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(4));
-    engine.arrivals(&mut sink).chunk(LINK, b"in");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"in");
     receive_message_on_link(&mut engine, &mut sink, other);
     let directed = Criteria { source: Some(peer), ..Criteria::any() };
     let request = ReceiveRequest { criteria: directed, ..receive_request(28, BUFFER) };
@@ -162,7 +162,7 @@ fn unexpected_messages_go_into_a_posted_buffer() {
     // The buffer has taken three messages. Two of them are still arriving. 8 bytes are left.
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"whole"[..])]);
     assert_eq!(engine.receive_side.unexpected_len(), 2);
-    engine.arrivals(&mut sink).chunk(LINK, b"to");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"to");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"pulled");
     let expected = [(no_flags(), &b"whole"[..]), (no_flags(), b"into"), (RELEASED, b"pulled")];
@@ -186,7 +186,7 @@ fn release_waits_for_arriving_messages() {
     arrivals.frame_begun(LINK, &untagged_header(8));
     arrivals.frame_begun(other, &untagged_header(8));
     for (link, bytes) in [(LINK, b"pie"), (other, b"PIE"), (LINK, b"ces")] {
-        arrivals.chunk(link, bytes);
+        arrivals.payload_arrived(link, bytes);
     }
     let mut space = arrivals.payload_space(other);
     space[0].copy_from_slice(b"CES!!");
@@ -195,7 +195,7 @@ fn release_waits_for_arriving_messages() {
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"PIECES!!"[..])]);
     assert!(engine.cancel(BUFFER, &mut sink).is_err(), "it takes no more in any case");
     engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).chunk(LINK, b"..");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"..");
     assert_eq!(sink.ended.len(), 3);
     engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 8 }, b"asked...");
     let bytes: [&[u8]; 4] = [b"PIECES!!", b"pulled..", b"pieces..", b"asked..."];
@@ -210,7 +210,7 @@ fn failed_message_leaves_buffer_usable() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     post_buffer(&mut engine, &mut sink, 16, 1);
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(8));
-    engine.arrivals(&mut sink).chunk(LINK, b"half");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"half");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"half"[..])]);
     assert_eq!(*ended_error(&sink.take_ended()[0]), OperationError::Link(RESET));
@@ -239,7 +239,7 @@ fn cancelled_buffer_is_released_after_arriving_messages() {
     engine.cancel(BUFFER, &mut sink).unwrap();
     assert!(engine.cancel(BUFFER, &mut sink).is_err(), "once");
     assert!(sink.ended.is_empty());
-    engine.arrivals(&mut sink).chunk(LINK, b"last");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"last");
     deliver_message(&mut engine, &mut sink, b"later");
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"last"[..]), (BUFFER, RELEASED, &[0; 12])]);
     assert_eq!(*ended_error(&sink.ended[1]), OperationError::Cancelled);

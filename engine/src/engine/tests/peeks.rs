@@ -96,7 +96,7 @@ fn discard_drops_message_in_any_state() {
     let request = Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 };
     engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
     engine.arrivals(&mut sink).frame_begun(LINK, &tagged_header(5, 4, AwaitedReply::Match));
-    engine.arrivals(&mut sink).chunk(LINK, b"ha");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"ha");
     for context in 1..=3 {
         engine.peek(peek_request(context, PeekAction::Discard), &mut sink).unwrap();
     }
@@ -105,7 +105,7 @@ fn discard_drops_message_in_any_state() {
     let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
     assert_eq!(sent_headers_from(&transport, 0), told);
     assert!(transport.pulled.is_empty());
-    engine.arrivals(&mut sink).chunk(LINK, b"lf");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"lf");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 2), [Header::Matched { number: 2 }]);
     assert_eq!(sink.ended.len(), 3);

@@ -44,7 +44,7 @@ fn tagged_and_untagged_messages_never_match_each_other() {
 fn receive_takes_over_partly_arrived_message() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
-    engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"ab");
     assert!(engine.arrivals(&mut sink).payload_space(LinkId(7)).is_empty());
     engine.post_receive(receive_request(6, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -53,7 +53,7 @@ fn receive_takes_over_partly_arrived_message() {
     space[0][..3].copy_from_slice(b"cde");
     drop(space);
     arrivals.bytes_placed(LinkId(7), 3);
-    arrivals.chunk(LinkId(7), b"f");
+    arrivals.payload_arrived(LinkId(7), b"f");
     assert_eq!(received_bytes(&sink.ended[0]), b"abcdef");
 }
 
@@ -73,9 +73,9 @@ fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
                 post(&mut engine, &mut sink);
                 let mut arrivals = engine.arrivals(&mut sink);
                 arrivals.frame_begun(LinkId(7), &untagged_header(6));
-                arrivals.chunk(LinkId(7), b"abcde");
+                arrivals.payload_arrived(LinkId(7), b"abcde");
                 assert!(arrivals.payload_space(LinkId(7)).is_empty());
-                arrivals.chunk(LinkId(7), b"f");
+                arrivals.payload_arrived(LinkId(7), b"f");
             }
             _ => {
                 engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(6), b"abcdef");

@@ -78,8 +78,8 @@ fn write_fills_region_and_is_answered() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &rma_header(6, 8, 2, WRITE));
     assert!(arrivals.payload_space(LINK).is_empty(), "what a region owns is not lent out");
-    arrivals.chunk(LINK, b"!");
-    arrivals.chunk(LINK, b"?");
+    arrivals.payload_arrived(LINK, b"!");
+    arrivals.payload_arrived(LINK, b"?");
     assert_eq!(read_region(&region), b"\0\0hello\0!?");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_answers(&transport), [(5, Outcome::Done), (6, Outcome::Done)]);
@@ -97,16 +97,16 @@ fn write_to_raw_region_is_received_in_place() {
     };
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &write(1, 1004, 6));
-    arrivals.chunk(LINK, b"h");
+    arrivals.payload_arrived(LINK, b"h");
     arrivals.payload_space(LINK)[0].copy_from_slice(b"ello!");
     arrivals.bytes_placed(LINK, 5);
     arrivals.frame(LINK, &write(2, 1000, 1), b">");
     // The region ends in the middle of this write.
     arrivals.frame_begun(LINK, &write(3, 1000, 4));
-    arrivals.chunk(LINK, b"<<");
+    arrivals.payload_arrived(LINK, b"<<");
     engine.target.regions().close(&region);
     assert!(engine.arrivals(&mut sink).payload_space(LINK).is_empty());
-    engine.arrivals(&mut sink).chunk(LINK, b"<<");
+    engine.arrivals(&mut sink).payload_arrived(LINK, b"<<");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(memory, b"<<\0\0hello!");
     let outcomes = [(1, Outcome::Done), (2, Outcome::Done), (3, Outcome::Refused(Refusal::Key))];
@@ -158,7 +158,7 @@ fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
     }
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LINK, &rma_header(8, 7, 4, WRITE));
-    arrivals.chunk(LINK, b"xxxx");
+    arrivals.payload_arrived(LINK, b"xxxx");
     engine.transmit(&mut transport, &mut sink);
     let mut answers = sent_answers(&transport);
     answers.sort_by_key(|(op, _)| *op);
@@ -404,7 +404,7 @@ fn read_ends_with_its_last_byte() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
     arrivals.frame_begun(LINK, &Header::ReadData { op, len_bytes: 4 });
-    arrivals.chunk(LINK, b"c");
+    arrivals.payload_arrived(LINK, b"c");
     arrivals.payload_space(LINK)[0].copy_from_slice(b"def");
     arrivals.bytes_placed(LINK, 3);
     arrivals.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");

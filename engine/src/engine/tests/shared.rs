@@ -285,7 +285,7 @@ fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
     shared.post_multi_receive(None, receive_request(8, 5), 1).unwrap();
     second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(3));
     assert!(shared.cancel(5));
-    second.engine.arrivals(&mut second.sink).chunk(LINK, b"two");
+    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"two");
     assert_eq!(leave_before_release(&mut first, second).unwrap_err().error, OperationError::Cancelled);
 }
 

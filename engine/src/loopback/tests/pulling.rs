@@ -20,7 +20,7 @@ impl FrameHandler for LinkUpRecorder {
         Space::new()
     }
     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         if let LinkEvent::Up { .. } = event {
             self.0.push(link);

@@ -72,7 +72,7 @@ impl FrameHandler for Recorder {
         self.finish_if_filled();
     }
 
-    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
         assert_eq!(link, LINK);
         assert!(!bytes.is_empty(), "an empty chunk");
         let unfinished = self.expect_unfinished();

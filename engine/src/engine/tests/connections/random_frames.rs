@@ -162,7 +162,7 @@ impl Run {
             Step::Chunk(link, len_bytes) if self.left_bytes[link] > 0 => {
                 let len_bytes = self.left_bytes[link].min(len_bytes as u64);
                 self.left_bytes[link] -= len_bytes;
-                engine.arrivals(sink).chunk(LINKS[link].0, &vec![7; len_bytes as usize]);
+                engine.arrivals(sink).payload_arrived(LINKS[link].0, &vec![7; len_bytes as usize]);
             }
             Step::Send(level, len_bytes) => {
                 if let Some(Ok(peer)) = engine.connected_peer() {

@@ -269,7 +269,7 @@ impl World {
         match begun.filter(|begun| *begun < len) {
             Some(begun) => {
                 arrivals.frame_begun(self.links[sender], &header);
-                arrivals.chunk(self.links[sender], &bytes[..begun]);
+                arrivals.payload_arrived(self.links[sender], &bytes[..begun]);
                 self.lines[sender].current = Some((message, begun));
             }
             None => arrivals.frame(self.links[sender], &header, &bytes),
@@ -342,7 +342,7 @@ impl World {
             }
         }
         if placed < bytes.len() {
-            arrivals.chunk(link, &bytes[placed..]);
+            arrivals.payload_arrived(link, &bytes[placed..]);
         }
         self.lines[sender].current = (to < len).then_some((message, to));
     }

@@ -10,14 +10,14 @@ fn partial_receive_of_leaving_member_fails_at_another() {
     let (shared, mut first, mut second) = two_members();
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(6));
-    second.engine.arrivals(&mut second.sink).chunk(LINK, b"ab");
+    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"ab");
     second.engine.leave_shared_receiver(&mut second.sink);
     assert_eq!(shared.take_members_with_mail(), [first.id]);
     first.progress();
     assert_eq!(first.take_ended(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
     // The rest of the message still arrives while the endpoint lingers.
-    second.engine.arrivals(&mut second.sink).chunk(LINK, b"cdef");
+    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"cdef");
     second.receive_frame(&untagged_header(3), b"two");
     second.progress();
     assert!(second.take_ended().is_empty() && second.transport.closed.is_empty());
