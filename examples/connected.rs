@@ -20,7 +20,7 @@ use homespun::eq::{EqAttr, Event};
 use homespun::info::EndpointType;
 use homespun::{
     Address, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Domain, Endpoint,
-    EqReadError, EventQueue, Fabric, FabricAddress, Hints, OperationKind, WaitObject,
+    EventQueue, Fabric, FabricAddress, Hints, OperationKind, WaitObject,
 };
 
 /// The longest message.
@@ -87,17 +87,15 @@ fn listen() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", passive.name()?);
 
     loop {
-        let request = match queues.eq.sread(None) {
-            Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) => request,
+        let entry = queues.eq.sread_entry(None)?.ok_or("the queue was signalled")?;
+        let request = match entry.into_result() {
+            Ok(Event::Connection(ConnectionEvent::Request(request))) => request,
             // A served client has shut down, or an accepted one was gone before.
             Ok(_) => continue,
-            Err(EqReadError::ErrorAvailable) => {
-                if let Some(error) = queues.eq.read_error() {
-                    println!("{error}");
-                }
+            Err(failed) => {
+                println!("{failed}");
                 continue;
             }
-            Err(error) => return Err(error.into()),
         };
         let client = String::from_utf8_lossy(request.data()).into_owned();
         if client == "mallory" {
@@ -142,16 +140,16 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
     let endpoint = queues.domain.endpoint(&info)?;
     queues.bind(&endpoint)?;
     endpoint.connect(server, name.as_bytes())?;
-    match queues.eq.sread(Some(PATIENCE)) {
-        Ok(Some(Event::Connection(ConnectionEvent::Connected { data, .. }))) => {
+    let entry = queues.eq.sread_entry(Some(PATIENCE))?.ok_or("no answer within 10 s")?;
+    match entry.into_result() {
+        Ok(Event::Connection(ConnectionEvent::Connected { data, .. })) => {
             println!("connected: {}", String::from_utf8_lossy(&data));
         }
-        Err(EqReadError::ErrorAvailable) => {
-            let error = queues.eq.read_error().ok_or("the error is gone")?;
-            println!("not connected: {}", String::from_utf8_lossy(&error.err_data));
-            return Err(error.into());
+        Ok(other) => return Err(format!("no connection, but {other:?}").into()),
+        Err(failed) => {
+            println!("not connected: {}", String::from_utf8_lossy(&failed.err_data));
+            return Err(failed.into());
         }
-        other => return Err(format!("no connection: {other:?}").into()),
     }
     for message in messages {
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, 0)?;

@@ -20,6 +20,7 @@ use homespun_engine::error::{Again, Error, InUse, Misuse, ObjectState};
 use homespun_engine::rejected::Rejected;
 use parking_lot::Mutex;
 
+pub use self::entry::EventEntry;
 pub(crate) use self::reporter::{ReportedEndpoint, Reporter};
 use crate::connection::{ConnectionEvent, PendingAccept};
 use crate::drive::Drive;
@@ -421,7 +422,7 @@ impl EqShared {
     }
 
     /// Has a later call settle an accept for which the application gets no event.
-    fn settle_in_later_call(&self, pending_accept: Option<PendingAccept>) {
+    fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 

@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::check_user_or_report_skip;
+use homespun_suite::prerequisites::can_become_user_or_skip;
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
@@ -42,7 +42,7 @@ fn write_and_wait(party: &Party, region: &Region, identity: u64) {
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !check_user_or_report_skip(ANOTHER_USER) {
+    if !can_become_user_or_skip(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {

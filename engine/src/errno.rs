@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::error::Error;
+
 /// A positive fabric error number.
 ///
 /// The numbers are those of the operating system if it has the error. Numbers that libfabric has
@@ -116,8 +118,13 @@ impl From<io::Error> for Errno {
         if let Some(raw) = error.raw_os_error() {
             return Errno(raw);
         }
-        if let Some(errno) = error.get_ref().and_then(|source| source.downcast_ref()) {
-            return *errno;
+        if let Some(source) = error.get_ref() {
+            if let Some(errno) = source.downcast_ref::<Errno>() {
+                return *errno;
+            }
+            if let Some(error) = source.downcast_ref::<Error>() {
+                return error.errno();
+            }
         }
         match error.kind() {
             io::ErrorKind::InvalidInput => Errno::EINVAL,
@@ -163,6 +170,7 @@ impl fmt::Display for Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{InUse, Misuse, SystemRequest};
 
     #[test]
     fn io_error_keeps_the_number_of_the_system() {
@@ -175,6 +183,11 @@ mod tests {
     fn number_survives_the_way_through_an_io_error() {
         for errno in [Errno::EADDRINUSE, Errno::EIO, Errno::EOPBADSTATE, Errno::new(999)] {
             assert_eq!(Errno::from(io::Error::from(errno)), errno);
+        }
+        let busy = Error::from(Misuse::Busy(InUse::CounterBound));
+        let refused = SystemRequest::Socket.refused(Errno::ECONNREFUSED);
+        for error in [busy, refused, Misuse::NoAddressVector.into()] {
+            assert_eq!(Errno::from(io::Error::from(error.clone())), error.errno());
         }
         assert_eq!(io::Error::from(Errno::EADDRINUSE).kind(), io::ErrorKind::AddrInUse);
         assert_eq!(io::Error::from(Errno::ENOCQ).to_string(), Errno::ENOCQ.description());

@@ -141,7 +141,7 @@ impl Receiver {
     /// Returns 0 if there is no rare work, that is, no offer to fetch, no payload to pull and no
     /// credit to grant. The value of any other result means nothing.
     #[inline(always)]
-    pub(crate) fn nonzero_if_rare_work(&self) -> usize {
+    pub(crate) fn rare_work_bits(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 

@@ -48,8 +48,8 @@ use crate::transport::LinkId;
 pub struct SharedReceiver {
     state: Mutex<State>,
     /// Whether a member has mail of which it was not notified yet.
-    has_new_mail: AtomicBool,
-    /// [`Receiver::nonzero_if_rare_work`], for members to read without the lock.
+    has_unnotified_mail: AtomicBool,
+    /// [`Receiver::rare_work_bits`], for members to read without the lock.
     rare_work: AtomicUsize,
 }
 
@@ -74,7 +74,7 @@ impl SharedReceiver {
                 links: LinkTable::default(),
                 mailboxes: Mailboxes::default(),
             }),
-            has_new_mail: AtomicBool::new(false),
+            has_unnotified_mail: AtomicBool::new(false),
             rare_work: AtomicUsize::new(0),
         })
     }
@@ -179,14 +179,14 @@ impl SharedReceiver {
     /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).
     #[inline]
     pub fn has_mail_for_members(&self) -> bool {
-        self.has_new_mail.load(Ordering::Acquire)
+        self.has_unnotified_mail.load(Ordering::Acquire)
     }
 
     /// Returns the members with new mail. The caller then makes them fetch it, while it holds no
     /// member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
-        self.has_new_mail.store(false, Ordering::Release);
+        self.has_unnotified_mail.store(false, Ordering::Release);
         state.mailboxes.take_unnotified_members()
     }
 
@@ -289,7 +289,7 @@ impl State {
         shared: &SharedReceiver,
     ) -> R {
         let result = self.act_without_member(act, shared);
-        if self.receiver.nonzero_if_rare_work() != 0 && self.receiver.can_share_freed_budget() {
+        if self.receiver.rare_work_bits() != 0 && self.receiver.can_share_freed_budget() {
             self.act_without_member(|receiver, effects| receiver.share_freed_budget(effects), shared);
         }
         result
@@ -314,9 +314,9 @@ impl State {
             owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_unnotified(owner));
         }
         if mailboxes.has_unnotified_members() {
-            shared.has_new_mail.store(true, Ordering::Release);
+            shared.has_unnotified_mail.store(true, Ordering::Release);
         }
-        shared.rare_work.store(receiver.nonzero_if_rare_work(), Ordering::Relaxed);
+        shared.rare_work.store(receiver.rare_work_bits(), Ordering::Relaxed);
         result
     }
 

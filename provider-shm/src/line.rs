@@ -137,7 +137,7 @@ pub(crate) fn is_check_right(first: u64) -> bool {
 
 /// Whether the place of a line that is not yet published may hold this first word: that of the line one lap
 /// before, or zero in the first lap.
-pub(crate) fn is_expected_before_publication(first: u64, position: u64) -> bool {
+pub(crate) fn is_from_previous_lap(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
         None => first == 0,

@@ -17,6 +17,7 @@ use crate::limits::PORTS_MAX;
 const PORTS_START: u16 = 49_152;
 
 const _: () = assert!(PORTS_START.checked_add(PORTS_MAX - 1).is_some());
+const _: () = assert!(PORTS_MAX.is_power_of_two());
 
 /// The socket name of the endpoint at an address.
 pub(crate) fn socket_name(address: Address) -> io::Result<SocketAddrUnix> {
@@ -39,12 +40,12 @@ pub(crate) fn possible_bind_addresses(to: Address) -> SmallVec<[Address; 2]> {
 
 /// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ports. The first of these
 /// depends on the instance and on the number of previous calls. So a new endpoint does not take the port of
-/// one that has just closed, where peers of the old one would still connect.
+/// one of this process that has just closed, where peers of the old one would still connect.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    /// The distance between the first ports of successive calls. It is odd, so that the first ports reach all
-    /// ports.
+    /// The distance between the first ports of successive calls. It is odd, and the number of ports a power
+    /// of two, so the first ports reach all ports.
     const STRIDE: u64 = 10_007;
 
     let (start, count) = match asked {

@@ -1,6 +1,6 @@
 //! Reads that return any entry of a completion queue, of a success or of a failure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 
@@ -83,7 +83,8 @@ impl CompletionQueue {
     ///
     /// [`ReadError::Overrun`], [`ReadError::NoWaitObject`].
     pub fn sread_entry(&self, timeout: Option<Duration>) -> Result<Option<Entry>, ReadError> {
-        self.read_entry_by(|| self.sread_from(timeout))
+        let begin = Instant::now();
+        self.read_entry_by(|| self.sread_from(timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()))))
     }
 
     fn read_entry_by(

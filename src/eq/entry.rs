@@ -1,8 +1,31 @@
 //! Reads that bring any entry of an event queue, be it an event or a failure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{EqReadError, Event, EventError, EventQueue};
+
+/// An entry of an event queue: what [`EventQueue::read_entry`] reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventEntry {
+    /// An event has happened.
+    Happened(Event),
+    /// A control operation has failed.
+    Failed(EventError),
+}
+
+impl EventEntry {
+    /// Returns the event.
+    ///
+    /// # Errors
+    ///
+    /// The failure, if it is none.
+    pub fn into_result(self) -> Result<Event, EventError> {
+        match self {
+            EventEntry::Happened(event) => Ok(event),
+            EventEntry::Failed(failed) => Err(failed),
+        }
+    }
+}
 
 impl EventQueue {
     /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. It is
@@ -14,18 +37,15 @@ impl EventQueue {
     /// let attr = EqAttr { flags: EqFlags::WRITE, ..EqAttr::default() };
     /// let eq = homespun::Fabric::new().open_eq(&attr)?;
     /// eq.write(7, b"done")?;
-    /// match eq.read_entry().expect("errors are entries, too") {
-    ///     Some(Ok(event)) => assert_eq!(event, Event::Written { number: 7, data: b"done"[..].into() }),
-    ///     Some(Err(failed)) => panic!("{failed}"),
-    ///     None => println!("the queue is empty"),
-    /// }
+    /// let entry = eq.read_entry().expect("a queue without failures").expect("an entry");
+    /// assert_eq!(entry.into_result(), Ok(Event::Written { number: 7, data: b"done"[..].into() }));
     /// # Ok::<(), homespun::Error>(())
     /// ```
     ///
     /// # Errors
     ///
     /// None today.
-    pub fn read_entry(&self) -> Result<Option<Result<Event, EventError>>, EqReadError> {
+    pub fn read_entry(&self) -> Result<Option<EventEntry>, EqReadError> {
         self.read_entry_by(|| self.read())
     }
 
@@ -35,26 +55,24 @@ impl EventQueue {
     /// # Errors
     ///
     /// [`EqReadError::NoWaitObject`].
-    pub fn sread_entry(
-        &self,
-        timeout: Option<Duration>,
-    ) -> Result<Option<Result<Event, EventError>>, EqReadError> {
-        self.read_entry_by(|| self.sread(timeout))
+    pub fn sread_entry(&self, timeout: Option<Duration>) -> Result<Option<EventEntry>, EqReadError> {
+        let begin = Instant::now();
+        self.read_entry_by(|| self.sread(timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()))))
     }
 
     fn read_entry_by(
         &self,
         read: impl Fn() -> Result<Option<Event>, EqReadError>,
-    ) -> Result<Option<Result<Event, EventError>>, EqReadError> {
+    ) -> Result<Option<EventEntry>, EqReadError> {
         loop {
             match read() {
-                Ok(event) => return Ok(event.map(Ok)),
+                Ok(event) => return Ok(event.map(EventEntry::Happened)),
                 Err(EqReadError::ErrorAvailable) => {}
                 Err(error) => return Err(error),
             }
             // Another thread may have read the failure meanwhile.
             if let Some(failed) = self.read_error() {
-                return Ok(Some(Err(failed)));
+                return Ok(Some(EventEntry::Failed(failed)));
             }
         }
     }

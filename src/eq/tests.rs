@@ -50,6 +50,34 @@ fn events_are_read_in_order() {
 }
 
 #[test]
+fn entries_are_failures_first_then_events_in_order() {
+    let eq = open_queue(0);
+    assert_eq!(eq.read_entry(), Ok(None));
+    eq.write(7, b"seven").expect("room");
+    eq.write_error(make_failure(2)).expect("room");
+    eq.write(8, b"").expect("room");
+    assert_eq!(eq.read_entry(), Ok(Some(EventEntry::Failed(make_failure(2)))));
+    assert_eq!(eq.sread_entry(PATIENCE), Ok(Some(EventEntry::Happened(make_event(7, b"seven")))));
+    let last = eq.sread_entry(None).expect("no failure of the read").expect("an entry");
+    assert_eq!(last.into_result(), Ok(make_event(8, b"")));
+    assert_eq!(eq.sread_entry(Some(Duration::from_millis(1))), Ok(None));
+    let without_wait_object = EventQueue::open(&EqAttr::default()).expect("a queue");
+    assert_eq!(without_wait_object.sread_entry(None), Err(EqReadError::NoWaitObject));
+}
+
+#[test]
+fn failure_wakes_a_reader_of_entries() {
+    let eq = open_queue(0);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| eq.sread_entry(PATIENCE));
+        thread::sleep(Duration::from_millis(2));
+        eq.write_error(make_failure(3)).expect("room");
+        let entry = reader.join().expect("no panic").expect("no failure of the read").expect("an entry");
+        assert_eq!(entry.into_result(), Err(make_failure(3)));
+    });
+}
+
+#[test]
 fn event_that_fails_the_filter_stays_queued() {
     let eq = open_queue(0);
     eq.write(1, b"12345").expect("room");

@@ -54,8 +54,8 @@ impl Side {
         Side::open(net, Caps::empty(), eq, cq, None)
     }
 
-    /// With endpoints that have these capabilities in addition to those that an application gets without
-    /// asking.
+    /// Opens a side whose endpoints have these capabilities in addition to those that an application gets
+    /// without asking.
     pub fn with_added_caps(net: &Net, added: Caps) -> Side {
         Side::open(net, added, WaitObject::None, WaitObject::None, None)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::prerequisites::check_page_counts_or_report_skip;
+use crate::prerequisites::counts_dirty_pages_or_skip;
 
 /// A file whose name other processes know. Dropping this removes the file.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_clean_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if check_page_counts_or_report_skip(&path) {
+        if counts_dirty_pages_or_skip(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
@@ -49,7 +49,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_dirty_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if check_page_counts_or_report_skip(&path) {
+        if counts_dirty_pages_or_skip(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
         }
     }

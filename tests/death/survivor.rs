@@ -7,8 +7,8 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError, Tag};
 
 use crate::victim::{
-    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted_else_full,
-    make_any_message, make_any_receive,
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, accepted_or_full, make_any_message,
+    make_any_receive,
 };
 use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::Process;
@@ -250,7 +250,7 @@ impl Survivor {
     fn send_any_message_if_room(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
             let send = make_any_message(&mut self.random, life.number, self.messages, peer);
-            if is_accepted_else_full(self.party.endpoint.sendmsg(send)) {
+            if accepted_or_full(self.party.endpoint.sendmsg(send)) {
                 self.sends.insert(self.messages);
                 self.messages += 1;
             }
@@ -278,7 +278,7 @@ impl Survivor {
     fn post_receive_of_kind_if_room(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive_context();
-            if is_accepted_else_full(self.party.endpoint.recvmsg(make_any_receive(
+            if accepted_or_full(self.party.endpoint.recvmsg(make_any_receive(
                 &mut self.random,
                 is_tagged,
                 context,

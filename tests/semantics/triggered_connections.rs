@@ -19,7 +19,7 @@ use homespun_suite::{Deadline, Net};
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// The number of passes in which work would start that does not wait.
+/// The number of passes after which work that did not wait would have started.
 const PASSES: u32 = 100;
 
 fn open_triggering_side(net: &Net) -> Side {

@@ -57,7 +57,9 @@ fn below_root(path: &Path) -> io::Result<String> {
 
 fn list_below(path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_skipped = name.starts_with('.') || path.join("CACHEDIR.TAG").exists();
+    // Cargo marks a directory for products as a cache only if it has made the directory itself.
+    let is_for_products = path == root().join("target") || path.join("CACHEDIR.TAG").exists();
+    let is_skipped = name.starts_with('.') || path.is_symlink() || is_for_products;
     if path != root() && is_skipped {
         return Ok(());
     }

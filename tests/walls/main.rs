@@ -89,7 +89,8 @@ fn architecture_page_stays_short() {
     let page = files::read_below("ARCHITECTURE.md", "md").unwrap().pop().unwrap();
     let count = page.text.lines().count();
     assert!(count <= ARCHITECTURE_LINES_MAX, "{count} lines");
-    let is_in_table = |line: &String| line.contains(": |");
+    // A line is reported with its place in front.
+    let is_in_table = |line: &String| line.split_once(": ").is_some_and(|(_, text)| text.starts_with('|'));
     let mut too_wide = page.lines_wider_than(ARCHITECTURE_LINE_CHARACTERS_MAX);
     too_wide.retain(|line| !is_in_table(line));
     assert!(too_wide.is_empty(), "more than {ARCHITECTURE_LINE_CHARACTERS_MAX} characters: {too_wide:#?}");

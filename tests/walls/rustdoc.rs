@@ -11,7 +11,7 @@ const ENGINE: &str = "homespun_engine";
 const PARTLY_RE_EXPORTED: [&str; 1] = ["wire"];
 
 /// Returns the lines of documentation that would show an application's author a path of the crate
-/// `homespun_engine`, which only those who write transports use.
+/// `homespun_engine`, which only authors of transports use.
 pub(crate) fn foreign_paths() -> Vec<String> {
     let own = files::read_below("src", "rs").unwrap();
     let lib = own.iter().find(|file| file.path == "src/lib.rs").unwrap();

@@ -337,7 +337,7 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
 }
 
 /// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
-/// and no descriptor announces room in the backlog. A long backlog does not fill up here.
+/// and no descriptor announces room in the backlog. Needs the feature `backlog`.
 pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b, mut c] = connect_to_filled_backlog(backend);
     let waiting = Sleep::start_when_idle(&mut a);

@@ -54,7 +54,7 @@ impl Engine {
         }
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.message_offered(id, message, op, remote, &mut effects);
-        self.ok_or_abort_link(id, outcome, sink);
+        self.abort_link_if_violated(id, outcome, sink);
     }
 
     /// Spends the credit of a write with remote data. The write costs as much as a message until
@@ -64,7 +64,7 @@ impl Engine {
             return true;
         }
         let outcome = self.receive_side.spend_credit(id, MESSAGE_COST_BYTES);
-        self.ok_or_abort_link(id, outcome, sink)
+        self.abort_link_if_violated(id, outcome, sink)
     }
 
     /// Handles a peer's access to a region.
@@ -82,7 +82,7 @@ impl Engine {
             RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
             RmaKind::Write { .. } => target.write_arrived(id, rma, payload, &mut effects),
         };
-        self.ok_or_abort_link(id, outcome, sink);
+        self.abort_link_if_violated(id, outcome, sink);
     }
 
     /// Handles the beginning of a peer's access to a region.
@@ -98,7 +98,7 @@ impl Engine {
                 if self.spend_write_data_credit_or_abort_link(id, rma, sink) {
                     let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
-                    self.ok_or_abort_link(id, outcome, sink);
+                    self.abort_link_if_violated(id, outcome, sink);
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Engine {
     fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
         let (target, mut effects) = self.target_and_effects(sink);
         let outcome = target.atomic_arrived(id, atomic, payload, &mut effects);
-        self.ok_or_abort_link(id, outcome, sink);
+        self.abort_link_if_violated(id, outcome, sink);
     }
 
     /// Returns the piece of a read that is arriving on a link.
@@ -130,7 +130,7 @@ impl Engine {
     fn credit_granted(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let outcome = link.tx.credit_granted(granted_bytes);
-        self.ok_or_abort_link(id, outcome, sink);
+        self.abort_link_if_violated(id, outcome, sink);
     }
 
     fn acknowledged(&mut self, id: LinkId, received_count: u64, sink: &mut impl Sink) {
@@ -239,7 +239,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::Message(message) => {
                 let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
                 let outcome = receiver.begin_message(id, &message, &mut effects);
-                engine.ok_or_abort_link(id, outcome, self.sink);
+                engine.abort_link_if_violated(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
                 link.rx.begin_collecting(CollectedHeader::Message(message, op), usize::from(remote_bytes));

@@ -37,7 +37,7 @@ impl Engine {
 
     /// Ends a link if its peer has broken the protocol. Returns true if the peer has not.
     #[inline(always)]
-    pub(super) fn ok_or_abort_link(
+    pub(super) fn abort_link_if_violated(
         &mut self,
         id: LinkId,
         outcome: Result<(), ProtocolViolation>,

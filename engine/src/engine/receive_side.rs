@@ -126,9 +126,9 @@ impl ReceiveSide {
     }
 
     #[inline(always)]
-    pub(super) fn nonzero_if_rare_work(&self) -> usize {
+    pub(super) fn rare_work_bits(&self) -> usize {
         if let ReceiveSide::Own(receiver) = self {
-            receiver.nonzero_if_rare_work()
+            receiver.rare_work_bits()
         } else {
             self.nonzero_if_shared_rare_work()
         }
@@ -136,7 +136,7 @@ impl ReceiveSide {
 
     #[cold]
     fn nonzero_if_shared_rare_work(&self) -> usize {
-        if let ReceiveSide::Shared(membership) = self { membership.nonzero_if_rare_work() } else { 0 }
+        if let ReceiveSide::Shared(membership) = self { membership.rare_work_bits() } else { 0 }
     }
 
     #[inline(always)]

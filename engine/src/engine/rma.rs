@@ -137,6 +137,7 @@ impl Engine {
     }
 }
 
+/// Returns the header of an access of this kind.
 #[inline]
 fn rma_header(send_id: SendId, send: &Send, one_sided: &OneSided, kind: RmaKind) -> Header {
     let OneSided { key, address, durable, .. } = *one_sided;

@@ -84,7 +84,7 @@ impl Engine {
     /// pass without rare work pays one branch for it.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
-        let work = self.receive_side.nonzero_if_rare_work()
+        let work = self.receive_side.rare_work_bits()
             | self.condemned.len()
             | self.mapping.len()
             | self.awaited_sources.len()

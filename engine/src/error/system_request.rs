@@ -63,7 +63,7 @@ impl SystemRequest {
     }
 
     /// All requests.
-    pub const ALL: [SystemRequest; 13] = [
+    pub const ALL: &[SystemRequest] = &[
         SystemRequest::RandomNumber,
         SystemRequest::Thread,
         SystemRequest::EventDescriptor,

@@ -154,46 +154,48 @@ impl Peer {
 mod tests {
     use super::*;
 
+    /// The links are the first of their engine, which counts them from 1.
     fn make_peer_with_links(count: u32) -> Peer {
         let mut peer = Peer::at("127.0.0.1:4711".parse().unwrap());
-        (0..count).for_each(|number| peer.link_begun(LinkId(number)));
+        (1..=count).for_each(|number| peer.link_begun(LinkId(number)));
         peer
     }
 
     #[test]
     fn link_begun_before_the_present_instance_leads_to_its_predecessor() {
         let mut peer = make_peer_with_links(3);
-        assert_eq!(peer.link_up(11, 0, 3), PeerLinkUp::Current);
-        assert_eq!(peer.link_up(22, 1, 3), PeerLinkUp::Predecessor, "begun before the first was up");
-        assert_eq!((peer.link_up(22, 3, 4), peer.instance()), (PeerLinkUp::Successor, Some(22)));
+        assert_eq!(peer.link_up(11, 1, 3), PeerLinkUp::Current);
+        assert_eq!(peer.link_up(22, 2, 3), PeerLinkUp::Predecessor, "begun before the first was up");
+        assert_eq!(peer.link_up(22, 3, 3), PeerLinkUp::Successor, "begun last before the first was up");
+        let mut peer = make_peer_with_links(3);
+        peer.link_up(11, 1, 3);
+        assert_eq!((peer.link_up(22, 4, 4), peer.instance()), (PeerLinkUp::Successor, Some(22)));
         assert_eq!(peer.link_up(11, 3, 5), PeerLinkUp::Predecessor);
-        assert_eq!(peer.link_up(22, 0, 5), PeerLinkUp::Current, "an old link may lead to it, too");
+        assert_eq!(peer.link_up(22, 1, 5), PeerLinkUp::Current, "an old link may lead to it, too");
     }
 
     #[test]
     fn instance_is_forgotten_with_the_last_link() {
         let mut peer = make_peer_with_links(2);
-        peer.link_up(11, 0, 2);
-        peer.set_transmit_link(LinkId(1));
-        let end = peer.link_ended(LinkId(0));
-        assert_eq!(end, PeerLinkEnd { was_last: false, was_met: true, carried_sends: false });
-        assert_eq!((peer.instance(), peer.transmit_link()), (Some(11), Some(LinkId(1))));
+        peer.link_up(11, 1, 2);
+        peer.set_transmit_link(LinkId(2));
         let end = peer.link_ended(LinkId(1));
+        assert_eq!(end, PeerLinkEnd { was_last: false, was_met: true, carried_sends: false });
+        assert_eq!((peer.instance(), peer.transmit_link()), (Some(11), Some(LinkId(2))));
+        let end = peer.link_ended(LinkId(2));
         assert_eq!(end, PeerLinkEnd { was_last: true, was_met: true, carried_sends: true });
         assert_eq!((peer.instance(), peer.transmit_link()), (None, None));
-        assert_eq!(peer.link_up(22, 0, 9), PeerLinkUp::Current, "it replaces none");
+        assert_eq!(peer.link_up(22, 1, 9), PeerLinkUp::Current, "it replaces none");
     }
 
     #[test]
     fn retries_begin_anew_when_a_link_comes_up() {
         let mut peer = make_peer_with_links(1);
         for _ in 0..2 {
-            assert_eq!(
-                (0..9).filter(|_| peer.try_count_connect_retry()).count(),
-                CONNECT_RETRIES_MAX as usize
-            );
+            let allowed = (0..9).filter(|_| peer.try_count_connect_retry()).count();
+            assert_eq!(allowed, CONNECT_RETRIES_MAX as usize);
             peer.mark_lost();
-            peer.link_up(11, 0, 1);
+            peer.link_up(11, 1, 1);
             assert!(!peer.is_lost());
         }
     }

@@ -42,7 +42,7 @@ impl Membership {
             state.receiver.keep_completion_order(id);
         }
         if state.mailboxes.has_unnotified_members() {
-            shared.has_new_mail.store(true, Ordering::Release);
+            shared.has_unnotified_mail.store(true, Ordering::Release);
         }
         drop(state);
         Membership { shared, id, has_mail, links: Vec::new(), lent: None }
@@ -301,7 +301,7 @@ impl Membership {
         })
     }
 
-    pub(crate) fn nonzero_if_rare_work(&self) -> usize {
+    pub(crate) fn rare_work_bits(&self) -> usize {
         self.shared.rare_work.load(Ordering::Relaxed)
     }
 

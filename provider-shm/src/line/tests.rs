@@ -359,20 +359,20 @@ fn parse_refuses_any_changed_header_byte() {
 #[test]
 fn first_word_of_another_lap_is_not_expected_before_publication() {
     let lap = LINES as u64;
-    assert!(is_expected_before_publication(0, 0) && is_expected_before_publication(0, lap - 1));
-    assert!(!is_expected_before_publication(0, lap) && !is_expected_before_publication(1, 0));
+    assert!(is_from_previous_lap(0, 0) && is_from_previous_lap(0, lap - 1));
+    assert!(!is_from_previous_lap(0, lap) && !is_from_previous_lap(1, 0));
     for position in [lap, 2 * lap - 1, 5 * lap + 3, 1 << 16, (1 << 32) - 1] {
         let before = piece_line_word(sequence_at(position - lap), 5);
-        assert!(is_expected_before_publication(before, position));
+        assert!(is_from_previous_lap(before, position));
         for bit in 0..u64::BITS {
-            assert!(!is_expected_before_publication(before ^ 1 << bit, position), "bit {bit}");
+            assert!(!is_from_previous_lap(before ^ 1 << bit, position), "bit {bit}");
         }
         let next = piece_line_word(sequence_at(position), 5);
         assert_ne!(sequence_in_first_word(before), sequence_in_first_word(next));
         for at in 0..2 {
             for change in 1..=u64::from(u8::MAX) {
                 assert!(
-                    !is_expected_before_publication(next ^ change << (8 * at), position),
+                    !is_from_previous_lap(next ^ change << (8 * at), position),
                     "a changed sequence number was accepted"
                 );
             }

@@ -139,7 +139,7 @@ impl Consumer {
         let is_empty = line::sequence_in_first_word(first) != line::sequence_at(self.lines);
         if !is_empty {
             self.cancel_wake_request();
-        } else if !line::is_expected_before_publication(first, self.lines) {
+        } else if !line::is_from_previous_lap(first, self.lines) {
             return Err(WireError::OutOfSequence);
         }
         Ok(is_empty)

@@ -8,7 +8,7 @@ use super::program::{LONGEST_BYTES, Program, Step};
 use crate::history::{
     AddressHistory, Arrived, BufferOp, History, Level, Operation, ReceiveEnd, ReceiveOp, SendOp,
 };
-use crate::run::is_accepted_else_full;
+use crate::run::accepted_or_full;
 use homespun_suite::connecting::{self, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
@@ -95,7 +95,7 @@ impl Runner {
                 let context = self.next_receive_context();
                 self.endpoints[at].set_min_multi_recv_bytes(min_free_bytes);
                 let posted = self.endpoints[at].recv_multi(marked_buffer(len_bytes), NOWHERE, context);
-                if is_accepted_else_full(posted.map_err(Error::from)) {
+                if accepted_or_full(posted.map_err(Error::from)) {
                     let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
                     self.record_posted_receive(at, None, len_bytes, Some(buffer));
                 }
@@ -130,7 +130,7 @@ impl Runner {
             context: Operation::Send(identity).context(),
             flags,
         };
-        if !is_accepted_else_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
+        if !accepted_or_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
             return;
         }
         let posted_at = self.tick();
@@ -166,7 +166,7 @@ impl Runner {
             context: self.next_receive_context(),
             ..RecvMsg::default()
         };
-        let accepted = is_accepted_else_full(self.endpoints[at].recvmsg(receive).map_err(Error::from));
+        let accepted = accepted_or_full(self.endpoints[at].recvmsg(receive).map_err(Error::from));
         if accepted {
             self.record_posted_receive(at, tagged, len_bytes, None);
         }

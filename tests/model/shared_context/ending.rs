@@ -10,7 +10,7 @@ use homespun_engine::loopback::Network;
 use super::history::Receive;
 use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
-use crate::run::is_accepted_else_full;
+use crate::run::accepted_or_full;
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, payload};
 
@@ -68,7 +68,7 @@ impl Runner<'_> {
                 context,
                 ..RecvMsg::default()
             };
-            if is_accepted_else_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+            if accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                 self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
                 continue;
             }

@@ -49,7 +49,11 @@ impl Page {
     fn spans_of<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = Span<'a>> {
         let texts: Vec<&str> = match line.is_picture {
             true => vec![&line.text],
-            false => line.text.split('`').skip(1).step_by(2).collect(),
+            false => {
+                let pieces: Vec<&str> = line.text.split('`').collect();
+                assert!(pieces.len() % 2 == 1, "code ends in another line: {}", line.text);
+                pieces.into_iter().skip(1).step_by(2).collect()
+            }
         };
         let Line { number, is_picture, .. } = *line;
         texts.into_iter().map(move |text| Span { page: &self.path, line: number, text, is_picture })

@@ -9,15 +9,16 @@ use crate::operation::{Send, SendId};
 /// What an access takes of its link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkAccess {
-    pub(super) class: OpClass,
-    pub(super) len_bytes: u64,
+    class: OpClass,
+    len_bytes: u64,
     /// Its credit: a write with remote data is a completion at the target.
-    pub(super) cost_bytes: u64,
+    cost_bytes: u64,
     /// How many bytes it fetches, if it is atomic.
-    pub(super) fetched_bytes: usize,
+    fetched_bytes: usize,
 }
 
 impl LinkAccess {
+    /// Describes an operation, which must be an access.
     #[inline]
     pub(crate) fn of(send: &Send) -> LinkAccess {
         let class = OpClass::of(send);

@@ -49,6 +49,7 @@ fn frame_layout_is_as_documented() {
     assert_eq!(encoded_header(&Header::Message(message)), expected);
 }
 
+/// A change here needs a new [`VERSION`](crate::wire::hello::VERSION).
 #[test]
 fn every_header_keeps_its_number_flags_and_words() {
     let both = Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(5), awaits: AwaitedReply::Arrival };

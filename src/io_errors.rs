@@ -1,0 +1,53 @@
+//! Errors of reads and of operations as `io::Error`, so that `?` passes them on beside those of calls.
+
+use std::io;
+
+use homespun_engine::errno::Errno;
+
+use crate::counter::CounterWaitError;
+use crate::cq::{CompletionError, ReadError};
+use crate::eq::{EqReadError, EventError};
+
+macro_rules! convert_into_io_error {
+    ($($error:ty: $errno:expr;)*) => {
+        $(
+            /// The error becomes the source. The kind is that of its error number.
+            impl From<$error> for io::Error {
+                fn from(error: $error) -> io::Error {
+                    let errno: fn(&$error) -> Errno = $errno;
+                    io::Error::new(io::Error::from(errno(&error)).kind(), error)
+                }
+            }
+        )*
+    };
+}
+
+convert_into_io_error! {
+    ReadError: |error| error.errno();
+    CompletionError: |error| error.errno();
+    EqReadError: |error| error.errno();
+    EventError: |error| error.errno;
+    CounterWaitError: |error| error.errno();
+}
+
+#[cfg(test)]
+mod tests {
+    use homespun_engine::error::OperationError;
+    use homespun_engine::transport::LinkError;
+
+    use super::*;
+    use crate::av::FabricAddress;
+    use crate::cq::Completion;
+
+    #[test]
+    fn failed_operation_keeps_its_kind_and_text() {
+        let failed = CompletionError {
+            completion: Completion::default(),
+            error: OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),
+            source: FabricAddress::UNSPECIFIED,
+            peer: None,
+        };
+        let as_io = io::Error::from(failed.clone());
+        assert_eq!((as_io.kind(), as_io.to_string()), (io::ErrorKind::ConnectionRefused, failed.to_string()));
+    }
+}
