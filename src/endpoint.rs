@@ -206,15 +206,15 @@ impl Endpoint {
         OpFlags::from_bits_retain(self.default_flags.receive.load(Ordering::Relaxed))
     }
 
-    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`).
+    /// Sets the default flags of sends and accesses, for calls that pass no flags (`FI_SETOPSFLAG`).
     /// With [`OpFlags::TRIGGER`], operations without flags of their own must be posted by
     /// [`trigger`](Self::trigger); other calls that use the default flags fail.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for every flag that [`getinfo`](crate::getinfo()) does not accept in
-    /// [`TxAttr::op_flags`](crate::info::TxAttr::op_flags): flags that sends and accesses do not have,
-    /// and flags such as fences or remote data, which only a single operation can have.
+    /// [`Misuse::Flags`] for a flag that [`TxAttr::op_flags`](crate::info::TxAttr::op_flags) cannot have:
+    /// one without meaning for sends and accesses, or one that concerns a single operation (a fence, remote
+    /// data). Also for `TRIGGER` without the capability.
     /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;

@@ -425,7 +425,7 @@ impl MemoryRegion {
         self.domain.domain_counters().add(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {
-            self.domain.domain_counters().remove(counter);
+            self.domain.domain_counters().remove_reason(counter);
             return Err(misuse.into());
         }
         counter.add_binding();
@@ -463,7 +463,7 @@ impl Drop for MemoryRegion {
         self.domain.regions().close(&self.region);
         self.domain.wait_for_running_passes();
         for counter in self.counters.get_mut() {
-            self.domain.domain_counters().remove(counter);
+            self.domain.domain_counters().remove_reason(counter);
             counter.remove_binding();
         }
     }

@@ -181,11 +181,12 @@ impl NamedObjects {
     }
 }
 
-/// Restricts hints to an endpoint that takes over from a passive endpoint.
+/// Narrows hints to infos of connected endpoints that can take the place of a passive endpoint
+/// (`fi_info.handle`): of its type, domain and address format.
 ///
 /// # Errors
 ///
-/// ENODATA for hints that exclude such infos.
+/// ENODATA if the hints ask for another type, domain or format.
 fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> {
     let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
         || hints.domain.name.is_some() && hints.domain.name != passive.domain.name

@@ -38,7 +38,7 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a counter to which a region is bound, or on which works depend.
+    /// Adds a counter to which a region is bound, or on which works depend, or one more reason for it.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl DomainCounters {
             counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         });
         if watched.is_err() {
-            endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
+            endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
             return watched;
         }
         self.sleeper_counters.lock().push(counter.clone());
@@ -62,8 +62,8 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Undoes [`add`](Self::add).
-    pub(crate) fn remove(&self, counter: &Arc<CounterShared>) {
+    /// Undoes one [`add`](Self::add). The counter leaves when each of them is undone.
+    pub(crate) fn remove_reason(&self, counter: &Arc<CounterShared>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
         let Some(place) = place else { return };
@@ -71,7 +71,7 @@ impl DomainCounters {
         if counters[place].reasons == 0 {
             counters.swap_remove(place);
             self.sleeper_counters.lock().retain(|known| !Arc::ptr_eq(known, counter));
-            endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
+            endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
         }
     }
 
@@ -99,7 +99,7 @@ impl DomainCounters {
     /// Stops driving an endpoint.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
-        counters.iter().for_each(|known| known.counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
+        counters.iter().for_each(|known| known.counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }
 

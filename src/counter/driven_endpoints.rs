@@ -92,9 +92,9 @@ impl CounterShared {
         self.fence_and_wake_sleepers();
     }
 
-    /// Undoes [`add_wake_source`](Self::add_wake_source) and [`drive_endpoint`](Self::drive_endpoint),
-    /// unless the counter has another reason to drive the endpoint.
-    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
+    /// Removes a reason to drive an endpoint. After the last one the endpoint no longer wakes sleepers, and
+    /// the counter no longer drives it, unless it was the counter's first: that is driven until it closes.
+    pub(crate) fn remove_drive_reason(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.driven_endpoints.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;

@@ -43,7 +43,7 @@ impl WorkCounter {
 impl Drop for WorkCounter {
     fn drop(&mut self) {
         if let Some(domain_counters) = self.domain_counters.get() {
-            domain_counters.remove(&self.counter);
+            domain_counters.remove_reason(&self.counter);
         }
     }
 }
@@ -61,7 +61,7 @@ impl Counter {
         domain_counters.add(&self.shared)?;
         if self.work_counter.domain_counters.set(domain_counters.clone()).is_err() {
             // Another thread was faster.
-            domain_counters.remove(&self.shared);
+            domain_counters.remove_reason(&self.shared);
         }
         Ok(())
     }

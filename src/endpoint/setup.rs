@@ -448,7 +448,7 @@ impl Setup {
     /// Has all queues and counters stop driving the endpoint.
     pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.bound_cqs().for_each(|cq| cq.shared().forget_endpoint(endpoint));
-        self.counters.iter().for_each(|counter| counter.forget_endpoint(endpoint, DriveReason::BOUND));
+        self.counters.iter().for_each(|counter| counter.remove_drive_reason(endpoint, DriveReason::BOUND));
     }
 }
 

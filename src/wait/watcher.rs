@@ -61,7 +61,7 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// Set unless the thread certainly sleeps on the queue's descriptor. While it is set,
+    /// False only while the thread is known to sleep on the queue's descriptor. While true,
     /// `begin_broadcasting` must notify the thread.
     needs_notification: AtomicBool,
 }

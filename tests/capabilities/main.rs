@@ -198,7 +198,7 @@ fn every_mr_mode_works() {
 }
 
 #[test]
-fn every_domain_choice_works() {
+fn every_offered_choice_of_models_formats_and_waits_works() {
     for info in offered_infos() {
         choices::check_threading_models(&info);
         choices::check_progress_models(&info);

@@ -108,7 +108,7 @@ pub(super) fn lead(
         }
     };
     channel.send(Bytes::new())?;
-    while !matches!(channel.wait_for_completion()?, Completed::Sent(_)) {}
+    while !matches!(channel.wait_for_message()?, Completed::Sent(_)) {}
     Ok(timing)
 }
 

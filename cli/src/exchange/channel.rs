@@ -241,8 +241,8 @@ impl<'a> Channel<'a> {
         self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
-    /// Waits for a completion.
-    pub(crate) fn wait_for_completion(&mut self) -> Result<Completed, Failure> {
+    /// Waits until a send or a receive completes. Skips completions of accesses.
+    pub(crate) fn wait_for_message(&mut self) -> Result<Completed, Failure> {
         self.wait_yielding_if(true)
     }
 

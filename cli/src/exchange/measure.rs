@@ -252,7 +252,7 @@ impl<'c, 'p> Phase<'c, 'p> {
     }
 
     fn process_next_completion(&mut self) -> Result<(), Failure> {
-        match self.channel.wait_for_completion()? {
+        match self.channel.wait_for_message()? {
             Completed::Sent(message) => self.outgoing.free.push(message),
             Completed::Received(sequence, message) => {
                 self.channel.verify_message(sequence, &message, self.incoming.size_bytes)?;

@@ -42,7 +42,7 @@ pub(super) fn try_pass_fence(
         return false;
     }
     let Some(link) = links.get_mut(id) else { return true };
-    if link.tx.all_taken_have_reached(awaits) {
+    if link.tx.all_taken_are_known_to_have_reached(awaits) {
         return true;
     }
     if !link.tx.is_fence_unanswered() {

@@ -91,16 +91,18 @@ fn fence_answer_covers_messages_sent_before_it() {
     let [send] = make_send_ids();
     let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
     assert!(
-        tx.all_taken_have_reached(AwaitedReply::Nothing) && !tx.all_taken_have_reached(AwaitedReply::Arrival)
+        tx.all_taken_are_known_to_have_reached(AwaitedReply::Nothing)
+            && !tx.all_taken_are_known_to_have_reached(AwaitedReply::Arrival)
     );
     assert_eq!(tx.fence_answered(), Err(ProtocolViolation("answers a fence that was not sent")));
     tx.fence_sent(false);
     assert!(tx.is_fence_unanswered() && tx.fence_answered().is_ok() && !tx.is_fence_unanswered());
     assert!(
-        tx.all_taken_have_reached(AwaitedReply::Arrival) && !tx.all_taken_have_reached(AwaitedReply::Match)
+        tx.all_taken_are_known_to_have_reached(AwaitedReply::Arrival)
+            && !tx.all_taken_are_known_to_have_reached(AwaitedReply::Match)
     );
     tx.message_begun(MESSAGE_COST_BYTES);
-    assert!(!tx.all_taken_have_reached(AwaitedReply::Arrival));
+    assert!(!tx.all_taken_are_known_to_have_reached(AwaitedReply::Arrival));
 }
 
 #[test]

@@ -54,8 +54,8 @@ pub enum TransmitOp {
 /// The options of an operation on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmitOptions {
-    /// The earliest point at which a send completes. For an operation with a [fence](Self::fence),
-    /// also the point that earlier operations must have reached.
+    /// When a send completes at the earliest. With a [fence](Self::fence), earlier operations must have
+    /// reached this level, too, before this one starts.
     ///
     /// An access completes when its target has answered, whatever its level: until then the target
     /// may still refuse the access. A write of [`Level::Commit`] is answered when its data is

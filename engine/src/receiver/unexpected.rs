@@ -68,7 +68,7 @@ impl Receiver {
         self.keep_unexpected(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
-    /// Keeps the offer of a message that no posted receive accepts.
+    /// Keeps the offer of a message that no posted receive accepts. Returns `None` if the link is gone.
     pub(super) fn keep_offer(
         &mut self,
         link: LinkId,

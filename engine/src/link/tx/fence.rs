@@ -25,7 +25,7 @@ impl LinkTx {
 
     /// Whether all operations that the link has taken are known to have reached the level that
     /// `awaits` stands for, which is that of a fenced send.
-    pub(crate) fn all_taken_have_reached(&self, awaits: AwaitedReply) -> bool {
+    pub(crate) fn all_taken_are_known_to_have_reached(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,
             Fence::Met { matched, taken_frames } => {
