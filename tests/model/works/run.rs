@@ -3,7 +3,7 @@
 use homespun::endpoint::ReadMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
-use homespun::{Errno, OperationError, RemoteMemory};
+use homespun::{Again, Errno, Error, OperationError, RemoteMemory};
 
 use super::fixture::{CONSTANT_AT, PEER, WorkFixture};
 use super::operations::{LEN_BYTES, context_of, make_operation, make_receive, make_send, work_of};
@@ -405,15 +405,21 @@ impl Runner<'_> {
     /// Posts a fenced read, which completes after everything before it, and waits for it.
     fn fence_and_wait(&mut self) {
         let region = &self.fixture.region;
-        let last = ReadMsg {
+        let memory = RemoteMemory { address: region.address_at(CONSTANT_AT), key: region.key() };
+        let make_read = || ReadMsg {
             buffers: vec![marked_buffer(LEN_BYTES)],
             from: PEER,
-            memory: RemoteMemory { address: region.address_at(CONSTANT_AT), key: region.key() },
+            memory,
             context: FENCE_CONTEXT,
             flags: OpFlags::FENCE | OpFlags::COMPLETION,
         };
-        self.fixture.endpoint().readmsg(last).expect("room for a read");
         let deadline = Deadline::new();
+        // Works that have become due are posted first, and may fill the queue.
+        while let Err(refused) = self.fixture.endpoint().readmsg(make_read()) {
+            assert_eq!(refused.error, Error::Again(Again::QueueFull));
+            self.read_all();
+            deadline.yield_or_panic("room for the read behind a fence");
+        }
         while !self.is_past_fence {
             self.read_all();
             deadline.yield_or_panic("the read behind a fence");
