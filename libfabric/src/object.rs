@@ -126,7 +126,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::unsupported::StubFn;
 
     struct TestObject(Dependents);
 
@@ -136,15 +135,7 @@ mod tests {
         const CLASS: usize = 1000;
     }
 
-    static OPS: FiOps = FiOps {
-        size: size_of::<FiOps>(),
-        close: StubFn::STUB,
-        bind: StubFn::STUB,
-        control: StubFn::STUB,
-        ops_open: StubFn::STUB,
-        tostr: StubFn::STUB,
-        ops_set: StubFn::STUB,
-    };
+    static OPS: FiOps = FiOps::UNSUPPORTED;
 
     #[test]
     fn object_is_found_by_class_and_closed_once_unleased() {

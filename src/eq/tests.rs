@@ -70,7 +70,9 @@ fn failure_wakes_a_reader_of_entries() {
     let eq = open_queue(0);
     thread::scope(|scope| {
         let reader = scope.spawn(|| eq.sread_entry(PATIENCE));
-        thread::sleep(Duration::from_millis(2));
+        while !eq.shared.waiter.as_ref().expect("a wait object").is_armed() {
+            thread::yield_now();
+        }
         eq.write_error(make_failure(3)).expect("room");
         let entry = reader.join().expect("no panic").expect("no failure of the read").expect("an entry");
         assert_eq!(entry.into_result(), Err(make_failure(3)));

@@ -1,5 +1,7 @@
 //! Waits for completion queues and counters as an application waits, with each kind of wait object.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +39,23 @@ pub fn sleep_until_ended(cq: &CompletionQueue) -> Ended {
                 assert!(is_in_time, "no event has woken the reader that waits by {:?}", cq.wait_object());
             }
         }
+    }
+}
+
+/// Identifies the calling thread to [`wait_while_awake`].
+pub fn own_thread_directory() -> PathBuf {
+    Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has this link"))
+}
+
+/// Waits until another thread of this process sleeps in the kernel (state S of `proc_pid_stat(5)`), but looks
+/// a thousand times at most: over a transport without wake-ups a blocked reader polls, and never sleeps.
+pub fn wait_while_awake(thread_directory: &Path) {
+    let stat = thread_directory.join("stat");
+    for _ in 0..1000 {
+        if fs::read_to_string(&stat).expect("the thread runs").contains(") S ") {
+            return;
+        }
+        thread::yield_now();
     }
 }
 

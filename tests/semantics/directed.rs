@@ -1,7 +1,7 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, OpFlags};
@@ -10,6 +10,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{PATIENCE, own_thread_directory, wait_while_awake};
 use homespun_suite::{Net, Party, Setup};
 
 /// The errors of links to an endpoint that was closed.
@@ -201,11 +202,14 @@ pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
     let absent = av.insert_one(vacancy.address).unwrap();
     endpoint.send(payload(1, 16), absent, 0).unwrap();
     for context in 0..4 {
+        let (started, reader_started) = mpsc::channel();
         thread::scope(|scope| {
-            let asleep = scope.spawn(|| cq.sread(Some(Duration::from_secs(60))));
+            let asleep = scope.spawn(|| {
+                started.send(own_thread_directory()).unwrap();
+                cq.sread(Some(PATIENCE))
+            });
             if context > 0 {
-                // So that the reader sleeps, mostly.
-                thread::sleep(Duration::from_millis(2));
+                wait_while_awake(&reader_started.recv().unwrap());
                 endpoint.recv(marked_buffer(16), absent, context).unwrap();
             }
             assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
