@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::fork::CloseOnForkFd;
 use homespun_engine::transport::{Denial, LinkError};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -15,7 +16,6 @@ use rustix::net::{
 };
 use smallvec::SmallVec;
 
-use crate::fork::CloseOnForkFd;
 use crate::greeting::{GREETING_BYTES, Greeting};
 use crate::name;
 use crate::sys::{self, Credentials};

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use homespun_engine::address::Address;
+use homespun_engine::fork::CloseOnForkFd;
 use homespun_engine::transport::LinkError;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
-use crate::fork::CloseOnForkFd;
 use crate::memory::PeerMemory;
 use crate::ring::{Consumer, Producer};
 use crate::segment::{MapError, Segment};

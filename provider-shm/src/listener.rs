@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
+use homespun_engine::fork::CloseOnForkFd;
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
 use crate::control;
-use crate::fork::CloseOnForkFd;
 use crate::name;
 
 /// The listening sockets of an endpoint, one for each address to which it is bound.

@@ -4,11 +4,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use homespun_engine::fork::CloseOnForkFd;
 use homespun_engine::transport::LinkId;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::fork::CloseOnForkFd;
 use crate::limits::EVENTS_MAX;
 
 /// The descriptor to which an event belongs.

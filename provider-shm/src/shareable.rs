@@ -26,6 +26,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use homespun_engine::fork::ForkGeneration;
 use homespun_engine::transport::{RemotePayload, SharedMemory};
 use rustix::fs::{
     FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
@@ -33,8 +34,6 @@ use rustix::fs::{
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
-
-use crate::fork::ForkGeneration;
 
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::fork::ForkGeneration;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
     Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
@@ -19,7 +20,6 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
-use crate::fork::ForkGeneration;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES,
     RETRY_MS, RING_TURN_FRAMES,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 use mio::net::TcpStream;
@@ -40,7 +41,7 @@ pub(crate) enum Origin {
 /// ```
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: CloseOnFork<TcpStream>,
     pub(crate) origin: Origin,
     pub(crate) outbound: Outbound,
     inbound: Inbound,
@@ -75,7 +76,7 @@ impl Link {
     pub(crate) fn new(stream: TcpStream, origin: Origin) -> Link {
         let is_connected = matches!(origin, Origin::Accepted { .. });
         Link {
-            stream,
+            stream: CloseOnFork::new(stream),
             origin,
             outbound: Outbound::new(is_connected),
             inbound: Inbound::new(),
@@ -108,7 +109,7 @@ impl Link {
     /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no staged
     /// bytes are left.
     pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
-        self.outbound.flush(&self.stream, spare);
+        self.outbound.flush(&*self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
                 tracing::trace!(%error, "the peer had gone before the link was closed");

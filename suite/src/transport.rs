@@ -53,7 +53,7 @@ impl TransportKind {
         [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
 
     /// Whether its endpoints map memory of each other.
-    pub(super) fn maps_peer_memory(&self) -> bool {
+    pub fn maps_peer_memory(&self) -> bool {
         matches!(self, TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6)
     }
 

@@ -5,10 +5,10 @@ use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
 
+use homespun_engine::fork::ForkGeneration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::fork::ForkGeneration;
 use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 

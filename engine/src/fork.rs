@@ -1,14 +1,20 @@
-//! Endpoints after `fork(2)`: a child cannot use its parent's endpoints.
+//! Transports after `fork(2)`: a child cannot use its parent's endpoints.
 //!
 //! A child has copies of its parent's descriptors. While the child keeps them, a peer does not see the
-//! parent's sockets hang up, and the child's calls on them affect the parent. So the child closes its copies
-//! at once, in a handler that `fork(2)` calls. Each object of an endpoint knows whether this process created
-//! or inherited it.
+//! parent's sockets hang up, and the child's calls on them affect the parent: both have one connection, and
+//! one list of watched descriptors. So the child closes its copies at once, in a handler that `fork(2)`
+//! calls. Each object of an endpoint knows whether this process created or inherited it.
+//!
+//! A transport keeps its descriptors in [`CloseOnFork`], and remembers the [`ForkGeneration`] that opened it.
+//! In a forked child it touches none of them, and every link is down with
+//! [`Denial::ForkedChild`](crate::transport::Denial::ForkedChild).
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hint;
 use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,51 +29,86 @@ static REGISTRY: Registry =
 
 /// The generation of the process that created an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ForkGeneration(u32);
+pub struct ForkGeneration(u32);
 
 impl ForkGeneration {
-    pub(crate) fn current() -> ForkGeneration {
+    /// Returns the generation of this process.
+    pub fn current() -> ForkGeneration {
         install_handlers();
         ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether the calling process is a forked child of the process that created the object.
+    /// Whether the calling process is a forked child of the process that created the object. Costs one load.
     #[inline]
-    pub(crate) fn is_in_forked_child(self) -> bool {
+    pub fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
     }
 }
 
-/// A descriptor that a forked child closes at once.
-#[derive(Debug)]
-pub(crate) struct CloseOnForkFd {
-    fd: ManuallyDrop<OwnedFd>,
+/// The owner of a descriptor, such as a socket. A forked child closes its copy of the descriptor at once.
+///
+/// In a forked child nothing may use the owner, since the number of the descriptor may belong to another one
+/// by then. Dropping it does nothing there. The owner must keep its descriptor: if another owner took its
+/// place, forked children would keep that one's descriptor open.
+pub struct CloseOnFork<T: AsRawFd> {
+    owner: ManuallyDrop<T>,
     generation: ForkGeneration,
 }
 
-impl CloseOnForkFd {
-    pub(crate) fn new(fd: OwnedFd) -> CloseOnForkFd {
+/// A descriptor that a forked child closes at once.
+pub type CloseOnForkFd = CloseOnFork<OwnedFd>;
+
+impl<T: AsRawFd> CloseOnFork<T> {
+    /// Takes an owner whose descriptor this process has opened. It must own the descriptor, not borrow it.
+    pub fn new(owner: T) -> CloseOnFork<T> {
         let generation = ForkGeneration::current();
-        REGISTRY.with_locked_map(|descriptors| descriptors.insert(fd.as_raw_fd(), generation));
-        CloseOnForkFd { fd: ManuallyDrop::new(fd), generation }
+        let fd = owner.as_raw_fd();
+        REGISTRY.with_locked_map(|descriptors| descriptors.insert(fd, generation));
+        CloseOnFork { owner: ManuallyDrop::new(owner), generation }
     }
 }
 
-impl AsFd for CloseOnForkFd {
+impl<T: AsRawFd> Deref for CloseOnFork<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        debug_assert!(!self.generation.is_in_forked_child(), "the descriptor belongs to the parent process");
+        &self.owner
+    }
+}
+
+impl<T: AsRawFd> DerefMut for CloseOnFork<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        debug_assert!(!self.generation.is_in_forked_child(), "the descriptor belongs to the parent process");
+        &mut self.owner
+    }
+}
+
+impl<T: AsRawFd + AsFd> AsFd for CloseOnFork<T> {
+    #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        (**self).as_fd()
     }
 }
 
-impl Drop for CloseOnForkFd {
+impl<T: AsRawFd> fmt::Debug for CloseOnFork<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CloseOnFork").field(&self.owner.as_raw_fd()).finish()
+    }
+}
+
+impl<T: AsRawFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
             // The fork handler has closed the descriptor, and its number may belong to another one by now.
             return;
         }
-        REGISTRY.with_locked_map(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
+        let fd = self.owner.as_raw_fd();
+        REGISTRY.with_locked_map(|descriptors| descriptors.remove(&fd));
         // SAFETY: the field is not used again, because its owner ends here.
-        drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+        drop(unsafe { ManuallyDrop::take(&mut self.owner) });
     }
 }
 
