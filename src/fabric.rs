@@ -47,7 +47,7 @@ impl Fabric {
     /// Returns a fabric with homespun's own providers and these parameters. It ignores the environment.
     pub fn with_params(params: Params) -> Fabric {
         init_single_threaded_flag();
-        let mut tcp = TcpProvider::new();
+        let mut tcp = TcpProvider::new().with_accepted_max_links(params.tcp_accepted_links);
         if let Some(name) = &params.iface {
             tcp = tcp.with_interface(name);
         }

@@ -12,6 +12,7 @@ use homespun_engine::limits::{
     DEPTH_MAX_OPS, EAGER_MAX_BYTES, RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS,
     UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
 };
+use homespun_tcp::limits::ACCEPTED_DEFAULT_LINKS;
 use tracing::warn;
 
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
@@ -20,6 +21,9 @@ pub use crate::ports::PortRange;
 /// The largest value of [`EAGER_BYTES`], in bytes. A message beyond a link's credit waits for its
 /// receiver anyway.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
+
+/// The largest value of [`TCP_ACCEPTED_LINKS`]: more than a process may have descriptors by default.
+pub const TCP_ACCEPTED_LINKS_MAX: usize = 1 << 20;
 
 /// A parameter that a user may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +82,14 @@ pub const SHM_ANY_TRACER: Param = param!(
     default: "0"
 );
 
+/// The number of links that peers may make to an endpoint over TCP.
+pub const TCP_ACCEPTED_LINKS: Param = param!(
+    "tcp_accepted_links",
+    "How many links of peers an endpoint over tcp accepts, passive ones too, each of which takes a \
+     descriptor; further peers are refused; at most 1048576",
+    default: "16384"
+);
+
 /// The length up to which a message is sent before its receiver asks for it.
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
@@ -126,6 +138,7 @@ pub const PARAMS: &[Param] = &[
     PORTS,
     CLOSE_LINGER_MS,
     SHM_ANY_TRACER,
+    TCP_ACCEPTED_LINKS,
     EAGER_BYTES,
     UNEXPECTED_BYTES,
     TX_SIZE,
@@ -146,6 +159,8 @@ pub struct Params {
     pub close_linger: Duration,
     /// See [`SHM_ANY_TRACER`].
     pub shm_any_tracer: bool,
+    /// See [`TCP_ACCEPTED_LINKS`].
+    pub tcp_accepted_links: usize,
     /// See [`EAGER_BYTES`].
     pub eager_bytes: usize,
     /// See [`UNEXPECTED_BYTES`].
@@ -166,6 +181,7 @@ impl Default for Params {
             ports: None,
             close_linger: Duration::from_millis(2000),
             shm_any_tracer: false,
+            tcp_accepted_links: ACCEPTED_DEFAULT_LINKS,
             eager_bytes: EAGER_MAX_BYTES,
             unexpected_bytes: UNEXPECTED_BUDGET_DEFAULT_BYTES,
             tx_size_ops: TX_DEPTH_DEFAULT_OPS,
@@ -236,6 +252,8 @@ impl Params {
             close_linger: millis(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
             shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
+            tcp_accepted_links: number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
+                .unwrap_or(defaults.tcp_accepted_links),
             eager_bytes: number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
             unexpected_bytes: number(
                 UNEXPECTED_BYTES,
@@ -267,6 +285,7 @@ impl Params {
             PORTS => self.ports.map(|ports| ports.to_string()),
             CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
             SHM_ANY_TRACER => Some(u8::from(self.shm_any_tracer).to_string()),
+            TCP_ACCEPTED_LINKS => Some(self.tcp_accepted_links.to_string()),
             EAGER_BYTES => Some(self.eager_bytes.to_string()),
             UNEXPECTED_BYTES => Some(self.unexpected_bytes.to_string()),
             TX_SIZE => Some(self.tx_size_ops.to_string()),
@@ -309,6 +328,7 @@ mod tests {
         assert_eq!(with(EAGER_BYTES, 0), "0");
         for (param, min, max) in [
             (EAGER_BYTES, 0, EAGER_BYTES_MAX),
+            (TCP_ACCEPTED_LINKS, 1, TCP_ACCEPTED_LINKS_MAX),
             (UNEXPECTED_BYTES, UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES),
             (TX_SIZE, 1, DEPTH_MAX_OPS),
             (RX_SIZE, 1, DEPTH_MAX_OPS),
@@ -327,6 +347,7 @@ mod tests {
         }
         for (param, limit) in [
             (EAGER_BYTES, EAGER_BYTES_MAX),
+            (TCP_ACCEPTED_LINKS, TCP_ACCEPTED_LINKS_MAX),
             (UNEXPECTED_BYTES, UNEXPECTED_BUDGET_MIN_BYTES),
             (TX_SIZE, DEPTH_MAX_OPS),
             (RX_SIZE, DEPTH_MAX_OPS),
@@ -359,6 +380,7 @@ mod tests {
             "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
+            "FI_HOMESPUN_TCP_ACCEPTED_LINKS" => Some("40".into()),
             "FI_HOMESPUN_EAGER_BYTES" => Some("4096".into()),
             "FI_HOMESPUN_UNEXPECTED_BYTES" => Some("2097152".into()),
             "FI_HOMESPUN_TX_SIZE" => Some("10".into()),
@@ -375,6 +397,7 @@ mod tests {
                 ports: PortRange::new(7000..=7099),
                 close_linger,
                 shm_any_tracer: true,
+                tcp_accepted_links: 40,
                 eager_bytes: 4096,
                 unexpected_bytes: 2 << 20,
                 tx_size_ops: 10,

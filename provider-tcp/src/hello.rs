@@ -41,7 +41,7 @@ impl HelloReader {
 pub(crate) fn believed_address(
     claimed: Address,
     remote: SocketAddr,
-    is_local: impl Fn(IpAddr) -> bool,
+    mut is_local: impl FnMut(IpAddr) -> bool,
 ) -> Address {
     // Only the scope id of the connection's address is valid on this host.
     let observed = Address::from(remote).with_port(claimed.port());

@@ -76,14 +76,15 @@ impl Inbound {
     }
 
     /// Reads once. When the peer's hello is complete, calls `on_hello` with it and the receiver, before
-    /// reporting the first frame.
+    /// reporting the first frame. If `on_hello` refuses the peer, the stream breaks with that error, as if
+    /// there had been no hello.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
         stream: &TcpStream,
         buffer: &mut [u8],
         receiver: &mut R,
-        on_hello: impl FnOnce(&Hello, &mut R),
+        on_hello: impl FnOnce(&Hello, &mut R) -> Result<(), LinkError>,
     ) -> ReadOutcome {
         let read_ahead_bytes =
             if self.expects_large { READ_AHEAD_BYTES.min(buffer.len()) } else { buffer.len() };
@@ -107,7 +108,7 @@ impl Inbound {
         }
         match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, on_hello) {
             Ok(reported) => ReadOutcome::Progress { reported, drained: filled.is_short && !self.hung_up },
-            Err(reason) => ReadOutcome::Broken(LinkError::Protocol(reason.reason())),
+            Err(error) => ReadOutcome::Broken(error),
         }
     }
 
@@ -117,12 +118,13 @@ impl Inbound {
         placed_bytes: usize,
         mut bytes: &[u8],
         receiver: &mut R,
-        on_hello: impl FnOnce(&Hello, &mut R),
-    ) -> Result<u32, WireError> {
+        on_hello: impl FnOnce(&Hello, &mut R) -> Result<(), LinkError>,
+    ) -> Result<u32, LinkError> {
+        let violation = |reason: WireError| LinkError::Protocol(reason.reason());
         let mut reported = 0;
         if let StreamState::Hello(reader) = &mut self.state {
-            let Some((hello, rest)) = reader.feed(bytes)? else { return Ok(0) };
-            on_hello(&hello, receiver);
+            let Some((hello, rest)) = reader.feed(bytes).map_err(violation)? else { return Ok(0) };
+            on_hello(&hello, receiver)?;
             reported += 1;
             bytes = rest;
             self.state = StreamState::Frames(Decoder::new());
@@ -131,7 +133,7 @@ impl Inbound {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.placed(id, placed_bytes, receiver));
             }
-            reported += decoder.feed(id, bytes, receiver)?;
+            reported += decoder.feed(id, bytes, receiver).map_err(violation)?;
             let left_bytes = decoder.payload_left();
             if left_bytes >= LARGE_FRAME_BYTES {
                 self.expects_large = true;

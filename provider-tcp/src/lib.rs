@@ -11,7 +11,7 @@
 //! its receiver. The number of links does not matter.
 //!
 //! The transport checks everything that a peer sends, but does not authenticate peers: any process that can
-//! connect can be a peer.
+//! connect can be a peer. What strangers may take is bounded: see [`limits`].
 //!
 //! # Example
 //!
@@ -78,6 +78,8 @@
 pub mod limits;
 
 mod busy_link;
+mod descriptors;
+mod half_open;
 mod hello;
 mod inbound;
 mod link;

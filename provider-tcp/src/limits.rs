@@ -26,13 +26,46 @@ pub const ACCEPT_BATCH_CONNECTIONS: u32 = 64;
 /// a link of this endpoint ends or the transport is armed sooner.
 pub const ACCEPT_RETRY_PASSES: u32 = 64;
 
-/// How soon a sleeping application checks whether descriptors are available again, and whether a peer's
-/// kernel has acknowledged what a closed link sent. No event announces either.
+/// How soon a sleeping application checks whether descriptors are available again. No event announces it.
+pub const ACCEPT_RETRY_MS: u64 = 20;
+
+/// How soon a sleeping application checks whether a peer's kernel has acknowledged what a closed link sent.
+/// No event announces it.
 pub const RETRY_MS: u64 = 2;
 
-/// How many accepted connections may lack the peer's hello at once. Beyond that the transport drops the
-/// oldest of them.
+/// How many accepted connections of an endpoint may lack the peer's hello at once, if the process may have
+/// enough descriptors. Beyond that a new one displaces the oldest.
 pub const HALF_OPEN_MAX_LINKS: usize = 1024;
+
+/// How much of the process's limit of descriptors the connections of [`HALF_OPEN_MAX_LINKS`] may take.
+pub const HALF_OPEN_SHARE_PERCENT: u64 = 25;
+
+/// How long a connection without a hello cannot be displaced by a new one. Until then new ones wait in the
+/// kernel. In this time the hello of a peer arrives that makes progress.
+pub const HALF_OPEN_GRACE_MS: u64 = 100;
+
+/// How many of the last descriptors of the process the transport leaves free for connects, files and other
+/// endpoints. When only these are left, a connection is accepted only in place of one without a hello.
+pub const RESERVE_MAX_DESCRIPTORS: u64 = 32;
+
+/// The part of the process's limit of descriptors that [`RESERVE_MAX_DESCRIPTORS`] does not exceed.
+pub const RESERVE_SHARE_PERCENT: u64 = 12;
+
+/// How long an accepted connection may take, by default, until the peer's hello has arrived. A peer with
+/// manual progress says hello in the pass after the one in which it connects. If it computes for longer in
+/// between, it connects again.
+pub const HELLO_TIMEOUT_MS: u64 = 30_000;
+
+/// While a connection lacks its hello, one of this many passes looks at the time.
+pub const HELLO_CHECK_PASSES: u32 = 16;
+
+/// How many accepted links that have said hello an endpoint has at most, by default. Links that the endpoint
+/// has connected do not count.
+pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
+
+/// How long the list of this host's addresses counts as current. It is read only to check the claim of a
+/// hello.
+pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 256;

@@ -61,6 +61,9 @@ enum Closing {
     Reading,
 }
 
+/// The end of a link whose peer has said hello when the endpoint had all the links that it may have.
+pub(crate) const NO_ROOM: LinkError = LinkError::System(Errno::ENOBUFS);
+
 /// The state of a link after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
@@ -150,22 +153,26 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Reads once and reports frames and events.
+    /// Reads once and reports frames and events. A peer that has connected may come up only if the endpoint
+    /// `has_room` for its link.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
         buffer: &mut [u8],
-        is_local: impl Fn(IpAddr) -> bool,
+        has_room: bool,
+        is_local: impl FnMut(IpAddr) -> bool,
         receiver: &mut R,
     ) -> ReadStep {
         let origin = self.origin;
         let on_hello = |hello: &Hello, receiver: &mut R| {
             let peer = match origin {
                 Origin::Connected(to) => to,
+                Origin::Accepted { .. } if !has_room => return Err(NO_ROOM),
                 Origin::Accepted { remote, .. } => believed_address(hello.address, remote, is_local),
             };
             tracing::debug!(link = id.0, %peer, claimed = %hello.address, "hello");
             receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
+            Ok(())
         };
         let failure = self.outbound.failure();
         match (self.inbound.read(id, &self.stream, buffer, receiver, on_hello), failure) {

@@ -1,6 +1,7 @@
 //! The listening socket.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::{io, mem};
 
 use homespun_engine::errno::Errno;
@@ -10,6 +11,17 @@ use mio::{Interest, Registry, Token};
 
 use crate::limits::ACCEPT_RETRY_PASSES;
 use crate::socket;
+
+/// The result of an accept.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// A connection, and the address from which the peer connected.
+    Connection(TcpStream, SocketAddr),
+    /// No connection, at least in this pass.
+    Nothing,
+    /// Descriptors or memory have run out, so that the connection keeps waiting.
+    Exhausted,
+}
 
 /// A listening socket, and whether connections may be waiting.
 #[derive(Debug)]
@@ -51,27 +63,42 @@ impl Listener {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
 
-    /// Accepts a waiting connection, if there is one and the listener is not paused. A call during a pause
-    /// counts as a pass.
-    pub(crate) fn try_accept(&mut self) -> Option<(TcpStream, SocketAddr)> {
+    /// Counts a pass. Returns whether connections may be waiting and the listener is not paused.
+    #[inline]
+    pub(crate) fn count_pass_and_check_waiting(&mut self) -> bool {
         if !self.is_pending {
-            return None;
+            return false;
         }
         if self.pause_passes > 0 {
             self.pause_passes -= 1;
-            return None;
+            return false;
         }
+        true
+    }
+
+    /// Accepts a waiting connection, if there is one.
+    pub(crate) fn accept(&mut self) -> Accepted {
         match self.socket.accept() {
-            Ok(accepted) => return Some(accepted),
+            Ok((stream, remote)) => return Accepted::Connection(stream, remote),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_pending = false,
             Err(error) if is_exhaustion(socket::to_errno(&error)) => {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
-                self.pause_passes = ACCEPT_RETRY_PASSES;
+                return Accepted::Exhausted;
             }
             // The error concerns only this connection. The next pass accepts the next one.
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
         }
-        None
+        Accepted::Nothing
+    }
+
+    /// Lets the connections wait for some passes, until there may be descriptors or memory again.
+    pub(crate) fn pause(&mut self) {
+        self.pause_passes = ACCEPT_RETRY_PASSES;
+    }
+
+    /// The listening socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Closes the socket. The kernel resets the waiting connections.

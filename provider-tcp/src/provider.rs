@@ -1,18 +1,32 @@
 //! The provider, which opens transports.
 
+use std::time::Duration;
+
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr};
 
+use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS};
 use crate::socket::{self, KernelBuffers};
-use crate::transport::TcpTransport;
+use crate::transport::{AcceptLimits, TcpTransport};
 
 /// Opens endpoints that reach each other over TCP, on this host and on others. Its domain is `tcp`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TcpProvider {
     buffers: KernelBuffers,
     interface: Option<String>,
+    accepting: AcceptLimits,
+}
+
+impl Default for TcpProvider {
+    fn default() -> TcpProvider {
+        let accepting = AcceptLimits {
+            max_links: ACCEPTED_DEFAULT_LINKS,
+            hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
+        };
+        TcpProvider { buffers: KernelBuffers::default(), interface: None, accepting }
+    }
 }
 
 impl TcpProvider {
@@ -44,6 +58,23 @@ impl TcpProvider {
         self.buffers.receive_bytes = Some(bytes);
         self
     }
+
+    /// Sets how many links an endpoint has at most that peers have connected and on which they have said
+    /// hello, by default [`ACCEPTED_DEFAULT_LINKS`]. The endpoint refuses further peers: it closes their
+    /// connection, and their sends fail with ECONNRESET.
+    #[must_use]
+    pub fn with_accepted_max_links(mut self, links: usize) -> TcpProvider {
+        self.accepting.max_links = links;
+        self
+    }
+
+    /// Sets how long a connection may take until the peer's hello has arrived, by default
+    /// [`HELLO_TIMEOUT_MS`].
+    #[must_use]
+    pub fn with_hello_timeout(mut self, timeout: Duration) -> TcpProvider {
+        self.accepting.hello_timeout = timeout;
+        self
+    }
 }
 
 impl Provider for TcpProvider {
@@ -60,7 +91,7 @@ impl Provider for TcpProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<TcpTransport, Errno> {
-        TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref())
+        TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref(), self.accepting)
             .map_err(|error| socket::to_errno(&error))
     }
 }

@@ -1,6 +1,8 @@
 //! The transport: all links of one endpoint.
 
-use std::collections::{BTreeMap, VecDeque};
+mod accepting;
+
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::net::SocketAddr;
@@ -17,16 +19,14 @@ use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use socket2::SockRef;
 
 use crate::busy_link::BusyLink;
-use crate::limits::{
-    ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
-};
-use crate::link::{Link, Origin, ReadStep};
+use crate::half_open::HalfOpenLinks;
+use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
+use crate::link::{Link, NO_ROOM, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
-use crate::local;
+use crate::local::{self, LocalAddresses};
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
@@ -52,9 +52,15 @@ pub struct TcpTransport {
     dirty: Vec<LinkId>,
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
-    /// Accepted links whose hello has not arrived, in the order in which they were accepted.
-    half_open: BTreeMap<u64, LinkId>,
-    accepted_count: u64,
+    half_open: HalfOpenLinks,
+    /// How many accepted links have said hello and not ended, and how many there may be.
+    accepted_links: usize,
+    accepted_max_links: usize,
+    /// A peer was refused, because the endpoint had all the links that it may have.
+    has_refused: bool,
+    /// The last accepted connection took one of the last descriptors of the process.
+    has_used_reserve: bool,
+    local_addresses: LocalAddresses,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
     busy_link: BusyLink,
@@ -67,12 +73,22 @@ pub struct TcpTransport {
     buffers: KernelBuffers,
 }
 
+/// What an endpoint allows the peers that connect to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AcceptLimits {
+    /// How many accepted links may have said hello.
+    pub(crate) max_links: usize,
+    /// How long a connection may take until its hello has arrived.
+    pub(crate) hello_timeout: Duration,
+}
+
 impl TcpTransport {
     pub(crate) fn open(
         bind: Address,
         instance: u64,
         buffers: KernelBuffers,
         interface: Option<&str>,
+        accepting: AcceptLimits,
     ) -> io::Result<TcpTransport> {
         let poll = CloseOnFork::new(Poll::new()?);
         let socket = socket::listen(bind.socket_addr(), buffers)?;
@@ -88,8 +104,12 @@ impl TcpTransport {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             has_new_room: false,
-            half_open: BTreeMap::new(),
-            accepted_count: 0,
+            half_open: HalfOpenLinks::new(accepting.hello_timeout),
+            accepted_links: 0,
+            accepted_max_links: accepting.max_links,
+            has_refused: false,
+            has_used_reserve: false,
+            local_addresses: LocalAddresses::default(),
             draining: Vec::new(),
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
@@ -162,7 +182,8 @@ impl Transport for TcpTransport {
 
     /// Every read counts against the budget, even if it completes no frame. A read that returns only part of
     /// a payload counts as one frame in the result. One read may return as many frames as fit into
-    /// [`READ_BUFFER_BYTES`], and so exceed the budget.
+    /// [`READ_BUFFER_BYTES`], and so exceed the budget. The first read of an accepted connection does not
+    /// count, so that many connections keep no link from its turn.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.links.are_inherited() {
             return self.end_inherited_links(receiver);
@@ -172,12 +193,15 @@ impl Transport for TcpTransport {
             None => self.poll_kernel(),
         }
         self.advance_draining();
-        self.accept_waiting();
+        let mut reported = self.accept_waiting(receiver);
+        if !self.half_open.is_empty() {
+            reported += self.drop_expired_half_open(receiver);
+        }
         // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
-            return 0;
+            return reported;
         }
-        let (mut spent, mut reported) = (0_u32, 0_u32);
+        let mut spent = 0_u32;
         while spent < budget_frames
             && let Some(id) = self.ready.pop_front()
         {
@@ -205,8 +229,11 @@ impl Transport for TcpTransport {
             return Armed::Ready;
         }
         let is_paused = self.listener.as_mut().is_some_and(Listener::end_pause_if_pending);
-        let must_look = is_paused || !self.draining.is_empty();
-        Armed::Asleep { look_again_after: must_look.then_some(Duration::from_millis(RETRY_MS)) }
+        let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
+        let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
+        let look_again_after =
+            retries.map(|(_, ms)| Duration::from_millis(ms)).chain(self.half_open.request_check()).min();
+        Armed::Asleep { look_again_after }
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -232,7 +259,7 @@ impl Transport for TcpTransport {
         {
             listener.close(self.poll.registry());
         }
-        while let Some((_, id)) = self.half_open.pop_first() {
+        while let Some(id) = self.half_open.pop_oldest() {
             self.drop_link(id);
         }
     }
@@ -275,36 +302,6 @@ impl TcpTransport {
                 if link.outbound.failure().is_some() {
                     enlist_ready(&mut self.ready, id, link);
                 }
-            }
-        }
-    }
-
-    /// Accepts connections that wait at the listener.
-    fn accept_waiting(&mut self) {
-        for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            let Some((stream, remote)) = self.listener.as_mut().and_then(Listener::try_accept) else {
-                return;
-            };
-            if self.half_open.len() >= HALF_OPEN_MAX_LINKS
-                && let Some((_, oldest)) = self.half_open.pop_first()
-            {
-                tracing::debug!(link = oldest.0, "dropped: too many connections without a hello");
-                self.drop_link(oldest);
-            }
-            let serial = self.accepted_count;
-            self.accepted_count += 1;
-            let entered = socket::set_connection_options(&SockRef::from(&stream))
-                .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
-            match entered {
-                Ok(id) => {
-                    tracing::debug!(link = id.0, %remote, "accepted");
-                    self.half_open.insert(serial, id);
-                    if let Some(link) = self.links.link_mut(id) {
-                        // Usually the peer's hello has already arrived.
-                        enlist_ready(&mut self.ready, id, link);
-                    }
-                }
-                Err(error) => tracing::debug!(%remote, %error, "dropped: cannot register the connection"),
             }
         }
     }
@@ -384,11 +381,16 @@ impl TcpTransport {
         if !mem::take(&mut link.in_ready) {
             return 0;
         }
-        let step = link.read(id, &mut self.read_buffer, local::is_local, receiver);
-        if let Origin::Accepted { serial, .. } = link.origin
+        let (origin, was_half_open) = (link.origin, link.is_half_open());
+        let has_room = self.accepted_links < self.accepted_max_links;
+        let local = &mut self.local_addresses;
+        let step = link.read(id, &mut self.read_buffer, has_room, |ip| local.contains(ip), receiver);
+        if let Origin::Accepted { serial, .. } = origin
+            && was_half_open
             && !link.is_half_open()
-            && self.half_open.remove(&serial).is_some()
         {
+            self.half_open.remove(serial);
+            self.accepted_links += 1;
             // The acceptor sends its hello only now, since a peer that has received it takes the link to be
             // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
             // broken link and give up its other links unread.
@@ -406,8 +408,11 @@ impl TcpTransport {
             ReadStep::Idle(reported) => reported,
             ReadStep::Ended(error) => {
                 let is_known = !link.is_closing() && !link.is_half_open();
-                tracing::debug!(link = id.0, origin = ?link.origin, %error, is_known, "down");
+                tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
                 self.drop_link(id);
+                if was_half_open && error == NO_ROOM {
+                    self.note_refusal(id, origin);
+                }
                 if is_known { report_down(id, error, receiver) } else { 0 }
             }
         }
@@ -435,7 +440,8 @@ impl TcpTransport {
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
         if let Origin::Accepted { serial, .. } = link.origin {
-            self.half_open.remove(&serial);
+            self.half_open.remove(serial);
+            self.accepted_links -= usize::from(!link.is_half_open());
         }
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);

@@ -1,7 +1,7 @@
 //! The transport closes every descriptor that it has opened. The test counts the descriptors of the process,
 //! so it is the only test in its binary.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -104,17 +104,23 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let (mut client, mut server) = (Side::open(), Side::open());
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
-    // Leave enough descriptors for all connecting sockets and a few accepted ones.
-    let room = (count_open_fds() + LINKS + 5) as u64;
+    let room = (count_open_fds() + LINKS + 10) as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
     let mut links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
-    let is_exhausted = || TcpProvider::new().open(address.with_port(0), 1).err() == Some(Errno::EMFILE);
-    drive_until("descriptors to run out", &mut [&mut client, &mut server], |_| is_exhausted());
+    // The application takes all the descriptors that are left.
+    let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let is_exhausted = TcpProvider::new().open(address.with_port(0), 1).err() == Some(Errno::EMFILE);
+    assert!(is_exhausted);
 
     // One more connect fails at once.
     let extra = client.transport.connect(address);
     drive_until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
     assert_eq!(client.links.down, [(extra, LinkError::System(Errno::EMFILE))]);
+    assert!(server.links.up.is_empty());
+
+    // The application gives a few back.
+    files.truncate(files.len() - 5);
+    drive_until("a link", &mut [&mut client, &mut server], |sides| !sides[1].links.up.is_empty());
     let accepted = server.links.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 

@@ -3,3 +3,4 @@
 mod ending;
 mod frames;
 mod hello;
+mod strangers;

@@ -10,16 +10,16 @@ use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 
 use crate::TcpProvider;
-use crate::limits::HALF_OPEN_MAX_LINKS;
+use crate::descriptors::DescriptorLimit;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-fn encode_hello(address: &str) -> [u8; HELLO_BYTES] {
+pub(super) fn encode_hello(address: &str) -> [u8; HELLO_BYTES] {
     let address: SocketAddr = address.parse().unwrap();
     Hello { address: address.into(), instance: 77 }.to_bytes()
 }
 
 /// Whether the endpoint has ended this connection. Does not block.
-fn has_ended(stream: &mut TcpStream) -> bool {
+pub(super) fn has_ended(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     loop {
         match stream.read(&mut [0; 256]) {
@@ -187,8 +187,9 @@ fn hello_byte_by_byte_is_accepted() {
 fn half_open_limit_drops_the_oldest() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let address = side.transport.address().socket_addr();
+    let max_links = DescriptorLimit::current().half_open_max_links();
     let mut silent: Vec<TcpStream> = Vec::new();
-    for count in 1..=HALF_OPEN_MAX_LINKS {
+    for count in 1..=max_links {
         silent.push(TcpStream::connect(address).unwrap());
         drive_until("it to be accepted", &mut [&mut side], |sides| {
             sides[0].transport.half_open.len() == count
@@ -197,17 +198,17 @@ fn half_open_limit_drops_the_oldest() {
     assert!(!has_ended(&mut silent[0]));
     let mut speaking = Vec::new();
     for more in 0..3 {
+        // A peer that says hello at once takes no place of the silent ones.
         let mut raw = TcpStream::connect(address).unwrap();
         raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
         drive_until("a connection with a hello", &mut [&mut side], |sides| {
             sides[0].recorder.inboxes.len() == more + 1
         });
+        assert!(!has_ended(&mut silent[more]));
+        silent.push(TcpStream::connect(address).unwrap());
         drive_until("the oldest to be dropped", &mut [&mut side], |_| has_ended(&mut silent[more]));
         assert!(!has_ended(&mut silent[more + 1]));
-        silent.push(TcpStream::connect(address).unwrap());
-        drive_until("another silent connection", &mut [&mut side], |sides| {
-            sides[0].transport.half_open.len() == HALF_OPEN_MAX_LINKS
-        });
+        assert_eq!(side.transport.half_open.len(), max_links);
         speaking.push(raw);
     }
 }

@@ -1,0 +1,86 @@
+//! The descriptors of this process, and how many of them strangers may take.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::limits::{
+    HALF_OPEN_MAX_LINKS, HALF_OPEN_SHARE_PERCENT, RESERVE_MAX_DESCRIPTORS, RESERVE_SHARE_PERCENT,
+};
+
+/// How many descriptors this process may have (RLIMIT_NOFILE in `getrlimit(2)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DescriptorLimit {
+    max_descriptors: u64,
+}
+
+impl DescriptorLimit {
+    /// The limit at present. A process may change it at any time.
+    pub(crate) fn current() -> DescriptorLimit {
+        DescriptorLimit { max_descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) }
+    }
+
+    /// How many accepted links of an endpoint may lack the peer's hello at once.
+    pub(crate) fn half_open_max_links(self) -> usize {
+        let share = percent_of(self.max_descriptors, HALF_OPEN_SHARE_PERCENT);
+        usize::try_from(share).unwrap_or(usize::MAX).clamp(1, HALF_OPEN_MAX_LINKS)
+    }
+
+    /// Whether this descriptor is one of the last, which are kept for the process itself. The kernel gives
+    /// the lowest free number, so all below the number of a new descriptor are in use.
+    pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
+        self.reserves_number(new.as_raw_fd())
+    }
+
+    /// Whether the next descriptor that is opened is not in the reserve. Opens a copy of `any` to see.
+    pub(crate) fn has_spare(self, any: impl AsFd) -> bool {
+        rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
+    }
+
+    fn reserves_number(self, number: RawFd) -> bool {
+        let share = percent_of(self.max_descriptors, RESERVE_SHARE_PERCENT);
+        let first = self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS);
+        u64::try_from(number).is_ok_and(|number| number >= first)
+    }
+}
+
+fn percent_of(whole: u64, percent: u64) -> u64 {
+    // An unlimited number must not overflow.
+    whole / 100 * percent + whole % 100 * percent / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn limit(max_descriptors: u64) -> DescriptorLimit {
+        DescriptorLimit { max_descriptors }
+    }
+
+    #[test]
+    fn half_open_links_take_a_share_of_the_descriptors() {
+        assert_eq!(limit(1024).half_open_max_links(), 256);
+        assert_eq!(limit(100).half_open_max_links(), 25);
+        assert_eq!(limit(3).half_open_max_links(), 1, "a listener that accepts nothing is of no use");
+        assert_eq!(limit(1 << 20).half_open_max_links(), HALF_OPEN_MAX_LINKS);
+        assert_eq!(limit(u64::MAX).half_open_max_links(), HALF_OPEN_MAX_LINKS);
+    }
+
+    #[test]
+    fn last_descriptors_are_reserved() {
+        assert!(!limit(1024).reserves_number(991) && limit(1024).reserves_number(992));
+        assert!(!limit(40).reserves_number(35) && limit(40).reserves_number(36));
+        assert!(!limit(u64::MAX).reserves_number(RawFd::MAX));
+    }
+
+    #[test]
+    fn spare_descriptor_is_found_by_its_number() {
+        let file = File::open("/dev/null").unwrap();
+        assert!(limit(u64::MAX).has_spare(&file));
+        let below = u64::try_from(file.as_raw_fd()).unwrap();
+        // Every number from this one on is in the reserve.
+        assert!(!limit(below.min(2)).has_spare(&file));
+    }
+}

@@ -1,0 +1,158 @@
+//! How connections of peers are accepted, and what those cost that say nothing.
+//!
+//! A stranger can take a descriptor by connecting, and nothing more: the connection has a time in which the
+//! hello must arrive, connections without a hello are limited in number, and the last descriptors of the
+//! process are not for them. See docs/decisions/tcp-strangers.md.
+
+use std::mem;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use homespun_engine::transport::{FrameHandler, LinkId};
+use mio::net::TcpStream;
+use socket2::SockRef;
+
+use super::TcpTransport;
+use crate::descriptors::DescriptorLimit;
+use crate::limits::ACCEPT_BATCH_CONNECTIONS;
+use crate::link::Origin;
+use crate::listener::{Accepted, Listener};
+use crate::socket;
+
+impl TcpTransport {
+    /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
+    pub(super) fn accept_waiting(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        if !self.listener.as_mut().is_some_and(Listener::count_pass_and_check_waiting) {
+            return 0;
+        }
+        let limit = DescriptorLimit::current();
+        let mut reported = 0;
+        for _ in 0..ACCEPT_BATCH_CONNECTIONS {
+            if self.is_full(limit) && !self.has_silent_link(&mut reported, receiver) {
+                self.listener.as_mut().into_iter().for_each(Listener::pause);
+                break;
+            }
+            match self.listener.as_mut().map_or(Accepted::Nothing, Listener::accept) {
+                Accepted::Connection(stream, remote) => {
+                    self.has_used_reserve = limit.is_in_reserve(&stream);
+                    reported += self.enter_accepted(stream, remote, receiver);
+                    if self.has_used_reserve || self.half_open.len() > limit.half_open_max_links() {
+                        reported += self.displace_oldest(receiver);
+                    }
+                }
+                Accepted::Nothing => break,
+                Accepted::Exhausted if self.has_silent_link(&mut reported, receiver) => {
+                    reported += self.displace_oldest(receiver);
+                }
+                Accepted::Exhausted => {
+                    self.listener.as_mut().into_iter().for_each(Listener::pause);
+                    break;
+                }
+            }
+        }
+        reported
+    }
+
+    /// Whether a new connection may only take the place of one that has not said hello.
+    fn is_full(&self, limit: DescriptorLimit) -> bool {
+        let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
+        self.half_open.len() >= limit.half_open_max_links() || self.has_used_reserve && is_reserve_next()
+    }
+
+    /// Whether a connection has had its time to say hello and has not used it. Takes the hellos that have
+    /// arrived unread.
+    fn has_silent_link(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
+        while let Some(oldest) = self.half_open.displaceable(Instant::now()) {
+            *reported += self.read_now(oldest, receiver);
+            if self.half_open.oldest() == Some(oldest) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes a link of an accepted connection, and reads it at once. Usually the peer's hello has already
+    /// arrived, so a peer that says hello at once needs no place among those that have not.
+    fn enter_accepted(
+        &mut self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
+        let serial = self.half_open.next_serial();
+        let entered = socket::set_connection_options(&SockRef::from(&stream))
+            .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
+        let id = match entered {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::debug!(%remote, %error, "dropped: cannot register the connection");
+                return 0;
+            }
+        };
+        tracing::debug!(link = id.0, %remote, "accepted");
+        self.half_open.insert(serial, id, Instant::now());
+        self.read_now(id, receiver)
+    }
+
+    /// Drops the oldest connection without a hello in favour of a new one, if it has had its time. Returns
+    /// how many frames and events it has reported.
+    fn displace_oldest(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        match self.half_open.pop_displaceable(Instant::now()) {
+            Some(oldest) => self.drop_if_silent(oldest, "a new connection needs its place", receiver),
+            None => 0,
+        }
+    }
+
+    /// Drops connections whose time for a hello is over. Returns how many frames and events it has reported.
+    pub(super) fn drop_expired_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        if !self.half_open.count_pass_and_check_due() {
+            return 0;
+        }
+        let now = Instant::now();
+        let mut reported = 0;
+        while let Some(id) = self.half_open.pop_expired(now) {
+            reported += self.drop_if_silent(id, "no hello in time", receiver);
+        }
+        reported
+    }
+
+    /// Drops a connection without a hello, unless the hello has arrived unread: the application may have made
+    /// no pass for long.
+    fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
+        let reported = self.read_now(id, receiver);
+        if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {
+            tracing::debug!(link = id.0, reason, "dropped");
+            self.drop_link(id);
+        }
+        reported
+    }
+
+    /// Reads a link that need not be in the list of ready ones.
+    fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+        if let Some(link) = self.links.link_mut(id) {
+            link.in_ready = true;
+        }
+        self.read_link(id, receiver)
+    }
+
+    /// Notes that a peer was refused, because the endpoint has all the links that it may have. Says so aloud
+    /// once, so that hostile peers do not fill the log.
+    pub(super) fn note_refusal(&mut self, id: LinkId, origin: Origin) {
+        let limit = self.accepted_max_links;
+        if mem::replace(&mut self.has_refused, true) {
+            tracing::debug!(
+                link = id.0,
+                ?origin,
+                limit,
+                "refused: the endpoint has all the links that it accepts"
+            );
+        } else {
+            tracing::warn!(
+                link = id.0,
+                ?origin,
+                limit,
+                "refused: the endpoint has all the links that it accepts (FI_HOMESPUN_TCP_ACCEPTED_LINKS)"
+            );
+        }
+    }
+}

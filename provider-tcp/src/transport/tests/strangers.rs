@@ -1,0 +1,155 @@
+//! What peers cost that connect, and then say nothing, or too slowly, or too often.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun_engine::transport::{Armed, LinkError, Transport};
+use homespun_engine::wire::hello::HELLO_BYTES;
+
+use super::hello::{encode_hello, has_ended};
+use crate::TcpProvider;
+use crate::descriptors::DescriptorLimit;
+use crate::testing::{Pair, Side, drive_until, make_message};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// How many connections a stranger makes and ends at once.
+const STORM_CONNECTIONS: usize = 2_000;
+
+fn open_side(provider: &TcpProvider) -> (Side, SocketAddr) {
+    let side = Side::open(provider, "127.0.0.1:0");
+    let address = side.transport.address().socket_addr();
+    (side, address)
+}
+
+fn connect_with_hello(address: SocketAddr) -> TcpStream {
+    let mut raw = TcpStream::connect(address).unwrap();
+    raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+    raw
+}
+
+#[test]
+fn slow_hello_is_dropped_after_its_time() {
+    let (mut side, address) = open_side(&TcpProvider::new().with_hello_timeout(SHORT));
+    let mut raw = TcpStream::connect(address).unwrap();
+    raw.set_nodelay(true).unwrap();
+    let hello = encode_hello("127.0.0.1:100");
+    // Each byte arrives well before the time of the last one would be over.
+    let mut bytes = hello[..HELLO_BYTES - 1].iter();
+    drive_until("the slow peer to be dropped", &mut [&mut side], |_| {
+        if let Some(byte) = bytes.next() {
+            let _dropped_meanwhile = raw.write_all(&[*byte]);
+            thread::sleep(SHORT / 20);
+        }
+        has_ended(&mut raw)
+    });
+    assert!(side.recorder.inboxes.is_empty() && side.transport.half_open.is_empty());
+}
+
+#[test]
+fn sleeping_endpoint_wakes_to_drop_a_silent_peer() {
+    let (mut side, address) = open_side(&TcpProvider::new().with_hello_timeout(SHORT));
+    assert_eq!(side.transport.arm(), Armed::Ready, "it has not looked yet");
+    side.progress();
+    assert_eq!(side.transport.arm(), Armed::Asleep { look_again_after: None });
+    let mut raw = TcpStream::connect(address).unwrap();
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    let Armed::Asleep { look_again_after: Some(after) } = side.transport.arm() else {
+        panic!("the endpoint sleeps until the peer speaks");
+    };
+    assert!(after <= SHORT, "{after:?}");
+    thread::sleep(after);
+    side.progress();
+    assert!(has_ended(&mut raw), "one pass is enough");
+    assert_eq!(side.transport.arm(), Armed::Asleep { look_again_after: None });
+}
+
+#[test]
+fn hello_that_waited_for_a_pass_is_not_late() {
+    let (mut side, address) = open_side(&TcpProvider::new().with_hello_timeout(SHORT));
+    let mut raw = TcpStream::connect(address).unwrap();
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+    // The application makes no pass for longer than a hello may take.
+    thread::sleep(2 * SHORT);
+    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+    assert!(!has_ended(&mut raw));
+}
+
+#[test]
+fn link_after_its_hello_may_be_silent() {
+    let (mut side, address) = open_side(&TcpProvider::new().with_hello_timeout(SHORT));
+    let mut raw = connect_with_hello(address);
+    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+    thread::sleep(2 * SHORT);
+    for _ in 0..100 {
+        side.progress();
+    }
+    assert!(!has_ended(&mut raw) && side.is_up(side.only_link().unwrap()));
+}
+
+#[test]
+fn accepted_links_beyond_the_limit_are_refused_until_one_ends() {
+    let (mut side, address) = open_side(&TcpProvider::new().with_accepted_max_links(2));
+    let mut accepted = [connect_with_hello(address), connect_with_hello(address)];
+    drive_until("both links", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
+    for _ in 0..3 {
+        let mut refused = connect_with_hello(address);
+        drive_until("the refusal", &mut [&mut side], |_| has_ended(&mut refused));
+    }
+    assert!(accepted.iter_mut().all(|raw| !has_ended(raw)));
+    assert_eq!((side.recorder.inboxes.len(), side.transport.half_open.len()), (2, 0));
+
+    // The limit is on peers that connect, not on those to which the endpoint connects.
+    let (mut other, other_address) = open_side(&TcpProvider::new());
+    let out = side.transport.connect(other_address.into());
+    drive_until("a link of its own", &mut [&mut side, &mut other], |sides| sides[0].is_up(out));
+
+    let [first, _second] = accepted;
+    drop(first);
+    drive_until("the end of the first link", &mut [&mut side], |sides| {
+        sides[0].recorder.inboxes.values().any(|inbox| inbox.down == Some(LinkError::Closed))
+    });
+    let mut next = connect_with_hello(address);
+    drive_until("the next link", &mut [&mut side], |sides| {
+        let inboxes = &sides[0].recorder;
+        inboxes.inboxes.len() + inboxes.past.len() == 4
+    });
+    assert!(!has_ended(&mut next));
+}
+
+#[test]
+fn storm_of_short_connections_leaves_links_working_and_nothing_behind() {
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
+    let address = pair.server.transport.address().socket_addr();
+    let max_links = DescriptorLimit::current().half_open_max_links();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..STORM_CONNECTIONS {
+                if let Ok(mut raw) = TcpStream::connect(address)
+                    && number % 2 == 0
+                {
+                    let _ends_at_once = raw.write_all(&encode_hello("127.0.0.1:100")[..number % HELLO_BYTES]);
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut tag = 0;
+        while !is_over.load(Ordering::Relaxed) || tag < 100 {
+            tag += 1;
+            pair.client.transport.send_inline(pair.out, &make_message(3, tag), b"abc").unwrap();
+            let into = pair.into;
+            pair.drive_until("a frame during the storm", |_, server| {
+                assert!(server.transport.half_open.len() <= max_links);
+                server.received_frames(into).len() == tag as usize
+            });
+        }
+    });
+    pair.drive_until("the strangers to be gone", |_, server| server.transport.half_open.is_empty());
+    assert_eq!(pair.server.recorder.inboxes.len(), 1, "a stranger was reported");
+    assert_eq!(pair.server.transport.links.ids().count(), 1, "a stranger left something behind");
+}

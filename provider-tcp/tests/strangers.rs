@@ -1,0 +1,271 @@
+//! Strangers that take connections do not keep a peer out, nor take the last descriptors of the process. The
+//! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers and
+//! peers are other processes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use homespun_engine::transport::{
+    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
+};
+use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::{Header, Message};
+use homespun_tcp::{TcpProvider, TcpTransport};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many descriptors this process may have.
+const LIMIT_DESCRIPTORS: usize = 120;
+
+/// How many of them strangers may never take.
+const RESERVE_DESCRIPTORS: usize = 14;
+
+/// How many connections the strangers make.
+const STRANGERS: usize = 400;
+
+/// How many peers come at last, and the number of frames that each exchanges.
+const PEERS: usize = 3;
+const FRAMES: usize = 10;
+
+/// The arguments of [`process_entry`] in the environment: its role, and the address of the endpoint.
+const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
+const ADDRESS: &str = "HOMESPUN_STRANGERS_ADDRESS";
+
+/// Counts events and frames.
+#[derive(Default)]
+struct Events {
+    up: Vec<LinkId>,
+    down: Vec<(LinkId, LinkError)>,
+    frames: Vec<LinkId>,
+}
+
+impl FrameHandler for Events {
+    fn frame(&mut self, link: LinkId, _: &Header, _: &[u8]) {
+        self.frames.push(link);
+    }
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { .. } => self.up.push(link),
+            LinkEvent::Down(error) => self.down.push((link, error)),
+        }
+    }
+}
+
+struct Side {
+    transport: TcpTransport,
+    events: Events,
+}
+
+impl Side {
+    fn open(provider: &TcpProvider) -> Side {
+        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        Side { transport: provider.open(loopback.into(), 1).unwrap(), events: Events::default() }
+    }
+
+    fn drive_until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
+        let begin = Instant::now();
+        while !done(self) {
+            self.transport.receive(64, &mut self.events);
+            self.transport.flush();
+            assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        }
+    }
+
+    fn send(&mut self, link: LinkId) {
+        let header = Header::Message(Message { tag: Some(1), ..Message::of_len(3) });
+        self.drive_until("room for a frame", |side| {
+            side.transport.send_inline(link, &header, b"abc").is_ok()
+        });
+    }
+}
+
+/// A process that connects to the endpoint. It is killed with this value.
+struct Visitor(Child);
+
+impl Visitor {
+    fn spawn(role: &str, address: SocketAddr) -> Visitor {
+        let child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "process_entry", "--ignored", "--nocapture"])
+            .env(ROLE, role)
+            .env(ADDRESS, address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Visitor(child)
+    }
+
+    /// Waits until the process has made all its connections. It makes them without the endpoint's help.
+    fn wait_until_connected(&mut self) {
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("connected")), "a visitor has failed");
+    }
+
+    fn has_succeeded(&mut self) -> bool {
+        let status = self.0.try_wait().unwrap();
+        assert!(status.is_none_or(|status| status.success()), "a peer has failed");
+        status.is_some()
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let _already_ended = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+#[expect(clippy::print_stdout, reason = "its parent reads it")]
+fn process_entry() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let address: SocketAddr = env::var(ADDRESS).unwrap().parse().unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    if role == "peer" {
+        return exchange_frames_as_peer(address);
+    }
+    let mut kept = Vec::new();
+    for _ in 0..STRANGERS {
+        let Ok(mut stream) = TcpStream::connect(address) else { continue };
+        let own = stream.local_addr().unwrap();
+        if role == "speaking" {
+            // The endpoint may have refused the connection by now.
+            let _refused = stream.write_all(&Hello { address: own.into(), instance: 7 }.to_bytes());
+        }
+        kept.push(stream);
+    }
+    println!("connected");
+    // Keep the connections until the test ends.
+    let _ended = std::io::stdin().read(&mut [0; 1]);
+}
+
+fn exchange_frames_as_peer(address: SocketAddr) {
+    let mut side = Side::open(&TcpProvider::new());
+    let link = side.transport.connect(address.into());
+    for number in 0..FRAMES {
+        side.send(link);
+        side.drive_until("the echo", |side| {
+            assert_eq!(side.events.down, [], "the peer was thrown out");
+            side.events.frames.len() == number + 1
+        });
+    }
+    side.transport.close(link, Close::Drain);
+    side.drive_until("the close", |side| side.transport.draining_count() == 0);
+}
+
+/// The descriptors of this process, by number, except the one that lists them.
+fn list_descriptors() -> Vec<(usize, String)> {
+    let entries = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let listed = entries.filter_map(|path| {
+        let number = path.file_name()?.to_str()?.parse().ok()?;
+        Some((number, fs::read_link(&path).ok()?.to_string_lossy().into_owned()))
+    });
+    listed.filter(|(_, target)| !target.ends_with("/fd")).collect()
+}
+
+fn count_sockets() -> usize {
+    list_descriptors().iter().filter(|(_, target)| target.starts_with("socket:")).count()
+}
+
+/// How many sockets are in the reserve.
+fn count_reserved_sockets() -> usize {
+    let reserve = LIMIT_DESCRIPTORS - RESERVE_DESCRIPTORS..LIMIT_DESCRIPTORS;
+    let is_reserved =
+        |(number, target): &&(usize, String)| reserve.contains(number) && target.starts_with("socket:");
+    list_descriptors().iter().filter(is_reserved).count()
+}
+
+/// One connection may be in the reserve: by its number the endpoint knows that there are no others.
+#[track_caller]
+fn assert_reserve_is_free() {
+    assert!(count_reserved_sockets() <= 1, "{:?}", list_descriptors());
+}
+
+/// Serves peers until all of them have succeeded, and echoes their frames.
+fn serve(server: &mut Side, peers: &mut [Visitor]) {
+    let mut echoed = server.events.frames.len();
+    server.drive_until("the peers to succeed", |server| {
+        assert_reserve_is_free();
+        while let Some(&link) = server.events.frames.get(echoed) {
+            let header = Header::Message(Message { tag: Some(1), ..Message::of_len(3) });
+            server.transport.send_inline(link, &header, b"abc").unwrap();
+            echoed += 1;
+        }
+        peers.iter_mut().map(Visitor::has_succeeded).filter(|succeeded| !succeeded).count() == 0
+    });
+}
+
+fn peers_get_in_beside_silent_strangers() {
+    let mut server = Side::open(&TcpProvider::new());
+    let address = server.transport.address().socket_addr();
+    let before = count_sockets();
+    let mut strangers = Visitor::spawn("silent", address);
+    strangers.wait_until_connected();
+    let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
+    serve(&mut server, &mut peers);
+    assert_eq!(server.events.up.len(), PEERS, "a stranger was reported");
+    // The strangers hold no more than their share, a quarter.
+    let taken = count_sockets() - before;
+    // A peer's link may end a moment after its process.
+    assert!(taken <= LIMIT_DESCRIPTORS / 4 + PEERS, "{taken} connections without a hello");
+}
+
+fn strangers_that_say_hello_leave_the_reserve() {
+    let mut server = Side::open(&TcpProvider::new());
+    let address = server.transport.address().socket_addr();
+    let mut strangers = Visitor::spawn("speaking", address);
+    strangers.wait_until_connected();
+    server.drive_until("the strangers to take what they can", |_| count_reserved_sockets() > 0);
+    for _ in 0..1_000 {
+        server.transport.receive(64, &mut server.events);
+    }
+    assert_reserve_is_free();
+    // So this process can still connect, and open another endpoint.
+    let mut own = Side::open(&TcpProvider::new());
+    let link = server.transport.connect(own.transport.address());
+    own.drive_until("a link of its own", |own| {
+        server.transport.receive(64, &mut server.events);
+        server.transport.flush();
+        !own.events.up.is_empty() || server.events.down.iter().any(|(down, _)| *down == link)
+    });
+    assert_eq!(own.events.up.len(), 1, "{:?}", server.events.down);
+    drop(own);
+    // Once the strangers have gone, those that waited and left are gone, too.
+    drop(strangers);
+    let gone = server.events.up.len();
+    server.drive_until("the end of the strangers' links", |server| server.events.down.len() >= gone);
+    let mut peers = [Visitor::spawn("peer", address)];
+    serve(&mut server, &mut peers);
+}
+
+fn limit_of_accepted_links_bounds_descriptors() {
+    let mut server = Side::open(&TcpProvider::new().with_accepted_max_links(20));
+    let before = count_sockets();
+    let mut strangers = Visitor::spawn("speaking", server.transport.address().socket_addr());
+    strangers.wait_until_connected();
+    server.drive_until("all links", |server| server.events.up.len() == 20);
+    for _ in 0..1_000 {
+        server.transport.receive(64, &mut server.events);
+        assert_eq!(server.events.up.len(), 20);
+    }
+    server.drive_until("the others to be refused", |_| count_sockets() == before + 20);
+}
+
+#[test]
+fn strangers_neither_keep_peers_out_nor_take_the_last_descriptors() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT_DESCRIPTORS as u64), maximum }).unwrap();
+    peers_get_in_beside_silent_strangers();
+    strangers_that_say_hello_leave_the_reserve();
+    limit_of_accepted_links_bounds_descriptors();
+}

@@ -1,0 +1,226 @@
+//! What strangers cost an endpoint over TCP: links that say hello are limited, at passive endpoints too, and
+//! each takes little memory.
+//!
+//! The memory of the whole process is measured, so this is the only test of its binary.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use homespun::info::{EndpointType, Info};
+use homespun::params::Params;
+use homespun::{
+    AddressVector, AvAttr, BindFlags, BytesMut, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
+    EventQueue, Fabric, FabricAddress, Hints,
+};
+use homespun_engine::wire::hello::Hello;
+
+use homespun_suite::Deadline;
+use homespun_suite::process_resources::MemoryUsage;
+
+/// How many strangers hold a link while memory is measured.
+const STRANGERS: usize = 200;
+
+/// The most memory that a link of a silent peer takes, and what an endpoint remembers of a peer that left.
+const LINK_MAX_BYTES: u64 = 4 * 1024;
+const FORMER_PEER_MAX_BYTES: u64 = 512;
+
+/// An endpoint over TCP, and all that it needs.
+struct Receiver {
+    endpoint: Endpoint,
+    cq: CompletionQueue,
+    av: AddressVector,
+}
+
+fn tcp_fabric(accepted_links: usize) -> Fabric {
+    Fabric::with_params(Params { tcp_accepted_links: accepted_links, ..Params::default() })
+}
+
+fn tcp_info(fabric: &Fabric, ep_type: EndpointType) -> Info {
+    let hints = Hints::new().domain("tcp").ep_type(ep_type).node("127.0.0.1").source();
+    fabric.info(&hints).expect("tcp is offered")
+}
+
+impl Receiver {
+    fn open(fabric: &Fabric) -> Receiver {
+        let info = tcp_info(fabric, EndpointType::Rdm);
+        let domain = fabric.domain(&info).expect("the domain was offered");
+        let endpoint = domain.endpoint(&info).expect("an endpoint");
+        let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
+        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+        endpoint.bind_av(&av).expect("its first address vector");
+        endpoint.enable().expect("it has all that it needs");
+        Receiver { endpoint, cq, av }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.endpoint.name().expect("an endpoint in service").socket_addr()
+    }
+}
+
+/// Connects and says hello, as the endpoint at this port.
+fn connect_with_hello(address: SocketAddr, port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a listener");
+    let claimed = SocketAddr::new(stream.local_addr().expect("it is connected").ip(), port);
+    // A listener that has refused the connection has closed it.
+    let _refused = stream.write_all(&Hello { address: claimed.into(), instance: 7 }.to_bytes());
+    stream
+}
+
+/// What the endpoint has done about a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    None,
+    Hello,
+    Refusal,
+}
+
+/// Reads without waiting.
+fn poll_answer(stream: &mut TcpStream) -> Answer {
+    stream.set_nonblocking(true).expect("a socket");
+    match stream.read(&mut [0; 256]) {
+        Ok(0) => Answer::Refusal,
+        Ok(_) => Answer::Hello,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Answer::None,
+        Err(_) => Answer::Refusal,
+    }
+}
+
+fn await_answer(stream: &mut TcpStream, progress: impl Fn()) -> Answer {
+    let deadline = Deadline::new();
+    loop {
+        progress();
+        match poll_answer(stream) {
+            Answer::None => deadline.yield_or_panic("an answer to a hello"),
+            answer => return answer,
+        }
+    }
+}
+
+/// Two links are accepted, and further ones are refused until one of the two ends.
+fn check_two_links_are_accepted(address: SocketAddr, progress: impl Fn()) {
+    let mut first = connect_with_hello(address, 1001);
+    assert_eq!(await_answer(&mut first, &progress), Answer::Hello);
+    let mut second = connect_with_hello(address, 1002);
+    assert_eq!(await_answer(&mut second, &progress), Answer::Hello);
+    for port in 1003..1006 {
+        assert_eq!(await_answer(&mut connect_with_hello(address, port), &progress), Answer::Refusal);
+    }
+    assert_eq!(poll_answer(&mut second), Answer::None, "an accepted link has ended");
+    drop(first);
+    let deadline = Deadline::new();
+    while await_answer(&mut connect_with_hello(address, 1006), &progress) == Answer::Refusal {
+        deadline.yield_or_panic("room for a link");
+    }
+}
+
+fn endpoint_refuses_links_beyond_the_parameter() {
+    let fabric = tcp_fabric(2);
+    let receiver = Receiver::open(&fabric);
+    check_two_links_are_accepted(receiver.address(), || receiver.cq.progress());
+
+    // A peer gets in as soon as the strangers have gone.
+    let sender = Receiver::open(&fabric);
+    let name = receiver.endpoint.name().expect("an endpoint in service");
+    let to = sender.av.insert(&[name]).remove(0).expect("an endpoint's name");
+    receiver.cq.progress();
+    receiver.endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
+    sender.endpoint.send(b"hello"[..].to_vec().into(), to, 2).expect("room for a send");
+    let deadline = Deadline::new();
+    let received = loop {
+        let _sent = sender.cq.read().expect("the send is not refused");
+        if let Some(received) = receiver.cq.read().expect("nothing fails") {
+            break received;
+        }
+        deadline.yield_or_panic("a message");
+    };
+    assert_eq!((received.context, received.len_bytes), (1, 5));
+}
+
+fn passive_endpoint_refuses_links_beyond_the_parameter() {
+    let fabric = tcp_fabric(2);
+    let info = tcp_info(&fabric, EndpointType::Msg);
+    let eq: EventQueue = fabric.open_eq(&EqAttr::default()).expect("an event queue");
+    let passive = fabric.passive_endpoint(&info).expect("a passive endpoint");
+    passive.bind_eq(&eq, 1).expect("its first event queue");
+    passive.listen().expect("it has all that it needs");
+    let name = passive.name().expect("it listens");
+    check_two_links_are_accepted(name.socket_addr(), || eq.progress());
+
+    // A request arrives although a stranger holds a connection that says nothing.
+    let _silent = TcpStream::connect(name.socket_addr()).expect("a listener");
+    let domain = fabric.domain(&info).expect("the domain was offered");
+    let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
+    let client = domain.endpoint(&info).expect("an endpoint");
+    client.bind_eq(&eq, 2).expect("its first event queue");
+    client.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+    client.connect(name, b"may I?").expect("a first request");
+    let deadline = Deadline::new();
+    let request = loop {
+        match eq.read().expect("no refusal") {
+            Some(homespun::eq::Event::Connection(ConnectionEvent::Request(request))) => break request,
+            Some(other) => panic!("{other:?}"),
+            None => deadline.yield_or_panic("a request"),
+        }
+    };
+    assert_eq!(request.data(), b"may I?");
+}
+
+/// Opens connections with `connect`, waits until `is_done` for each, and returns them with the memory that
+/// they take.
+fn hold_connections(
+    receiver: &Receiver,
+    connect: impl Fn(SocketAddr, u16) -> TcpStream,
+    is_done: impl Fn(&mut TcpStream) -> bool,
+) -> (Vec<TcpStream>, u64) {
+    let address = receiver.address();
+    let before = MemoryUsage::measure_now().heap_bytes;
+    let mut streams = Vec::with_capacity(STRANGERS);
+    let listed_bytes = (STRANGERS * size_of::<TcpStream>()) as u64;
+    for port in 0..STRANGERS as u16 {
+        let mut stream = connect(address, 2000 + port);
+        let deadline = Deadline::new();
+        receiver.cq.progress();
+        while !is_done(&mut stream) {
+            receiver.cq.progress();
+            deadline.yield_or_panic("an answer to a hello");
+        }
+        streams.push(stream);
+    }
+    (streams, MemoryUsage::measure_now().heap_bytes.saturating_sub(before + listed_bytes))
+}
+
+fn links_of_strangers_take_little_memory() {
+    let receiver = Receiver::open(&tcp_fabric(STRANGERS + 1));
+    // The first link brings what the endpoint needs once.
+    let mut first = connect_with_hello(receiver.address(), 1000);
+    assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
+
+    let silent = |address, _| TcpStream::connect(address).expect("a listener");
+    let (mut streams, taken_bytes) = hold_connections(&receiver, silent, |_| true);
+    assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of silent connections");
+    assert!(streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None), "a test without subject");
+    drop(streams);
+    (0..1000).for_each(|_| receiver.cq.progress());
+
+    let has_hello = |stream: &mut TcpStream| poll_answer(stream) == Answer::Hello;
+    let mut left_bytes = Vec::new();
+    for round in 1..=3 {
+        let connect = |address, port| connect_with_hello(address, round * 1000 + port);
+        let (streams, taken_bytes) = hold_connections(&receiver, connect, has_hello);
+        assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of links");
+        drop(streams);
+        (0..1000).for_each(|_| receiver.cq.progress());
+        left_bytes.push(MemoryUsage::measure_now().heap_bytes);
+    }
+    // The first round leaves tables of that size, which later ones use. Each leaves the names of its peers.
+    let grown_bytes = left_bytes[2].saturating_sub(left_bytes[0]);
+    assert!(grown_bytes <= 2 * STRANGERS as u64 * FORMER_PEER_MAX_BYTES, "{grown_bytes}: {left_bytes:?}");
+}
+
+#[test]
+fn strangers_get_a_limited_number_of_small_links() {
+    endpoint_refuses_links_beyond_the_parameter();
+    passive_endpoint_refuses_links_beyond_the_parameter();
+    links_of_strangers_take_little_memory();
+}
