@@ -17,7 +17,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use crate::matching::index::{PostedIndex, UnexpectedIndex};
+use crate::matching::index::{PostedIndex, Sequence, UnexpectedIndex};
 use crate::matching::queue::IndexedQueue;
 use crate::peer_id::PeerId;
 
@@ -44,6 +44,10 @@ impl Criteria {
         (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
     }
 }
+
+/// The place of an unexpected message among those that wait. No later message gets the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(Sequence);
 
 /// The properties of a message that matching uses. An untagged message has tag 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +103,10 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.peek_earliest(&Envelope { source, tag })
     }
 
-    /// Adds a message behind all others. No posted receive accepts the message, or the message is
-    /// kept aside.
-    pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) {
-        self.unexpected.push(Envelope { source, tag }, message);
+    /// Adds a message behind all others, and returns its place. No posted receive accepts the
+    /// message, or the message is kept aside.
+    pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) -> Place {
+        Place(self.unexpected.push(Envelope { source, tag }, message))
     }
 
     /// Takes the earliest unexpected message that the criteria accept.
@@ -150,9 +154,10 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_all_where(|_, message| matches(message));
     }
 
-    /// Removes an unexpected message. Returns whether it was there.
-    pub fn remove_unexpected(&mut self, message: U) -> bool {
-        self.unexpected.remove(message)
+    /// Removes the unexpected message at a place. Returns whether it was there. The peers choose
+    /// how many messages wait and in which order they end, so the message is not searched for.
+    pub fn remove_unexpected(&mut self, place: Place, message: U) -> bool {
+        self.unexpected.remove_at(place.0, message)
     }
 
     /// Returns the posted receives, the earliest first.

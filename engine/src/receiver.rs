@@ -40,7 +40,7 @@ pub(crate) use self::effects::{EndedWork, ReceiverEffects};
 pub(crate) use self::granting::KeptCredit;
 use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
-use self::multi_receive::MultiReceives;
+use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
@@ -278,7 +278,7 @@ impl Receiver {
             });
         }
         if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
-            aside.clear();
+            *aside = MemberMessages::default();
         }
         for (id, message) in lost {
             if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects)

@@ -1,6 +1,6 @@
 //! A model of matching as the man pages define it: two lists, each searched from the front.
 
-use super::{Criteria, Matching, PeerId};
+use super::{Criteria, Matching, PeerId, Place};
 
 /// An operation on a [`Matching`]. `source` counts modulo the number of peers, and `place` modulo
 /// the length of the queue.
@@ -49,13 +49,23 @@ pub(crate) enum Operation {
     DrainUnexpected,
 }
 
+/// An unexpected message.
+#[derive(Debug)]
+struct Waiting {
+    source: PeerId,
+    tag: u64,
+    name: u32,
+    /// Its place in the [`Matching`].
+    place: Place,
+}
+
 /// Applies each operation to a [`Matching`] and to lists, and panics if the results differ.
 #[derive(Debug)]
 pub(crate) struct Model {
     peers: Vec<PeerId>,
     matching: Matching<u32, u32>,
     posted: Vec<(Criteria, u32)>,
-    unexpected: Vec<(PeerId, u64, u32)>,
+    unexpected: Vec<Waiting>,
     /// The name of the next entry. Each name is used once, so that a name from one queue is never
     /// found in the other.
     next_name: u32,
@@ -72,7 +82,7 @@ impl Model {
             Operation::Post { source, tag, ignore } => self.post(&self.build_criteria(source, tag, ignore)),
             Operation::Peek { source, tag, ignore } => {
                 let criteria = self.build_criteria(source, tag, ignore);
-                let expected = self.first_accepted_unexpected(&criteria).map(|at| self.unexpected[at].2);
+                let expected = self.first_accepted_unexpected(&criteria).map(|at| self.unexpected[at].name);
                 assert_eq!(self.matching.peek_unexpected(&criteria), expected);
             }
             Operation::KeepAside { source, tag } => self.add_unexpected(self.peer_by_number(source), tag),
@@ -99,14 +109,14 @@ impl Model {
             }
             Operation::RemoveUnexpected { place } => {
                 if let Some(at) = place.checked_rem(self.unexpected.len()) {
-                    let (_, _, name) = self.unexpected.remove(at);
-                    assert!(self.matching.remove_unexpected(name));
-                    assert!(!self.matching.remove_unexpected(name));
+                    let Waiting { name, place, .. } = self.unexpected.remove(at);
+                    assert!(!self.matching.remove_unexpected(place, self.next_name));
+                    assert!(self.matching.remove_unexpected(place, name));
+                    assert!(!self.matching.remove_unexpected(place, name));
                 }
             }
             Operation::RemoveAbsent => {
                 assert!(!self.matching.remove_posted(self.next_name));
-                assert!(!self.matching.remove_unexpected(self.next_name));
             }
             Operation::DrainPosted => {
                 let drained: Vec<u32> = self.matching.drain_posted().collect();
@@ -115,7 +125,7 @@ impl Model {
             }
             Operation::DrainUnexpected => {
                 let drained: Vec<u32> = self.matching.drain_unexpected().collect();
-                let expected: Vec<u32> = self.unexpected.drain(..).map(|(_, _, name)| name).collect();
+                let expected: Vec<u32> = self.unexpected.drain(..).map(|message| message.name).collect();
                 assert_eq!(drained, expected);
             }
         }
@@ -126,7 +136,7 @@ impl Model {
     /// Checks that the same names wait in the same order.
     pub(crate) fn check_order(&self) {
         assert!(self.matching.posted().eq(self.posted.iter().map(|(_, name)| *name)));
-        assert!(self.matching.unexpected().eq(self.unexpected.iter().map(|(_, _, name)| *name)));
+        assert!(self.matching.unexpected().eq(self.unexpected.iter().map(|message| message.name)));
     }
 
     fn arrive(&mut self, source: PeerId, tag: u64) {
@@ -140,12 +150,12 @@ impl Model {
 
     fn add_unexpected(&mut self, source: PeerId, tag: u64) {
         let name = self.allocate_name();
-        self.unexpected.push((source, tag, name));
-        self.matching.add_unexpected(source, tag, name);
+        let place = self.matching.add_unexpected(source, tag, name);
+        self.unexpected.push(Waiting { source, tag, name, place });
     }
 
     fn post(&mut self, criteria: &Criteria) {
-        let expected = self.first_accepted_unexpected(criteria).map(|at| self.unexpected.remove(at).2);
+        let expected = self.first_accepted_unexpected(criteria).map(|at| self.unexpected.remove(at).name);
         assert_eq!(self.matching.take_unexpected(criteria), expected);
         if expected.is_none() {
             self.add_posted(criteria);
@@ -163,7 +173,7 @@ impl Model {
     }
 
     fn first_accepted_unexpected(&self, criteria: &Criteria) -> Option<usize> {
-        self.unexpected.iter().position(|(source, tag, _)| is_match(criteria, *source, *tag))
+        self.unexpected.iter().position(|message| is_match(criteria, message.source, message.tag))
     }
 
     fn build_criteria(&self, source: Option<usize>, tag: u64, ignore: u64) -> Criteria {

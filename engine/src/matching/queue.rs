@@ -60,15 +60,16 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         entries.filter_map(move |(key, name)| matches(&key).then_some(name))
     }
 
-    /// Adds an entry behind all others.
+    /// Adds an entry behind all others, and returns its sequence number.
     #[inline]
-    pub(super) fn push(&mut self, key: X::Key, name: N) {
+    pub(super) fn push(&mut self, key: X::Key, name: N) -> Sequence {
         let sequence = self.next;
         self.next += 1;
         self.slots.push_back(Slot { sequence, entry: Some((key, name)) });
         if let Some(index) = &mut self.index {
             index.insert(&key, sequence);
         }
+        sequence
     }
 
     /// Takes the earliest entry that matches.
@@ -89,6 +90,13 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     pub(super) fn remove(&mut self, name: N) -> bool {
         let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
         at.is_some_and(|at| self.take_at(at).is_some())
+    }
+
+    /// Removes the entry with this sequence number and name. Returns whether there was one.
+    pub(super) fn remove_at(&mut self, sequence: Sequence, name: N) -> bool {
+        let Ok(at) = self.slots.binary_search_by_key(&sequence, |slot| slot.sequence) else { return false };
+        let is_there = self.slots[at].entry.is_some_and(|(_, found)| found == name);
+        is_there && self.take_at(at).is_some()
     }
 
     /// Takes all entries whose key and name `matches` selects, in one pass.

@@ -178,3 +178,37 @@ proptest! {
         }
     }
 }
+
+/// The name of a message, which counts how often it is compared with another.
+#[derive(Debug, Clone, Copy)]
+struct CountingName(u32);
+
+thread_local! {
+    static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl PartialEq for CountingName {
+    fn eq(&self, other: &CountingName) -> bool {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for CountingName {}
+
+#[test]
+fn removal_of_many_messages_compares_each_once() {
+    const COUNT: u32 = 10_000;
+    // A peer chooses the order in which its messages end.
+    let orders: [fn(u32) -> u32; 3] = [|at| at, |at| COUNT - 1 - at, |at| (at * 7919 + COUNT / 2) % COUNT];
+    for order in orders {
+        let mut matching: Matching<u32, CountingName> = Matching::new();
+        let mut add = |name| matching.add_unexpected(A, 1, CountingName(name));
+        let places: Vec<Place> = (0..COUNT).map(&mut add).collect();
+        COMPARISONS.set(0);
+        for name in (0..COUNT).map(order) {
+            assert!(matching.remove_unexpected(places[name as usize], CountingName(name)));
+        }
+        assert_eq!((matching.unexpected_len(), COMPARISONS.get()), (0, COUNT as usize));
+    }
+}

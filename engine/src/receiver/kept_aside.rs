@@ -35,11 +35,14 @@ impl Receiver {
             |id: &UnexpectedId| self.unexpected.get(*id).is_some_and(|found| found.origin.member == member);
         let of_member: Vec<UnexpectedId> = self.untagged.unexpected().filter(is_of_member).collect();
         for id in &of_member {
-            self.untagged.remove_unexpected(*id);
+            let place = self.unexpected.get_mut(*id).and_then(|found| found.place.take());
+            if let Some(place) = place {
+                self.untagged.remove_unexpected(place, *id);
+            }
         }
         // They are older than the messages of the same source that are already aside.
         let aside = self.multi_receives.kept_aside.entry(member).or_default();
-        of_member.into_iter().rev().for_each(|id| aside.push_front(id));
+        of_member.into_iter().rev().for_each(|id| aside.ids.push_front(id));
     }
 
     /// If messages of this member are kept aside, also keeps a message aside that has just arrived.
@@ -54,13 +57,17 @@ impl Receiver {
             return false;
         }
         let aside = self.multi_receives.kept_aside.get_mut(&member);
-        aside.map(|aside| aside.push_back(id)).is_some()
+        aside.map(|aside| aside.ids.push_back(id)).is_some()
     }
 
-    /// Removes a message that no longer exists from those kept aside.
-    pub(super) fn remove_kept_aside(&mut self, member: MemberId, id: UnexpectedId) {
-        if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
-            aside.retain(|kept| *kept != id);
+    /// Notes that a message which is kept aside no longer exists. It stays listed until as many are
+    /// gone as are left, so that a link with many of them ends without a search for each.
+    pub(super) fn forget_kept_aside(&mut self, member: MemberId) {
+        let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) else { return };
+        aside.gone += 1;
+        if 2 * aside.gone >= aside.ids.len() {
+            aside.ids.retain(|id| self.unexpected.contains_key(*id));
+            aside.gone = 0;
         }
     }
 
@@ -68,17 +75,23 @@ impl Receiver {
     /// its receives wait.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
-        while let Some(id) = aside.pop_front() {
-            let Some(found) = self.unexpected.get(id) else { continue };
+        while let Some(id) = aside.ids.pop_front() {
+            let Some(found) = self.unexpected.get(id) else {
+                aside.gone = aside.gone.saturating_sub(1);
+                continue;
+            };
             let (source, message) = (found.source, found.message);
             match self.take_untagged_match_or_part(source, &message, member, effects) {
                 Some(receive) => self.receive_unexpected_into(receive, id, effects),
                 None if self.has_kept_aside_for(member) => {
-                    aside.push_front(id);
+                    aside.ids.push_front(id);
                     self.multi_receives.kept_aside.insert(member, aside);
                     return;
                 }
-                None => self.untagged.add_unexpected(source, 0, id),
+                None => {
+                    let place = self.untagged.add_unexpected(source, 0, id);
+                    self.set_place(id, place);
+                }
             }
         }
         self.update_special_cases();

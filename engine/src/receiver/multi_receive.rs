@@ -39,7 +39,16 @@ const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
 /// Messages kept aside, by the member at which they arrived. While a member is listed, its later
 /// messages are kept aside too.
-pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
+pub(super) type KeptAside = BTreeMap<MemberId, MemberMessages>;
+
+/// The messages of one member that are kept aside, in order.
+#[derive(Debug, Default)]
+pub(super) struct MemberMessages {
+    /// Some of them may no longer exist.
+    pub(super) ids: VecDeque<UnexpectedId>,
+    /// How many of `ids` no longer exist, at least.
+    pub(super) gone: usize,
+}
 
 /// The multi-receive buffers that are not released yet.
 #[derive(Debug, Default)]

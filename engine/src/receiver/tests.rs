@@ -68,8 +68,9 @@ impl Receiver {
 
     pub(crate) fn discard_all_unexpected(&mut self, effects: &mut impl ReceiverEffects) {
         for id in self.unexpected.keys().collect::<Vec<_>>() {
-            self.untagged.remove_unexpected(id);
-            self.tagged.remove_unexpected(id);
+            let unexpected = &self.unexpected[id];
+            let (message, place) = (unexpected.message, unexpected.place.expect("none is kept aside"));
+            self.matching_of(&message).remove_unexpected(place, id);
             self.discard_unexpected(id, effects);
         }
     }

@@ -8,7 +8,7 @@ use super::payload_destination::PayloadDestination;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::matching::Matching;
+use crate::matching::{Matching, Place};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::reassembly::clamp_to_usize;
@@ -35,6 +35,8 @@ pub(super) struct Unexpected {
     fetched_bytes: u64,
     /// The context of the peek that has claimed this message.
     pub(super) claim: Option<u64>,
+    /// Its place in matching; `None` while it is kept aside.
+    pub(super) place: Option<Place>,
 }
 
 /// The bytes of a message that have arrived. A short payload is stored inline.
@@ -104,9 +106,11 @@ impl Receiver {
             cost_bytes,
             fetched_bytes: 0,
             claim: None,
+            place: None,
         }));
         if !self.push_if_kept_aside(origin.member, message, id) {
-            self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
+            let place = self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
+            self.set_place(id, place);
         }
         self.renew_credit_if_due(link_id, effects);
         Some(id)
@@ -252,11 +256,19 @@ impl Receiver {
         let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.fail_claimed_message(message.tag.is_some(), context, error),
-            None => {
-                if !self.matching_of(message).remove_unexpected(id) {
-                    self.remove_kept_aside(unexpected.origin.member, id);
+            None => match unexpected.place {
+                Some(place) => {
+                    self.matching_of(message).remove_unexpected(place, id);
                 }
-            }
+                None => self.forget_kept_aside(unexpected.origin.member),
+            },
+        }
+    }
+
+    /// Records where a message waits in matching.
+    pub(super) fn set_place(&mut self, id: UnexpectedId, place: Place) {
+        if let Some(unexpected) = self.unexpected.get_mut(id) {
+            unexpected.place = Some(place);
         }
     }
 
