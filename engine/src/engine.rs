@@ -25,7 +25,7 @@ pub use self::arrival::Arrivals;
 pub use self::direct::Attempt;
 use self::links::ClosingLink;
 use self::receive_side::ReceiveSide;
-use self::replaced_links::ReplacedLink;
+use self::replaced_links::ReplacedLinks;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::{FailedOperation, Sink};
@@ -157,7 +157,7 @@ pub struct Engine {
     /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
     /// Links to endpoints that were replaced. The engine reads these links to their end.
-    replaced: Vec<ReplacedLink>,
+    replaced: ReplacedLinks,
     /// Peers that the next pass connects to, if posted receives still name them as their only
     /// source.
     awaited_sources: Vec<PeerId>,
@@ -196,7 +196,7 @@ impl Engine {
             mapping: Vec::new(),
             passes_to_sweep: 0,
             condemned: Vec::new(),
-            replaced: Vec::new(),
+            replaced: ReplacedLinks::default(),
             awaited_sources: Vec::new(),
             has_timeouts: false,
         }

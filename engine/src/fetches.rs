@@ -39,6 +39,9 @@ pub(crate) struct Fetches<P> {
     pulling: VecDeque<FetchId>,
     /// Links on which a pull was refused. This side does not try to pull on them again.
     unpullable: BTreeSet<LinkId>,
+    /// Counts what happens to the offers of each link, by its number: offers that are made and that
+    /// end, and bytes that are pulled.
+    changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
 }
@@ -102,6 +105,7 @@ impl<P> Default for Fetches<P> {
             by_offer: BTreeMap::new(),
             pulling: VecDeque::new(),
             unpullable: BTreeSet::new(),
+            changes: Vec::new(),
             step_max_bytes: PULL_STEP_MAX_BYTES,
         }
     }
@@ -160,6 +164,7 @@ impl<P> Fetches<P> {
     ) -> FetchId {
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
         self.by_offer.insert((link, op), id);
+        self.count_change(link, 1);
         id
     }
 
@@ -220,7 +225,9 @@ impl<P> Fetches<P> {
         match memory.pull(&fetch.filling, step_bytes, copy) {
             Pull::Done => {
                 fetch.filling.arrived_bytes += step_bytes as u64;
-                if fetch.filling.arrived_bytes < wanted_bytes {
+                let is_whole = fetch.filling.arrived_bytes >= wanted_bytes;
+                self.count_change(link, step_bytes as u64);
+                if !is_whole {
                     self.pulling.push_back(id);
                     return FetchStep::Pulled(step_bytes);
                 }
@@ -272,6 +279,7 @@ impl<P> Fetches<P> {
     pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<P>>> {
         let fetch = self.by_id.remove(id)?;
         self.by_offer.remove(&(fetch.link, fetch.op));
+        self.count_change(fetch.link, 1);
         Some(fetch)
     }
 
@@ -283,13 +291,23 @@ impl<P> Fetches<P> {
         self.remove(*id)
     }
 
-    /// Returns how many offers of a link's peer have not ended, and how many bytes of them have
-    /// arrived.
-    pub(crate) fn progress_counts(&self, link: LinkId) -> (usize, u64) {
-        let of_link = self.by_offer.range((link, 0)..=(link, u64::MAX));
-        of_link.filter_map(|(_, id)| self.by_id.get(*id)).fold((0, 0), |(count, arrived_bytes), fetch| {
-            (count + 1, arrived_bytes + fetch.filling.arrived_bytes)
-        })
+    /// Returns a number that changes whenever a link's peer makes an offer, an offer of it ends, or
+    /// bytes of one are pulled. The peer may have made very many offers, so they are not counted.
+    pub(crate) fn change_count(&self, link: LinkId) -> u64 {
+        self.changes.get(link.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns how many bytes have arrived of a payload.
+    pub(crate) fn arrived_bytes(&self, id: FetchId) -> u64 {
+        self.by_id.get(id).map_or(0, |fetch| fetch.filling.arrived_bytes)
+    }
+
+    fn count_change(&mut self, link: LinkId, by: u64) {
+        let place = link.0 as usize;
+        if self.changes.len() <= place {
+            self.changes.resize(place + 1, 0);
+        }
+        self.changes[place] = self.changes[place].wrapping_add(by);
     }
 }
 

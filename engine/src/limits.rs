@@ -136,3 +136,7 @@ pub const CONNECT_RETRIES_MAX: u32 = 3;
 /// it. Frames of that endpoint may be on their way. The time is enough for TCP to send them again
 /// after 0.2, 0.6, 1.4 and 3 s.
 pub const REPLACED_LINK_IDLE_MAX_MS: u64 = 5_000;
+
+/// How often the engine looks, in milliseconds, whether anything has arrived on links to replaced
+/// endpoints, of which there may be many.
+pub const REPLACED_LINK_CHECK_MS: u64 = 250;

@@ -323,17 +323,17 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// Returns the progress of a link as four counts: messages that have arrived, offers, bytes
-    /// that have arrived of the message being read, and bytes that have arrived of offered
-    /// messages. Every byte of a message changes one of them.
-    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
-        let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
+    /// Returns the progress of a link as three counts: messages that have arrived, changes of
+    /// offers, and bytes that have arrived of the message being read. Every byte of a message changes
+    /// one of them.
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
+        let Some(link) = self.links.get(id) else { return (0, 0, 0) };
         let reading_bytes = match &link.reading {
             Some(links::IncomingMessage::Eager { filling, .. }) => filling.arrived_bytes,
-            Some(links::IncomingMessage::Requested(_)) | None => 0,
+            Some(links::IncomingMessage::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
+            None => 0,
         };
-        let (offers, fetched_bytes) = self.fetches.progress_counts(id);
-        (link.received_messages, offers, reading_bytes, fetched_bytes)
+        (link.received_messages, self.fetches.change_count(id), reading_bytes)
     }
 
     /// Returns how many eager messages of a link have arrived whole.

@@ -128,16 +128,15 @@ impl Target {
         }
     }
 
-    /// Returns the progress of a link as three counts: offers, bytes that have arrived of the write
-    /// that is being read, and bytes that have arrived of offered writes. Every byte of a write
-    /// changes one of them.
-    pub(crate) fn progress_counts(&self, id: LinkId) -> (usize, u64, u64) {
+    /// Returns the progress of a link as two counts: changes of offers, and bytes that have arrived
+    /// of the write that is being read. Every byte of a write changes one of them.
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
-            Some(writes::IncomingWrite::Requested(_)) | None => 0,
+            Some(writes::IncomingWrite::Requested(fetch)) => self.fetches.arrived_bytes(*fetch),
+            None => 0,
         };
-        let (offers, fetched_bytes) = self.fetches.progress_counts(id);
-        (offers, writing_bytes, fetched_bytes)
+        (self.fetches.change_count(id), writing_bytes)
     }
 
     /// Counts an access of a link's peer that begins.

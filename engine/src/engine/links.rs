@@ -152,6 +152,9 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> ExposedSends {
         let Some(link) = self.links.remove(id) else { return ExposedSends::default() };
+        if link.is_replaced() {
+            self.replaced.remove(id);
+        }
         let may_be_retried = may_be_retried_after(&link, error);
         let peer = link.peer();
         let PendingSends { sends, exposed } = link.tx.into_pending_sends();

@@ -66,7 +66,7 @@ impl ReceiveSide {
         &self: {
             fn wants_pass() -> bool, else false;
             fn is_budget_overdrawn() -> bool, else false;
-            fn progress_counts(id: LinkId) -> (u64, usize, u64, u64), else (0, 0, 0, 0);
+            fn progress_counts(id: LinkId) -> (u64, u64, u64), else (0, 0, 0);
             fn arrived_eager_count(id: LinkId) -> u64, else 0;
             fn granted_bytes(id: LinkId) -> u64, else 0;
             fn has_offer(id: LinkId, op: u64) -> bool, else false;

@@ -5,12 +5,16 @@
 //! nothing else. A replaced link ends when the peer closes it. If the peer's host has crashed, it
 //! ends when no byte has arrived on it for a while.
 
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+
 use super::Engine;
 use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::limits::REPLACED_LINK_IDLE_MAX_MS;
+use crate::limits::{REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS};
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
@@ -18,11 +22,21 @@ use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
+/// The links to replaced endpoints. Peers choose how many there are, so they are checked rarely.
+#[derive(Debug, Default)]
+pub(super) struct ReplacedLinks {
+    by_id: BTreeMap<LinkId, ReplacedLink>,
+    /// When the next check is due although no link times out before; `None` before the first check.
+    next_check: Option<Moment>,
+    /// When the first link times out, as of the last check.
+    deadline: Option<Moment>,
+    /// Links have been added since the last check.
+    has_unchecked: bool,
+}
+
 /// A link to a replaced endpoint.
 #[derive(Debug)]
-pub(super) struct ReplacedLink {
-    link: LinkId,
-    creation_number: u64,
+struct ReplacedLink {
     /// The progress at the last check.
     progress: ReadProgress,
     silence: Timeout,
@@ -32,9 +46,39 @@ pub(super) struct ReplacedLink {
 #[derive(Debug, PartialEq, Eq)]
 struct ReadProgress {
     messages: u64,
-    fetches: usize,
+    offer_changes: u64,
+    write_changes: u64,
     mid_message_bytes: u64,
-    fetched_bytes: u64,
+}
+
+impl ReplacedLinks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Removes a link that has ended.
+    pub(super) fn remove(&mut self, link: LinkId) {
+        self.by_id.remove(&link);
+    }
+
+    /// Returns when the next check is due at the latest.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        let unchecked = self.next_check.filter(|_| self.has_unchecked);
+        self.deadline.into_iter().chain(unchecked).min().filter(|_| !self.is_empty())
+    }
+
+    fn add(&mut self, link: LinkId, progress: ReadProgress) {
+        if self.is_empty() {
+            (self.next_check, self.deadline) = (None, None);
+        }
+        self.by_id.insert(link, ReplacedLink { progress, silence: Timeout::default() });
+        self.has_unchecked = true;
+    }
+
+    fn is_check_due(&self, now: Moment) -> bool {
+        !self.is_empty()
+            && (self.next_check.is_none_or(|due| now >= due) || self.deadline.is_some_and(|due| now >= due))
+    }
 }
 
 impl Engine {
@@ -53,13 +97,7 @@ impl Engine {
                 continue;
             }
             link.mark_replaced();
-            let former = ReplacedLink {
-                link: id,
-                creation_number: link.creation_number(),
-                progress: ReadProgress::of(id, link, &self.receive_side, &self.target),
-                silence: Timeout::default(),
-            };
-            self.replaced.push(former);
+            self.replaced.add(id, ReadProgress::of(id, link, &self.receive_side, &self.target));
             self.has_timeouts = true;
             if self.peers.peer(peer).transmit_link() == Some(id) {
                 let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
@@ -70,45 +108,44 @@ impl Engine {
 
     /// Ends replaced links on which nothing has arrived for a while.
     pub(super) fn end_idle_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
+        if !self.replaced.is_check_due(now) {
+            return;
+        }
         let mut overdue = Vec::new();
-        let (links, receiver, target) = (&mut self.links, &self.receive_side, &self.target);
-        self.replaced.retain_mut(|former| {
-            let Some(link) =
-                links.get_mut(former.link).filter(|link| link.creation_number() == former.creation_number)
-            else {
-                return false;
-            };
-            let progress = ReadProgress::of(former.link, link, receiver, target);
+        let mut deadline = None;
+        let mut by_id = mem::take(&mut self.replaced.by_id);
+        by_id.retain(|&id, former| {
+            let Some(link) = self.links.get_mut(id) else { return false };
+            let progress = ReadProgress::of(id, link, &self.receive_side, &self.target);
             if progress != former.progress {
                 former.silence = Timeout::default();
                 former.progress = progress;
             }
             let is_overdue = former.silence.start_or_check_expired(now, REPLACED_LINK_IDLE_MAX_MS);
-            overdue.extend(is_overdue.then_some(former.link));
+            if is_overdue {
+                overdue.push(id);
+            } else {
+                deadline = deadline.into_iter().chain(former.silence.deadline()).min();
+            }
             !is_overdue
         });
+        self.replaced = ReplacedLinks {
+            by_id,
+            next_check: Some(now + Duration::from_millis(REPLACED_LINK_CHECK_MS)),
+            deadline,
+            has_unchecked: false,
+        };
         for link in overdue {
             self.abort_link(link, &LinkError::System(Errno::ECONNRESET), sink);
         }
     }
 }
 
-impl ReplacedLink {
-    /// Returns when the link ends if nothing arrives until then.
-    pub(super) fn deadline(&self) -> Option<Moment> {
-        self.silence.deadline()
-    }
-}
-
 impl ReadProgress {
     fn of(id: LinkId, link: &Link, receiver: &ReceiveSide, target: &Target) -> ReadProgress {
-        let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress_counts(id);
-        let (offered_writes, writing_bytes, written_bytes) = target.progress_counts(id);
-        ReadProgress {
-            messages,
-            fetches: offers + offered_writes,
-            mid_message_bytes: reading_bytes + writing_bytes + link.rx.arrived_bytes(),
-            fetched_bytes: fetched_bytes + written_bytes,
-        }
+        let (messages, offer_changes, reading_bytes) = receiver.progress_counts(id);
+        let (write_changes, writing_bytes) = target.progress_counts(id);
+        let mid_message_bytes = reading_bytes + writing_bytes + link.rx.arrived_bytes();
+        ReadProgress { messages, offer_changes, write_changes, mid_message_bytes }
     }
 }

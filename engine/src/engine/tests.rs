@@ -20,8 +20,8 @@ use crate::error::Again;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{
-    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, REPLACED_LINK_IDLE_MAX_MS,
-    TIMEOUT_GRACE_MS,
+    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, REPLACED_LINK_CHECK_MS,
+    REPLACED_LINK_IDLE_MAX_MS, TIMEOUT_GRACE_MS,
 };
 use crate::loopback::{Faults, Network};
 use crate::matching::Criteria;

@@ -4,7 +4,6 @@
 //! engine; see docs/decisions/limits-are-times.md.
 
 use super::Engine;
-use super::replaced_links::ReplacedLink;
 use crate::completion::Sink;
 use crate::moment::Moment;
 
@@ -33,6 +32,6 @@ impl Engine {
         if !self.has_timeouts {
             return None;
         }
-        self.replaced.iter().filter_map(ReplacedLink::deadline).chain(self.connection.deadline()).min()
+        self.replaced.deadline().into_iter().chain(self.connection.deadline()).min()
     }
 }

@@ -145,9 +145,9 @@ impl Membership {
         }
     }
 
-    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         self.shared_link_id(id)
-            .map_or((0, 0, 0, 0), |link| self.with_state(|state| state.receiver.progress_counts(link)))
+            .map_or((0, 0, 0), |link| self.with_state(|state| state.receiver.progress_counts(link)))
     }
 
     pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {

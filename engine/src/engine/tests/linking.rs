@@ -178,6 +178,29 @@ fn former_link_down_cancels_its_timeout() {
 }
 
 #[test]
+fn former_links_are_checked_rarely() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame_begun(LinkId(7), &untagged_header(6));
+    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.advance_time(Moment::from_ms(0), &mut sink);
+    let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
+    assert_eq!(engine.next_deadline(), deadline);
+    // A check would find the byte, and postpone the deadline.
+    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"x");
+    for ms in 1..REPLACED_LINK_CHECK_MS {
+        engine.advance_time(Moment::from_ms(ms), &mut sink);
+        assert_eq!(engine.next_deadline(), deadline);
+    }
+    // A link that is replaced meanwhile is checked in time, even if the application sleeps.
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 3 });
+    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
+    engine.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS), &mut sink);
+    let later = REPLACED_LINK_CHECK_MS + REPLACED_LINK_IDLE_MAX_MS;
+    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(later)));
+}
+
+#[test]
 fn reset_connect_attempt_is_retried_a_few_times() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
