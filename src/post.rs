@@ -3,8 +3,8 @@
 use std::mem;
 
 use homespun_engine::buffer::{Buffer, Destination};
-use homespun_engine::error::{Error, Misuse, Unsupported};
-use homespun_engine::flags::{Caps, CompletionFlags};
+use homespun_engine::error::Error;
+use homespun_engine::flags::{Caps, CompletionFlags, CounterEvents};
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{
     PeekAction, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest,
@@ -34,10 +34,12 @@ pub(crate) struct ReceivePost {
     pub(crate) kind: ReceiveKind,
     /// The memory for the message. A peek and a discard do not use it.
     pub(crate) destination: Destination,
-    /// The context of the completion.
+    /// The context of the completion. It also names a claimed message.
     pub(crate) context: u64,
     /// Whether its success is reported.
     pub(crate) signalled: Signalled,
+    /// The number of the deferred work that is being posted, if this is one.
+    pub(crate) work: Option<u64>,
 }
 
 /// What a receive does with which messages.
@@ -81,33 +83,31 @@ impl ReceivePost {
         }
     }
 
-    /// Turns the receive into deferred work, which is reported by its number.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::NotSupported`] unless it receives a single message.
-    pub(crate) fn mark_deferred(&mut self) -> Result<(), Misuse> {
-        match self.kind {
-            ReceiveKind::Single => self.signalled = Signalled::Deferred,
-            ReceiveKind::Multi { .. } => {
-                return Err(Misuse::NotSupported(Unsupported::DeferredMultiReceive));
-            }
-            ReceiveKind::Peek(_) | ReceiveKind::Claimed | ReceiveKind::Discard => {
-                return Err(Misuse::NotSupported(Unsupported::DeferredPeek));
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the flags of its completion.
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_receive(self.tagged.is_some())
+    }
+
+    /// Returns the events by which an endpoint counts its end.
+    pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
+        match self.kind {
+            ReceiveKind::Multi { .. } if has_succeeded => CounterEvents::empty(),
+            ReceiveKind::Peek(_) | ReceiveKind::Discard => CounterEvents::empty(),
+            ReceiveKind::Multi { .. } | ReceiveKind::Single | ReceiveKind::Claimed => {
+                CounterEvents::of_completion(self.completion_flags())
+            }
+        }
     }
 
     /// Returns the receive for an engine, and takes the memory out of the post.
     #[inline(always)]
     pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
+        // The work ends with the release of a multi-receive buffer, not with its messages.
+        let (context, signalled) = match (self.work, self.kind) {
+            (None, _) | (_, ReceiveKind::Multi { .. }) => (context, signalled),
+            (Some(number), _) => (number, Signalled::Deferred),
+        };
         let destination = mem::take(&mut self.destination);
         ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
     }

@@ -86,7 +86,8 @@ impl<T: Transport> State<T> {
         let State { engine, wired, .. } = self;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let criteria = wired.match_criteria(post, engine)?;
-        let request = PeekRequest { tagged: post.tagged.is_some(), criteria, context: post.context, then };
+        let ReceivePost { tagged, context, work, .. } = *post;
+        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
         engine.peek(request, &mut wired.queues())
     }
 
@@ -234,12 +235,18 @@ impl<T: Transport> Pump<T> {
             ReceiveKind::Single => {
                 self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
             }
-            ReceiveKind::Multi { min_free_bytes } => self
-                .post_receive_with(post, |engine, request, queues| {
-                    engine.post_multi_receive(request, min_free_bytes, queues)
-                }),
-            ReceiveKind::Claimed => self
-                .post_receive_with(post, |engine, request, queues| engine.receive_claimed(request, queues)),
+            ReceiveKind::Multi { min_free_bytes } => {
+                let work = post.work;
+                self.post_receive_with(post, |engine, request, queues| {
+                    engine.post_multi_receive(request, min_free_bytes, work, queues)
+                })
+            }
+            ReceiveKind::Claimed => {
+                let claimed_by = post.context;
+                self.post_receive_with(post, |engine, request, queues| {
+                    engine.receive_claimed(request, claimed_by, queues)
+                })
+            }
             ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
         }
@@ -283,7 +290,7 @@ impl<T: Transport> Pump<T> {
     fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
         let (engine, _, wired) = endpoint.enabled_parts()?;
-        engine.discard_claimed(post.tagged.is_some(), post.context, &mut wired.queues())
+        engine.discard_claimed(post.tagged.is_some(), post.context, post.work, &mut wired.queues())
     }
 }
 
@@ -324,7 +331,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn report_refused(&self, refused: RefusedPost) {
-        let RefusedPost { mut context, flags, error, buffer, is_work } = refused;
+        let RefusedPost { mut context, flags, events, error, buffer, is_work } = refused;
         let mut endpoint = self.lock_for_call();
         let Ok((engine, _, wired)) = endpoint.enabled_parts() else { return };
         let wiring = &wired.wiring;
@@ -334,7 +341,7 @@ impl<T: Transport> Poster for Pump<T> {
             (context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted {
-            wiring.counters.count_error(CounterEvents::of_completion(flags));
+            wiring.counters.count_error(events);
         }
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };

@@ -281,20 +281,29 @@ impl ReceiveContext {
     fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, SharedReceiver::post_receive),
-            ReceiveKind::Multi { min_free_bytes } => self
-                .post_receive_with(post, |receiver, from, request| {
-                    receiver.post_multi_receive(from, request, min_free_bytes)
-                }),
+            ReceiveKind::Multi { min_free_bytes } => {
+                let work = post.work;
+                self.post_receive_with(post, |receiver, from, request| {
+                    receiver.post_multi_receive(from, request, min_free_bytes, work)
+                })
+            }
             ReceiveKind::Claimed => {
-                self.post_receive_with(post, |receiver, _, request| receiver.receive_claimed(request))
+                let claimed_by = post.context;
+                self.post_receive_with(post, |receiver, _, request| {
+                    receiver.receive_claimed(request, claimed_by)
+                })
             }
             ReceiveKind::Peek(then) => {
                 let from = self.source_address(post)?;
-                let (tagged, criteria, context) =
-                    (post.tagged.is_some(), criteria_without_source(post), post.context);
-                self.receiver.peek(from, PeekRequest { tagged, criteria, context, then })
+                let (criteria, ReceivePost { tagged, context, work, .. }) =
+                    (criteria_without_source(post), &*post);
+                let (context, work) = (*context, *work);
+                let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
+                self.receiver.peek(from, request)
             }
-            ReceiveKind::Discard => self.receiver.discard_claimed(post.tagged.is_some(), post.context),
+            ReceiveKind::Discard => {
+                self.receiver.discard_claimed(post.tagged.is_some(), post.context, post.work)
+            }
         }
     }
 
