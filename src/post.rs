@@ -99,15 +99,16 @@ impl ReceivePost {
         }
     }
 
+    /// Whether the engine takes the receive as any other: it receives one message, and is no deferred work.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.kind == ReceiveKind::Single && self.work.is_none()
+    }
+
     /// Returns the receive for an engine, and takes the memory out of the post.
     #[inline(always)]
     pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
-        // The work ends with the release of a multi-receive buffer, not with its messages.
-        let (context, signalled) = match (self.work, self.kind) {
-            (None, _) | (_, ReceiveKind::Multi { .. }) => (context, signalled),
-            (Some(number), _) => (number, Signalled::Deferred),
-        };
         let destination = mem::take(&mut self.destination);
         ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
     }
@@ -123,6 +124,15 @@ impl ReceivePost {
     pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
         rejected.error
+    }
+}
+
+/// Returns the request with its end reported as that of deferred work, if it has a number.
+#[cold]
+pub(crate) fn as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
+    match work {
+        None => request,
+        Some(number) => ReceiveRequest { context: number, signalled: Signalled::Deferred, ..request },
     }
 }
 

@@ -38,7 +38,7 @@ use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, Locking};
-use crate::post::{Post, ReceiveKind, ReceivePost};
+use crate::post::{Post, ReceiveKind, ReceivePost, as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::duties::{Duties, Purpose};
@@ -231,22 +231,18 @@ impl<T: Transport> Pump<T> {
     /// Posts a receive of a special kind, or a peek, to the engine.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        let ReceivePost { context, work, .. } = *post;
         match post.kind {
-            ReceiveKind::Single => {
-                self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
-            }
-            ReceiveKind::Multi { min_free_bytes } => {
-                let work = post.work;
-                self.post_receive_with(post, |engine, request, queues| {
+            ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
+                engine.post_receive(as_deferred_work(request, work), queues)
+            }),
+            ReceiveKind::Multi { min_free_bytes } => self
+                .post_receive_with(post, |engine, request, queues| {
                     engine.post_multi_receive(request, min_free_bytes, work, queues)
-                })
-            }
-            ReceiveKind::Claimed => {
-                let claimed_by = post.context;
-                self.post_receive_with(post, |engine, request, queues| {
-                    engine.receive_claimed(request, claimed_by, queues)
-                })
-            }
+                }),
+            ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
+                engine.receive_claimed(as_deferred_work(request, work), context, queues)
+            }),
             ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
         }
@@ -306,7 +302,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if post.kind != ReceiveKind::Single {
+        if !post.is_plain() {
             return self.post_special_receive(post);
         }
         self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
