@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use homespun_auto::AutoProvider;
 use homespun_engine::error::{Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
@@ -55,7 +56,10 @@ impl Fabric {
         if params.shm_any_tracer {
             shm = shm.with_any_tracer();
         }
-        Fabric { providers: Vec::new(), params, clock: Clock::System }.with_provider(tcp).with_provider(shm)
+        Fabric { providers: Vec::new(), params, clock: Clock::System }
+            .with_provider(AutoProvider::new(shm.clone(), tcp.clone()))
+            .with_provider(tcp)
+            .with_provider(shm)
     }
 
     /// Adds a provider from outside this crate. Hints can name its domain, which comes after the

@@ -852,6 +852,8 @@ mod in_turns {
         tcp6: crate::tcp6(crate::Turns::Alternate);
         shm4: crate::shm4(crate::Turns::Alternate);
         shm6: crate::shm6(crate::Turns::Alternate);
+        auto4: crate::auto4(crate::Turns::Alternate);
+        mixed4: crate::mixed4(crate::Turns::Alternate);
     }
     /// The loopback is a network inside one process, and so is the example of a backend.
     mod with_other_processes {
@@ -859,14 +861,15 @@ mod in_turns {
             tcp4: crate::tcp4(crate::Turns::Alternate);
             tcp6: crate::tcp6(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);            auto4: crate::auto4(crate::Turns::Alternate);
+            mixed4: crate::mixed4(crate::Turns::Alternate);
         }
     }
     mod with_mapped_memory {
         tests_over! { tests_of_mapped_memory:
             loopback: crate::choppy(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);            auto4: crate::auto4(crate::Turns::Alternate);
         }
     }
 }
@@ -879,6 +882,8 @@ mod in_threads {
         tcp6: crate::tcp6(crate::Turns::Threads);
         shm4: crate::shm4(crate::Turns::Threads);
         shm6: crate::shm6(crate::Turns::Threads);
+        auto4: crate::auto4(crate::Turns::Threads);
+        mixed4: crate::mixed4(crate::Turns::Threads);
     }
     /// The loopback is a network inside one process, and so is the example of a backend.
     mod with_other_processes {
@@ -886,14 +891,15 @@ mod in_threads {
             tcp4: crate::tcp4(crate::Turns::Threads);
             tcp6: crate::tcp6(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);            auto4: crate::auto4(crate::Turns::Threads);
+            mixed4: crate::mixed4(crate::Turns::Threads);
         }
     }
     mod with_mapped_memory {
         tests_over! { tests_of_mapped_memory:
             loopback: crate::choppy(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);            auto4: crate::auto4(crate::Turns::Threads);
         }
     }
 }
@@ -911,6 +917,10 @@ mod by_itself {
     mod shm4 {
         tests_of_parties! { crate::shm4(crate::Turns::Automatic) }
         tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Automatic) }
+    }
+    mod mixed4 {
+        tests_of_parties! { crate::mixed4(crate::Turns::Automatic) }
+        tests_of_connections_by_themselves! { crate::mixed4(crate::Turns::Automatic) }
     }
 }
 
@@ -948,10 +958,27 @@ mod across_processes {
             tests_of_sleepers! { crate::shm6(crate::Turns::Processes) }
         }
     }
+    mod auto4 {
+        mod parties {
+            tests_of_parties! { crate::auto4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::auto4(crate::Turns::Processes) }
+        }
+    }
+    mod mixed4 {
+        mod parties {
+            tests_of_parties! { crate::mixed4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::mixed4(crate::Turns::Processes) }
+        }
+    }
     mod with_mapped_memory {
         tests_over! { tests_of_mapped_memory:
             shm4: crate::shm4(crate::Turns::Processes);
             shm6: crate::shm6(crate::Turns::Processes);
+            auto4: crate::auto4(crate::Turns::Processes);
         }
     }
 }
@@ -979,4 +1006,13 @@ fn shm4(turns: Turns) -> Net {
 
 fn shm6(turns: Turns) -> Net {
     Net::new(&TransportKind::Shm6, turns)
+}
+
+fn auto4(turns: Turns) -> Net {
+    Net::new(&TransportKind::Auto4, turns)
+}
+
+/// Of three endpoints, the first and the third are near each other, and both are far from the second.
+fn mixed4(turns: Turns) -> Net {
+    Net::new(&TransportKind::MIXED4, turns)
 }
