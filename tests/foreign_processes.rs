@@ -1,4 +1,4 @@
-//! Processes that may not use an endpoint over shared memory: processes of another user, and forked
+//! Processes that may not share memory with an endpoint, or not use it: processes of another user, and forked
 //! children of the endpoint's own process.
 
 use homespun::endpoint::SendMsg;
@@ -16,7 +16,15 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The user id of `nobody`, which owns no files.
 const ANOTHER_USER: u32 = 65_534;
 
-const TRANSPORTS: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
+const SHARED_MEMORY: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
+
+const TRANSPORTS: [TransportKind; 5] = [
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Tcp4,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 #[track_caller]
 fn expect_sends_refused(from: &Party, to: &Party) {
@@ -45,7 +53,7 @@ fn process_of_another_user_is_refused_by_either_side() {
     if !can_become_user_or_skip(ANOTHER_USER) {
         return;
     }
-    for transport in &TRANSPORTS {
+    for transport in &SHARED_MEMORY {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.open_pair();
         let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
@@ -67,6 +75,35 @@ fn process_of_another_user_is_refused_by_either_side() {
             assert_eq!(party.next_failure().errno(), Errno::ECANCELED);
         }
         alice.exchange_long_messages(&bob);
+    }
+}
+
+#[test]
+fn process_of_another_user_is_reached_over_tcp_by_either_side() {
+    if !can_become_user_or_skip(ANOTHER_USER) {
+        return;
+    }
+    // The stranger connects to alice, bob to the stranger; alice and bob share memory.
+    let net = Net::new(&TransportKind::Auto4, Turns::Processes);
+    let (alice, bob) = net.open_pair();
+    let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
+    for (from, to) in [(&stranger, &alice), (&bob, &stranger)] {
+        from.insert_address_of(to);
+        to.insert_address_of(from);
+    }
+    let exchange = |from: &Party, to: &Party, identity: u64| {
+        let message = payload(identity, 100_000);
+        to.endpoint.recv(marked_buffer(message.len()), ANY, identity).expect("room for a receive");
+        from.endpoint.send(message.clone(), from.fabric_address_of(to), identity).expect("room for a send");
+        assert!(received_bytes(&to.next_completion().buffer) == message);
+        assert_eq!(from.next_completion().context, identity);
+    };
+    for round in 0..3 {
+        exchange(&stranger, &alice, 10 * round);
+        exchange(&alice, &stranger, 10 * round + 1);
+        exchange(&bob, &stranger, 10 * round + 2);
+        exchange(&stranger, &bob, 10 * round + 3);
+        exchange(&alice, &bob, 10 * round + 4);
     }
 }
 
@@ -136,9 +173,14 @@ fn forked_child_cannot_use_inherited_endpoints() {
         bob.fork_child_using_inherited_endpoint(&alice, &region, &message);
         assert!(received_bytes(&alice.next_completion().buffer) == message);
         assert!(region.content() == payload(20, 8));
-        bob.stop();
+        let is_mapped = net.maps_peer_memory();
+        if is_mapped {
+            bob.stop();
+        }
         write_and_wait(&alice, &of_bob, 21);
-        bob.resume();
+        if is_mapped {
+            bob.resume();
+        }
         assert!(of_bob.content() == payload(21, 8));
 
         alice.endpoint.trecv(marked_buffer(300_000), ANY, Tag(7), 6).expect("room for a receive");

@@ -6,7 +6,8 @@
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
-//! - the interface of a backend: [`transport`], and [`link_table`] to number its links;
+//! - the interface of a backend: [`transport`]; [`link_table`] to number its links, and [`fork`] to keep a
+//!   forked child off them;
 //! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults,
 //!   for tests.
 //!
@@ -39,6 +40,8 @@ pub mod errno;
 pub mod error;
 mod fetches;
 pub mod flags;
+#[expect(unsafe_code, reason = "closes the descriptors of a forked child")]
+pub mod fork;
 mod held_reports;
 mod initiator;
 pub mod limits;

@@ -35,8 +35,6 @@ pub mod limits;
 mod control;
 mod cookie;
 mod cross_memory;
-#[expect(unsafe_code, reason = "closes the descriptors of a forked child")]
-mod fork;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzzing;

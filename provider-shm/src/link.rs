@@ -9,10 +9,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::control::{Control, ReceivedGreeting};
 use crate::cookie::Cookie;
-use crate::fork::CloseOnForkFd;
 use crate::memory::PeerMemory;
 use crate::ring::{Consumer, Producer};
 use crate::segment::{MapError, Segment};
+use homespun_engine::fork::CloseOnFork;
 
 /// The state of a link, stored under its number.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
-    doorbell: CloseOnForkFd,
+    doorbell: CloseOnFork<OwnedFd>,
     pub(crate) cookie: Cookie,
     /// Whether the link is in the transport's list of links whose peer may have to be woken.
     pub(crate) in_dirty: bool,
@@ -71,8 +71,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
     /// The doorbell that the peer rings to wake this side.
-    pub(crate) doorbell: CloseOnForkFd,
-    pub(crate) pidfd: Option<CloseOnForkFd>,
+    pub(crate) doorbell: CloseOnFork<OwnedFd>,
+    pub(crate) pidfd: Option<CloseOnFork<OwnedFd>>,
     pub(crate) peer_memory: PeerMemory,
     /// How many polls in a row found the ring empty.
     pub(crate) empty_polls: u32,
@@ -84,7 +84,7 @@ impl Outgoing {
     /// Creates a ring. Returns it with a descriptor for the peer, which this side need not keep.
     pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
-        let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
         let cookie = Cookie::generate()?;
         Ok((
@@ -93,7 +93,7 @@ impl Outgoing {
         ))
     }
 
-    pub(crate) fn doorbell(&self) -> &CloseOnForkFd {
+    pub(crate) fn doorbell(&self) -> &CloseOnFork<OwnedFd> {
         &self.doorbell
     }
 
@@ -124,7 +124,7 @@ impl Incoming {
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         Ok(Incoming {
             ring: Consumer::new(segment),
-            doorbell: CloseOnForkFd::new(doorbell),
+            doorbell: CloseOnFork::new(doorbell),
             // A link within this process needs no pidfd: when the process ends, so does its receiver.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,

@@ -8,13 +8,13 @@ use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
 use crate::control;
-use crate::fork::CloseOnForkFd;
 use crate::name::{self, NameKind};
+use homespun_engine::fork::CloseOnFork;
 
 /// The listening sockets of an endpoint, one for each address to which it is bound.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    sockets: SmallVec<[CloseOnForkFd; 2]>,
+    sockets: SmallVec<[CloseOnFork<OwnedFd>; 2]>,
     /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
     /// has found the queue empty.
     is_pending: bool,
@@ -104,8 +104,12 @@ impl Listener {
     }
 }
 
-fn bind_and_listen(kind: &NameKind, address: Address, backlog_connections: u16) -> io::Result<CloseOnForkFd> {
-    let socket = CloseOnForkFd::new(control::open_socket()?);
+fn bind_and_listen(
+    kind: &NameKind,
+    address: Address,
+    backlog_connections: u16,
+) -> io::Result<CloseOnFork<OwnedFd>> {
+    let socket = CloseOnFork::new(control::open_socket()?);
     bind(&socket, &name::socket_name(kind, address)?)?;
     listen(&socket, backlog_connections.into())?;
     Ok(socket)

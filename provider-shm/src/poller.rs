@@ -2,14 +2,14 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::transport::LinkId;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::fork::CloseOnForkFd;
 use crate::limits::EVENTS_MAX;
+use homespun_engine::fork::CloseOnFork;
 
 /// The descriptor to which an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,13 +59,13 @@ impl EventSource {
 /// An edge-triggered epoll instance: it reports each event once, but for those of a companion.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    epoll: CloseOnForkFd,
+    epoll: CloseOnFork<OwnedFd>,
     happened: Vec<EventSource>,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        let epoll = CloseOnForkFd::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = CloseOnFork::new(epoll::create(CreateFlags::CLOEXEC)?);
         Ok(Poller { epoll, happened: Vec::new() })
     }
 

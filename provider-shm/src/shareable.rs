@@ -34,7 +34,7 @@ use rustix::fs::{
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
 
-use crate::fork::ForkGeneration;
+use homespun_engine::fork::ForkGeneration;
 
 /// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;

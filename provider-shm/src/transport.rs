@@ -20,7 +20,6 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
-use crate::fork::ForkGeneration;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES,
     RETRY_MS, RING_TURN_FRAMES,
@@ -32,6 +31,7 @@ use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd};
 use crate::shareable;
+use homespun_engine::fork::ForkGeneration;
 
 /// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
 ///

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 use mio::net::TcpStream;
@@ -40,7 +41,7 @@ pub(crate) enum Origin {
 /// ```
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: CloseOnFork<TcpStream>,
     pub(crate) origin: Origin,
     pub(crate) outbound: Outbound,
     inbound: Inbound,
@@ -75,7 +76,7 @@ impl Link {
     pub(crate) fn new(stream: TcpStream, origin: Origin) -> Link {
         let is_connected = matches!(origin, Origin::Accepted { .. });
         Link {
-            stream,
+            stream: CloseOnFork::new(stream),
             origin,
             outbound: Outbound::new(is_connected),
             inbound: Inbound::new(),
@@ -108,7 +109,7 @@ impl Link {
     /// Writes the staged bytes. If the link is being closed, also writes the end of the stream once no staged
     /// bytes are left.
     pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
-        self.outbound.flush(&self.stream, spare);
+        self.outbound.flush(&*self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
                 tracing::trace!(%error, "the peer had gone before the link was closed");
@@ -197,13 +198,13 @@ impl Link {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.
         self.closing == Some(Closing::Reading)
-            && sys::unacknowledged_bytes(&self.stream).is_ok_and(|left| left <= END_BYTES)
+            && sys::unacknowledged_bytes(&*self.stream).is_ok_and(|left| left <= END_BYTES)
     }
 
     /// If the peer will miss frames, makes it see a reset instead of an orderly end.
     pub(crate) fn reset_on_close_if_incomplete(&self) {
         if !self.outbound.can_end_stream()
-            && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+            && let Err(error) = SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO))
         {
             tracing::debug!(%error, "the connection ends without a reset");
         }

@@ -1,14 +1,17 @@
 //! The table of links.
 
-use homespun_engine::errno::Errno;
+use homespun_engine::fork::ForkGeneration;
 use homespun_engine::link_table::LinkTable;
-use homespun_engine::transport::LinkId;
+use homespun_engine::transport::{LinkError, LinkId};
 
 use crate::link::Link;
 
 /// All links of a transport, by number.
-#[derive(Debug, Default)]
-pub(crate) struct Links(LinkTable<Slot>);
+#[derive(Debug)]
+pub(crate) struct Links {
+    table: LinkTable<Slot>,
+    generation: ForkGeneration,
+}
 
 /// The state of a link, stored under its number.
 #[derive(Debug)]
@@ -16,21 +19,39 @@ pub(crate) enum Slot {
     /// A connection, made or being made.
     Made(Box<Link>),
     /// A connect that failed at once. The next pass reports the failure.
-    Failed(Errno),
+    Failed(LinkError),
 }
 
 impl Links {
+    pub(crate) fn new() -> Links {
+        Links { table: LinkTable::default(), generation: ForkGeneration::current() }
+    }
+
+    /// Whether this process inherited the links by `fork(2)`, and so may not touch their sockets.
+    #[inline]
+    pub(crate) fn are_inherited(&self) -> bool {
+        self.generation.is_in_forked_child()
+    }
+
     pub(crate) fn insert(&mut self, slot: Slot) -> LinkId {
-        self.0.insert(slot)
+        self.table.insert(slot)
     }
 
     pub(crate) fn slot(&self, id: LinkId) -> Option<&Slot> {
-        self.0.get(id)
+        self.table.get(id)
     }
 
-    /// The connection with this number.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.table.ids()
+    }
+
+    /// The connection with this number. `None` in a forked child.
+    #[inline]
     pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        match self.0.get_mut(id)? {
+        if self.are_inherited() {
+            return None;
+        }
+        match self.table.get_mut(id)? {
             Slot::Made(link) => Some(link),
             Slot::Failed(_) => None,
         }
@@ -38,6 +59,6 @@ impl Links {
 
     /// Frees a number.
     pub(crate) fn remove(&mut self, id: LinkId) -> Option<Slot> {
-        self.0.remove(id)
+        self.table.remove(id)
     }
 }

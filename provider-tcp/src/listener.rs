@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::{io, mem};
 
 use homespun_engine::errno::Errno;
+use homespun_engine::fork::CloseOnFork;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
@@ -13,7 +14,7 @@ use crate::socket;
 /// A listening socket, and whether connections may be waiting.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: TcpListener,
+    socket: CloseOnFork<TcpListener>,
     /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
     /// has found the queue empty.
     is_pending: bool,
@@ -25,7 +26,7 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(mut socket: TcpListener, registry: &Registry, token: Token) -> io::Result<Listener> {
         registry.register(&mut socket, token, Interest::READABLE)?;
-        Ok(Listener { socket, is_pending: true, pause_passes: 0 })
+        Ok(Listener { socket: CloseOnFork::new(socket), is_pending: true, pause_passes: 0 })
     }
 
     /// Notes that connections are waiting.
@@ -79,7 +80,7 @@ impl Listener {
 
     /// Closes the socket. The kernel resets the waiting connections.
     pub(crate) fn close(mut self, registry: &Registry) {
-        if let Err(error) = registry.deregister(&mut self.socket) {
+        if let Err(error) = registry.deregister(&mut *self.socket) {
             tracing::debug!(%error, "the listener was not registered");
         }
     }

@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Sent, Transport,
+    Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Sent, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
@@ -36,9 +38,12 @@ const LISTENER: Token = Token(usize::MAX);
 ///
 /// Dropping the transport closes all its sockets at once. To end a link in order, call
 /// [`close`](Transport::close) with [`Close::Drain`].
+///
+/// In a forked child all links of the transport have ended. The child neither reads nor writes its parent's
+/// connections.
 #[derive(Debug)]
 pub struct TcpTransport {
-    poll: Poll,
+    poll: CloseOnFork<Poll>,
     events: Events,
     listener: Option<Listener>,
     links: Links,
@@ -66,14 +71,14 @@ pub struct TcpTransport {
 impl TcpTransport {
     pub(crate) fn listen(bound: BoundTcp, instance: u64) -> io::Result<TcpTransport> {
         let BoundTcp { socket, bound, address, buffers } = bound;
-        let poll = Poll::new()?;
+        let poll = CloseOnFork::new(Poll::new()?);
         let listener = Listener::new(socket::listen(socket)?, poll.registry(), LISTENER)?;
         tracing::debug!(%bound, %address, "listening");
         Ok(TcpTransport {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             listener: Some(listener),
-            links: Links::default(),
+            links: Links::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
             has_new_room: false,
@@ -101,14 +106,17 @@ impl Transport for TcpTransport {
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
-        let made = if to.format() == self.address.format() {
+        let made = if self.links.are_inherited() {
+            Err(FORKED_CHILD)
+        } else if to.format() != self.address.format() {
+            Err(LinkError::System(Errno::EAFNOSUPPORT))
+        } else {
             socket::start_connect(to.socket_addr(), self.source, self.buffers)
                 .and_then(|stream| self.create_registered_link(stream, Origin::Connected(to)))
-        } else {
-            Err(rustix::io::Errno::AFNOSUPPORT.into())
+                .map_err(|error| LinkError::System(socket::to_errno(&error)))
         };
         let id = made.unwrap_or_else(|error| {
-            let id = self.links.insert(Slot::Failed(socket::to_errno(&error)));
+            let id = self.links.insert(Slot::Failed(error));
             self.ready.push_back(id);
             id
         });
@@ -119,18 +127,18 @@ impl Transport for TcpTransport {
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES, "more than inline_max_bytes");
         self.write_and_enlist(link, |link, spare| {
-            link.outbound.stage_frame(&link.stream, header, &[IoSlice::new(payload)], spare)
+            link.outbound.stage_frame(&*link.stream, header, &[IoSlice::new(payload)], spare)
         })
         .unwrap_or(Err(Full))
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
-        self.write_and_enlist(link, |link, spare| link.outbound.send(&link.stream, header, payload, spare))
+        self.write_and_enlist(link, |link, spare| link.outbound.send(&*link.stream, header, payload, spare))
             .unwrap_or(Sent::Full)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        self.write_and_enlist(link, |link, spare| link.outbound.resume(&link.stream, rest, spare))
+        self.write_and_enlist(link, |link, spare| link.outbound.resume(&*link.stream, rest, spare))
             .unwrap_or(Sent::Full)
     }
 
@@ -153,6 +161,9 @@ impl Transport for TcpTransport {
     /// a payload counts as one frame in the result. One read may return as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        if self.links.are_inherited() {
+            return self.report_inherited_links(receiver);
+        }
         match self.busy_link.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.poll_kernel(),
@@ -175,10 +186,14 @@ impl Transport for TcpTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.poll.registry().as_fd())
+        // A forked child has no descriptor, because the fork handler has closed its copy.
+        (!self.links.are_inherited()).then(|| self.poll.registry().as_fd())
     }
 
     fn arm(&mut self) -> Armed {
+        if self.links.are_inherited() {
+            return Armed::Ready;
+        }
         // The last passes may have read blindly, without polling the kernel.
         self.poll_kernel();
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
@@ -209,7 +224,9 @@ impl Transport for TcpTransport {
 
     /// Also drops half-open connections, since they have not been reported as links.
     fn stop_accepting(&mut self) {
-        if let Some(listener) = self.listener.take() {
+        if let Some(listener) = self.listener.take()
+            && !self.links.are_inherited()
+        {
             listener.close(self.poll.registry());
         }
         while let Some((_, id)) = self.half_open.pop_first() {
@@ -228,7 +245,7 @@ impl TcpTransport {
     #[inline]
     pub fn has_pending_work(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::has_connections);
-        has_connections || !self.ready.is_empty() || !self.draining.is_empty()
+        self.links.are_inherited() || has_connections || !self.ready.is_empty() || !self.draining.is_empty()
     }
 
     /// Polls the kernel for events.
@@ -306,7 +323,7 @@ impl TcpTransport {
         let id = self.links.insert(Slot::Made(Box::new(link)));
         if let Some(link) = self.links.link_mut(id) {
             let both = Interest::READABLE | Interest::WRITABLE;
-            let registered = self.poll.registry().register(&mut link.stream, Token(id.0 as usize), both);
+            let registered = self.poll.registry().register(&mut *link.stream, Token(id.0 as usize), both);
             if let Err(error) = registered {
                 self.links.remove(id);
                 return Err(error);
@@ -363,9 +380,10 @@ impl TcpTransport {
 
     /// Reads one link once. Returns how many frames and events the read has reported.
     fn read_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
-        if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
+        if let Some(Slot::Failed(error)) = self.links.slot(id) {
+            let error = error.clone();
             self.links.remove(id);
-            return report_down(id, LinkError::System(errno), receiver);
+            return report_down(id, error, receiver);
         }
         let Some(link) = self.links.link_mut(id) else { return 0 };
         if !mem::take(&mut link.in_ready) {
@@ -400,6 +418,23 @@ impl TcpTransport {
         }
     }
 
+    /// Ends all links in a forked child, and reports those that the caller knows.
+    #[cold]
+    fn report_inherited_links(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        let ids: Vec<LinkId> = self.links.ids().collect();
+        let mut reported = 0;
+        for id in ids {
+            let is_known = match self.links.slot(id) {
+                Some(Slot::Made(link)) => !link.is_closing() && !link.is_half_open(),
+                Some(Slot::Failed(_)) => true,
+                None => false,
+            };
+            self.drop_link(id);
+            reported += if is_known { report_down(id, FORKED_CHILD, receiver) } else { 0 };
+        }
+        reported
+    }
+
     /// Ends a link and frees its number.
     fn drop_link(&mut self, id: LinkId) {
         let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
@@ -409,9 +444,12 @@ impl TcpTransport {
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
+        if self.links.are_inherited() {
+            return;
+        }
         link.reset_on_close_if_incomplete();
         // Closing the socket would not suffice, since a forked child may hold a copy.
-        if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
+        if let Err(error) = self.poll.registry().deregister(&mut *link.stream) {
             tracing::debug!(link = id.0, %error, "the connection was not registered");
         }
         if let Some(listener) = &mut self.listener {
@@ -419,6 +457,9 @@ impl TcpTransport {
         }
     }
 }
+
+/// The error with which all links end in a forked child.
+const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
 
 fn report_down(id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
     receiver.link_event(id, LinkEvent::Down(error));

@@ -12,13 +12,13 @@ use homespun_tcp::TcpProvider;
 /// A provider whose endpoints are in either neighbourhood in turn. So the first and the second are far from
 /// each other, and the first and the third are near.
 #[derive(Debug)]
-pub struct Neighbours {
+pub(crate) struct Neighbours {
     sides: [AutoProvider; 2],
     opened: AtomicUsize,
 }
 
 impl Neighbours {
-    pub fn new() -> Neighbours {
+    pub(crate) fn new() -> Neighbours {
         let auto = AutoProvider::new(ShmProvider::new(), TcpProvider::new());
         let sides = ["left", "right"].map(|name| auto.clone().with_neighbourhood(name));
         Neighbours { sides, opened: AtomicUsize::new(0) }

@@ -8,9 +8,9 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::fork::ForkGeneration;
 use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
+use homespun_engine::fork::ForkGeneration;
 
 /// The size of a segment's file.
 pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();

@@ -1,15 +1,26 @@
-//! Endpoints after `fork(2)`: a child cannot use its parent's endpoints.
+//! Endpoints after `fork(2)`, for transports: a child cannot use its parent's endpoints.
 //!
 //! A child has copies of its parent's descriptors. While the child keeps them, a peer does not see the
 //! parent's sockets hang up, and the child's calls on them affect the parent. So the child closes its copies
 //! at once, in a handler that `fork(2)` calls. Each object of an endpoint knows whether this process created
 //! or inherited it.
+//!
+//! ```
+//! use std::net::TcpListener;
+//!
+//! use homespun_engine::fork::{CloseOnFork, ForkGeneration};
+//!
+//! let generation = ForkGeneration::current();
+//! let listener = CloseOnFork::new(TcpListener::bind("127.0.0.1:0").unwrap());
+//! assert!(listener.local_addr().is_ok() && !generation.is_in_forked_child());
+//! ```
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::hint;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -23,51 +34,70 @@ static REGISTRY: Registry =
 
 /// The generation of the process that created an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ForkGeneration(u32);
+pub struct ForkGeneration(u32);
 
 impl ForkGeneration {
-    pub(crate) fn current() -> ForkGeneration {
+    /// Returns the generation of the calling process.
+    pub fn current() -> ForkGeneration {
         install_handlers();
         ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
     /// Whether the calling process is a forked child of the process that created the object.
     #[inline]
-    pub(crate) fn is_in_forked_child(self) -> bool {
+    pub fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
     }
 }
 
-/// A descriptor that a forked child closes at once.
+/// An object with one descriptor, which a forked child closes at once. In the child the object must not be
+/// used, since its descriptor's number may belong to another one by then.
 #[derive(Debug)]
-pub(crate) struct CloseOnForkFd {
-    fd: ManuallyDrop<OwnedFd>,
+pub struct CloseOnFork<T: AsRawFd> {
+    object: ManuallyDrop<T>,
     generation: ForkGeneration,
 }
 
-impl CloseOnForkFd {
-    pub(crate) fn new(fd: OwnedFd) -> CloseOnForkFd {
+impl<T: AsRawFd> CloseOnFork<T> {
+    /// Takes an object, whose descriptor must stay the same.
+    pub fn new(object: T) -> CloseOnFork<T> {
         let generation = ForkGeneration::current();
-        REGISTRY.with_locked_map(|descriptors| descriptors.insert(fd.as_raw_fd(), generation));
-        CloseOnForkFd { fd: ManuallyDrop::new(fd), generation }
+        REGISTRY.with_locked_map(|descriptors| descriptors.insert(object.as_raw_fd(), generation));
+        CloseOnFork { object: ManuallyDrop::new(object), generation }
     }
 }
 
-impl AsFd for CloseOnForkFd {
+impl<T: AsRawFd> Deref for CloseOnFork<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.object
+    }
+}
+
+impl<T: AsRawFd> DerefMut for CloseOnFork<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.object
+    }
+}
+
+impl<T: AsRawFd + AsFd> AsFd for CloseOnFork<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.object.as_fd()
     }
 }
 
-impl Drop for CloseOnForkFd {
+impl<T: AsRawFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
             // The fork handler has closed the descriptor, and its number may belong to another one by now.
             return;
         }
-        REGISTRY.with_locked_map(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
+        REGISTRY.with_locked_map(|descriptors| descriptors.remove(&self.object.as_raw_fd()));
         // SAFETY: the field is not used again, because its owner ends here.
-        drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+        drop(unsafe { ManuallyDrop::take(&mut self.object) });
     }
 }
 
