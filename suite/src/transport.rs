@@ -85,8 +85,10 @@ impl TransportKind {
         }
     }
 
-    /// The transport for the first endpoint of another process, which is the `number`th of the network.
-    pub(super) fn in_process(&self, number: usize) -> TransportKind {
+    /// Returns the transport for the endpoints of another process, of which the first is the `number`th of the
+    /// network, beginning with 0.
+    #[must_use]
+    pub fn in_process(&self, number: usize) -> TransportKind {
         match self {
             TransportKind::Mixed4 { first } => TransportKind::Mixed4 { first: (first + number) % 2 },
             other => other.clone(),
