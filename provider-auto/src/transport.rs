@@ -56,11 +56,14 @@ impl Transport for AutoTransport {
 
     fn connect(&mut self, to: Address) -> LinkId {
         let near = self.near.connect(to);
-        if self.near.take_absent().is_none() {
-            return Carried::Near(near).number();
-        }
-        self.near.close(near, Close::Abort);
-        Carried::Far(self.far.connect(to)).number()
+        let carried = if self.near.take_absent().is_none() {
+            Carried::Near(near)
+        } else {
+            self.near.close(near, Close::Abort);
+            Carried::Far(self.far.connect(to))
+        };
+        tracing::debug!(link = carried.number().0, %to, ?carried, "chosen");
+        carried.number()
     }
 
     #[inline]
@@ -199,6 +202,7 @@ impl AutoTransport {
     fn move_absent_links(&mut self) {
         while let Some((near, to)) = self.near.take_absent() {
             let far = self.far.connect(to);
+            tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);
         }
     }

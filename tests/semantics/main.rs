@@ -596,6 +596,7 @@ macro_rules! tests_of_objects {
             // The members of a set are objects of one process.
             wait_sets:
                 wait_set_wakes_for_events_of_any_member
+                wait_set_wakes_an_epoll_set
                 two_wait_sets_are_polled_at_once;
             poll_sets:
                 poll_set_reports_and_drives_every_member
