@@ -14,8 +14,8 @@ use crate::failure::Failure;
 ///
 /// Calls getinfo, which fi_getinfo(3) describes, and shows each answer: the domain and the type of endpoint,
 /// the addresses at both ends, and the capabilities and limits of an endpoint. Without NODE and SERVICE, each
-/// address format of each domain is shown once, without addresses. A last section shows what was found on this
-/// host: for auto, how peers at the addresses of each interface are reached, and why; for auto and shm,
+/// address format of each domain is shown once, without addresses. A last section shows what was found on
+/// this host: for auto, how peers at the addresses of each interface are reached, and why; for auto and shm,
 /// whether large messages can be copied directly from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]

@@ -1,10 +1,10 @@
 //! The automatic backend of homespun. Its endpoints have one address, and two transports behind it: shared
 //! memory for *near* peers, TCP for *far* ones.
 //!
-//! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint: a [`TcpTransport`](homespun_tcp::TcpTransport)
-//! that listens at the address, and a [`ShmTransport`](homespun_shm::ShmTransport) that listens at an
-//! abstract name made of the same address. Both send the same hello. So an endpoint of the domain `tcp` is a
-//! peer, too: a far one.
+//! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint: a
+//! [`TcpTransport`](homespun_tcp::TcpTransport) that listens at the address, and a
+//! [`ShmTransport`](homespun_shm::ShmTransport) that listens at an abstract name made of the same address.
+//! Both send the same hello. So an endpoint of the domain `tcp` is a peer, too: a far one.
 //!
 //! ```text
 //!                              connect

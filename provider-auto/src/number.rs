@@ -20,7 +20,7 @@ impl Carried {
 
     #[inline]
     pub(crate) fn number(self) -> LinkId {
-        // A transport numbers its links by their descriptors' number at most, which leaves the upper bit free.
+        // Each link has a descriptor, and there are fewer of these than half of all numbers.
         match self {
             Carried::Near(own) => LinkId(own.0 << 1),
             Carried::Far(own) => LinkId(own.0 << 1 | 1),

@@ -6,8 +6,8 @@ use crate::limits::{EMPTY_FAR_POLLS_MAX, PASSES_PER_FAR_POLL, PASSES_PER_NEAR_PO
 ///
 /// A pass over TCP costs a system call, and so does a pass over shared memory without a hot ring; a pass over
 /// hot rings costs none. So a pass polls what is likely to have something, and the other transport now and
-/// then. While no far peer is active, passes poll shared memory alone, whose polls of the kernel notice events
-/// of TCP.
+/// then. While no far peer is active, passes poll shared memory alone, whose polls of the kernel notice
+/// events of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct PollPlan {
     /// How many more polls of TCP may find nothing before far peers count as inactive.

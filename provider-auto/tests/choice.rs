@@ -9,7 +9,7 @@ use homespun_conformance::transport::{
 };
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
+use homespun_engine::transport::{Armed, Close, LinkError, LinkId, Provider, Transport};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 use rustix::fd::OwnedFd;
@@ -60,8 +60,8 @@ fn drive_both<A: Transport, B: Transport>(
     }
 }
 
-/// Sends messages of several sizes both ways over a link of `a`, which `b` has accepted. Checks that each side
-/// knows the other by its address and instance.
+/// Sends messages of several sizes both ways over a link of `a`, which `b` has accepted. Checks that each
+/// side knows the other by its address and instance.
 #[track_caller]
 fn exchange<B: Transport>(a: &mut Endpoint, b: &mut TestEndpoint<B>, link: LinkId, instances: [u64; 2]) {
     const SIZES_BYTES: [usize; 4] = [0, 100, 5000, 300_000];
@@ -334,7 +334,7 @@ fn waiting_link_without_any_endpoint_ends() {
         }
         deadline.yield_or_panic("the end of the link");
     }
-    assert_eq!(a.recorder.down_error(link).map(|error| error.errno()), Some(Errno::ECONNREFUSED));
+    assert_eq!(a.recorder.down_error(link).map(LinkError::errno), Some(Errno::ECONNREFUSED));
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub enum TransportKind {
     Auto4,
     /// The domain `auto`, with addresses of \[::1\]. All peers are near.
     Auto6,
-    /// As `Auto4`, but every second endpoint is in another [neighbourhood](homespun_auto::AutoProvider::with_neighbourhood):
-    /// the first is far from the second, and near the third.
+    /// As `Auto4`, but every second endpoint is in another neighbourhood ([`Neighbours`]): the first is far
+    /// from the second, and near the third.
     Mixed4 {
         /// The neighbourhood of the first endpoint, 0 or 1.
         first: usize,
@@ -85,8 +85,8 @@ impl TransportKind {
         }
     }
 
-    /// Returns the transport for the endpoints of another process, of which the first is the `number`th of the
-    /// network, beginning with 0.
+    /// Returns the transport for the endpoints of another process, of which the first is the `number`th of
+    /// the network, beginning with 0.
     #[must_use]
     pub fn in_process(&self, number: usize) -> TransportKind {
         match self {

@@ -862,7 +862,8 @@ mod in_turns {
             tcp4: crate::tcp4(crate::Turns::Alternate);
             tcp6: crate::tcp6(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);            auto4: crate::auto4(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);
+            auto4: crate::auto4(crate::Turns::Alternate);
             mixed4: crate::mixed4(crate::Turns::Alternate);
         }
     }
@@ -870,7 +871,8 @@ mod in_turns {
         tests_over! { tests_of_mapped_memory:
             loopback: crate::choppy(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);            auto4: crate::auto4(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);
+            auto4: crate::auto4(crate::Turns::Alternate);
         }
     }
 }
@@ -892,7 +894,8 @@ mod in_threads {
             tcp4: crate::tcp4(crate::Turns::Threads);
             tcp6: crate::tcp6(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);            auto4: crate::auto4(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);
+            auto4: crate::auto4(crate::Turns::Threads);
             mixed4: crate::mixed4(crate::Turns::Threads);
         }
     }
@@ -900,7 +903,8 @@ mod in_threads {
         tests_over! { tests_of_mapped_memory:
             loopback: crate::choppy(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);            auto4: crate::auto4(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);
+            auto4: crate::auto4(crate::Turns::Threads);
         }
     }
 }

@@ -38,8 +38,8 @@ impl ShmTransport {
     }
 
     /// Whether this transport has polled the kernel since the last call, and the
-    /// [watched](Self::watch_companion) descriptor had events. As long as it has some, each poll of the kernel
-    /// finds it again.
+    /// [watched](Self::watch_companion) descriptor had events. As long as it has some, each poll of the
+    /// kernel finds it again.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)
