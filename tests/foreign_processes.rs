@@ -1,12 +1,16 @@
 //! Processes that may not share memory with an endpoint, or not use it: processes of another user, and forked
 //! children of the endpoint's own process.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::can_become_user_or_skip;
+use homespun_suite::posix;
+use homespun_suite::prerequisites::{Prerequisite, can_become_user_or_skip};
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
@@ -104,6 +108,45 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
         exchange(&bob, &stranger, 10 * round + 2);
         exchange(&stranger, &bob, 10 * round + 3);
         exchange(&alice, &bob, 10 * round + 4);
+    }
+}
+
+/// Neither side sees the other under a number by which it could copy memory, map it or await the other's end.
+#[test]
+fn process_of_another_pid_namespace_is_reached_without_process_copies() {
+    for transport in [TransportKind::Shm4, TransportKind::Auto4] {
+        // The namespace is that of a thread, which cannot start threads afterwards.
+        let tested = thread::spawn(move || {
+            let net = Net::new(&transport, Turns::Processes);
+            let alice = net.open_party();
+            if let Err(error) = posix::put_children_into_pid_namespace() {
+                return Prerequisite::PID_NAMESPACES.report_skipped(error);
+            }
+            let bob = net.open_party();
+            alice.insert_address_of(&bob);
+            bob.insert_address_of(&alice);
+            let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+            let memory =
+                RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+            let regions = [&alice, &bob].map(|party| party.register(memory).expect("memory"));
+            for round in 0..3 {
+                alice.exchange_long_messages(&bob);
+                write_and_wait(&bob, &regions[0], 20 + round);
+                write_and_wait(&alice, &regions[1], 30 + round);
+                assert!(regions[0].content() == payload(20 + round, 8));
+                assert!(regions[1].content() == payload(30 + round, 8));
+            }
+            // The end of a process is noticed all the same.
+            bob.endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
+            bob.kill();
+            let (buffers, flags) = (vec![payload(2, 100_000)], OpFlags::DELIVERY_COMPLETE);
+            let send = SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() };
+            alice.endpoint.sendmsg(send).expect("room for a send");
+            assert_eq!(alice.next_failure().completion.context, 2);
+        });
+        if let Err(panic) = tested.join() {
+            resume_unwind(panic);
+        }
     }
 }
 
