@@ -34,8 +34,8 @@ use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
 use crate::works::queue::WorkQueue;
 
-/// A transport (`"shm"`, `"tcp"`), and the objects that are opened for it: endpoints, completion queues,
-/// address vectors. See `fi_domain(3)`.
+/// A transport (`"auto"`, `"shm"`, `"tcp"`), and the objects that are opened for it: endpoints, completion
+/// queues, address vectors. See `fi_domain(3)`.
 ///
 /// A handle may be cloned and used from any thread. Objects that were opened from a domain keep it alive;
 /// completion queues and address vectors serve endpoints of their own domain only.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use homespun_auto::AutoProvider;
 use homespun_engine::error::{Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
@@ -55,7 +56,10 @@ impl Fabric {
         if params.shm_any_tracer {
             shm = shm.with_any_tracer();
         }
-        Fabric { providers: Vec::new(), params, clock: Clock::System }.with_provider(tcp).with_provider(shm)
+        Fabric { providers: Vec::new(), params, clock: Clock::System }
+            .with_provider(AutoProvider::new(shm.clone(), tcp.clone()))
+            .with_provider(tcp)
+            .with_provider(shm)
     }
 
     /// Adds a provider from outside this crate. Hints can name its domain, which comes after the
@@ -203,9 +207,9 @@ impl fmt::Debug for Fabric {
 /// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
 /// [`Caps::ATOMIC`] if the hints have neither of them.
 ///
-/// If the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered,
-/// even for hints with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks
-/// that capability.
+/// The domain `auto` comes first, which reaches every peer in the fastest way. If the hints name no domain
+/// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for hints
+/// with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that capability.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
 /// in.

@@ -16,8 +16,8 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only_domain` is given, only
-/// over the provider of that domain.
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only_domain` is given, and the
+/// hints name no other domain, only over the provider of that domain.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only_domain: Option<&str>,
@@ -137,14 +137,13 @@ fn collect_offers<'a>(
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
-    if let Some(name) = only_domain {
-        if !providers.iter().any(|provider| is_named(provider, only_domain)) {
-            warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
-            return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
-        }
-        if asked.is_some_and(|asked| asked != name) {
-            reason = Misuse::Unmet(Unmet::NotPreferredDomain);
-        }
+    // An application that names another domain gets that one.
+    let only_domain = only_domain.filter(|only| asked.is_none_or(|asked| asked == *only));
+    if let Some(name) = only_domain
+        && !providers.iter().any(|provider| is_named(provider, only_domain))
+    {
+        warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
+        return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
     }
     let of_types = ep_types.iter().rev();
     for (&ep_type, provider) in of_types.flat_map(|of| providers.iter().rev().map(move |by| (of, by))) {

@@ -85,7 +85,7 @@ impl Hints {
         self.with(|info| info.caps = caps)
     }
 
-    /// The domain's name, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
+    /// The domain's name, `"auto"`, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
     pub fn domain(self, name: impl Into<String>) -> Hints {
         let name = name.into();
         self.with(|info| info.domain.name = Some(name))

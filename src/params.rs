@@ -43,12 +43,12 @@ macro_rules! param {
     };
 }
 
-/// The only domain that is offered to applications.
+/// The only domain that is offered to applications that name none.
 pub const DOMAIN: Param = param!(
     "domain",
-    "The only domain that applications are offered: shm or tcp. It is offered also to those that ask for \
-     FI_REMOTE_COMM, which shm does not have",
-    default: "all of them"
+    "The only domain that applications are offered that name none: auto, shm or tcp. It is offered also to \
+     those that ask for FI_REMOTE_COMM, which shm does not have",
+    default: "all of them, auto first"
 );
 
 /// The interface whose address an endpoint has as its name.

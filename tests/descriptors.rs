@@ -117,7 +117,14 @@ fn use_wait_objects_briefly(transport: &TransportKind) {
 
 #[test]
 fn closed_endpoints_leave_no_descriptors_or_mappings() {
-    let transports = [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+    let transports = [
+        TransportKind::Tcp4,
+        TransportKind::Tcp6,
+        TransportKind::Shm4,
+        TransportKind::Shm6,
+        TransportKind::Auto4,
+        TransportKind::MIXED4,
+    ];
     // Resources that the process opens once and keeps are not counted.
     transports.iter().for_each(use_an_endpoint_briefly);
     transports.iter().for_each(use_connections_briefly);

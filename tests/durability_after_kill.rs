@@ -12,8 +12,14 @@ homespun_suite::party_process_entry!();
 
 const REGION_BYTES: usize = 1 << 20;
 
-const TRANSPORTS: [TransportKind; 4] =
-    [TransportKind::Shm4, TransportKind::Tcp4, TransportKind::Shm6, TransportKind::Tcp6];
+const TRANSPORTS: [TransportKind; 6] = [
+    TransportKind::Tcp4,
+    TransportKind::Tcp6,
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 /// Writes to a process, kills it when the write has completed, and checks the bytes in the file.
 fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes: usize) {

@@ -17,7 +17,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[test]
 fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
-    for transport in [TransportKind::Tcp4, TransportKind::Shm4] {
+    for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::Auto4] {
         let net = Net::new(&transport, Turns::Alternate);
         let domain = net.open_other_domain();
         let mut info = net.info().clone();

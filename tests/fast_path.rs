@@ -212,7 +212,9 @@ fn small_messages_with_counters_allocate_nothing() {
 
 #[test]
 fn small_messages_over_shared_memory_allocate_nothing() {
-    check_small_messages_allocate_nothing("shm");
+    for domain in DOMAINS {
+        check_small_messages_allocate_nothing(domain);
+    }
 }
 
 #[test]
@@ -248,6 +250,9 @@ struct Task {
     /// Whether this process makes a forbidden system call on purpose.
     calls: bool,
 }
+
+/// The domains whose endpoints share memory in these tests.
+const DOMAINS: [&str; 2] = ["shm", "auto"];
 
 /// The turn counter in shared memory.
 #[derive(Clone, Copy)]
@@ -321,7 +326,8 @@ impl Player {
 #[ignore = "an entry: other tests run it, in processes of their own"]
 fn player_process_entry() {
     let Some(mut channel) = Channel::from_parent() else { return };
-    let mut party = Party::open("shm");
+    let Some(domain) = channel.receive_message::<String>().expect("a test that asks") else { return };
+    let mut party = Party::open(&domain);
     channel.send_message(&AddressForm(party.name())).expect("a test that listens");
     let Some(task) = channel.receive_message::<Task>().expect("a test that asks") else { return };
     party.insert_peer(task.peer.0);
@@ -367,12 +373,13 @@ fn kill_at_other_system_calls(system_calls: &[i64]) {
 }
 
 /// Runs two players, and returns the signals by which they died.
-fn run_players_and_get_signals(calls: [bool; 2]) -> [Option<i32>; 2] {
+fn run_players_and_get_signals(domain: &str, calls: [bool; 2]) -> [Option<i32>; 2] {
     let memory = memfd_create("turns", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, size_of::<AtomicU32>() as u64).expect("a small size");
     let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
     let turns = Turns::map_file(&path).expect("memory");
     let mut players = [0, 1].map(|_| Process::spawn(concat!(module_path!(), "::player_process_entry")));
+    players.iter_mut().for_each(|player| player.send_message(&domain.to_owned()));
     let names: [AddressForm; 2] = players.each_mut().map(Process::receive_message);
     for (place, player) in players.iter_mut().enumerate() {
         let peer = AddressForm(names[1 - place].0);
@@ -399,11 +406,15 @@ fn run_players_and_get_signals(calls: [bool; 2]) -> [Option<i32>; 2] {
 
 #[test]
 fn small_messages_over_shared_memory_make_no_system_call() {
-    assert_eq!(run_players_and_get_signals([false, false]), [None, None]);
+    for domain in DOMAINS {
+        assert_eq!(run_players_and_get_signals(domain, [false, false]), [None, None], "{domain}");
+    }
 }
 
 #[test]
 fn player_that_makes_a_system_call_dies_by_sigsys() {
-    assert_eq!(run_players_and_get_signals([true, false])[0], Some(libc::SIGSYS));
-    assert_eq!(run_players_and_get_signals([false, true])[1], Some(libc::SIGSYS));
+    for domain in DOMAINS {
+        assert_eq!(run_players_and_get_signals(domain, [true, false])[0], Some(libc::SIGSYS));
+        assert_eq!(run_players_and_get_signals(domain, [false, true])[1], Some(libc::SIGSYS));
+    }
 }

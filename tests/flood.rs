@@ -246,7 +246,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: Kind) {
 
 #[test]
 fn flood_stays_within_the_budget_and_arrives() {
-    for transport in [TransportKind::Tcp4, TransportKind::Shm4] {
+    for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::MIXED4] {
         for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
             check_flood_arrives_within_budget(&transport, kind);
         }

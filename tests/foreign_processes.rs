@@ -1,12 +1,16 @@
 //! Processes that may not use an endpoint: forked children of the endpoint's own process, and over shared
 //! memory the processes of another user.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::prerequisites::can_become_user_or_skip;
+use homespun_suite::posix;
+use homespun_suite::prerequisites::{Prerequisite, can_become_user_or_skip};
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
@@ -18,8 +22,13 @@ const ANOTHER_USER: u32 = 65_534;
 
 const SHARED_MEMORY: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
 
-const TRANSPORTS: [TransportKind; 4] =
-    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+const TRANSPORTS: [TransportKind; 5] = [
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Tcp4,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 #[track_caller]
 fn expect_sends_refused(from: &Party, to: &Party) {
@@ -70,6 +79,74 @@ fn process_of_another_user_is_refused_by_either_side() {
             assert_eq!(party.next_failure().errno(), Errno::ECANCELED);
         }
         alice.exchange_long_messages(&bob);
+    }
+}
+
+#[test]
+fn process_of_another_user_is_reached_over_tcp_by_either_side() {
+    if !can_become_user_or_skip(ANOTHER_USER) {
+        return;
+    }
+    // The stranger connects to alice, bob to the stranger; alice and bob share memory.
+    let net = Net::new(&TransportKind::Auto4, Turns::Processes);
+    let (alice, bob) = net.open_pair();
+    let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
+    for (from, to) in [(&stranger, &alice), (&bob, &stranger)] {
+        from.insert_address_of(to);
+        to.insert_address_of(from);
+    }
+    let exchange = |from: &Party, to: &Party, identity: u64| {
+        let message = payload(identity, 100_000);
+        to.endpoint.recv(marked_buffer(message.len()), ANY, identity).expect("room for a receive");
+        from.endpoint.send(message.clone(), from.fabric_address_of(to), identity).expect("room for a send");
+        assert!(received_bytes(&to.next_completion().buffer) == message);
+        assert_eq!(from.next_completion().context, identity);
+    };
+    for round in 0..3 {
+        exchange(&stranger, &alice, 10 * round);
+        exchange(&alice, &stranger, 10 * round + 1);
+        exchange(&bob, &stranger, 10 * round + 2);
+        exchange(&stranger, &bob, 10 * round + 3);
+        exchange(&alice, &bob, 10 * round + 4);
+    }
+}
+
+/// Neither side sees the other under a number by which it could copy memory, map it or await the other's end.
+#[test]
+fn process_of_another_pid_namespace_is_reached_without_process_copies() {
+    for transport in [TransportKind::Shm4, TransportKind::Auto4] {
+        // The namespace is that of a thread, which cannot start threads afterwards.
+        let tested = thread::spawn(move || {
+            let net = Net::new(&transport, Turns::Processes);
+            let alice = net.open_party();
+            if let Err(error) = posix::put_children_into_pid_namespace() {
+                return Prerequisite::PID_NAMESPACES.report_skipped(error);
+            }
+            let bob = net.open_party();
+            alice.insert_address_of(&bob);
+            bob.insert_address_of(&alice);
+            let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+            let memory =
+                RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+            let regions = [&alice, &bob].map(|party| party.register(memory).expect("memory"));
+            for round in 0..3 {
+                alice.exchange_long_messages(&bob);
+                write_and_wait(&bob, &regions[0], 20 + round);
+                write_and_wait(&alice, &regions[1], 30 + round);
+                assert!(regions[0].content() == payload(20 + round, 8));
+                assert!(regions[1].content() == payload(30 + round, 8));
+            }
+            // The end of a process is noticed all the same.
+            bob.endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
+            bob.kill();
+            let (buffers, flags) = (vec![payload(2, 100_000)], OpFlags::DELIVERY_COMPLETE);
+            let send = SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() };
+            alice.endpoint.sendmsg(send).expect("room for a send");
+            assert_eq!(alice.next_failure().completion.context, 2);
+        });
+        if let Err(panic) = tested.join() {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -139,13 +216,15 @@ fn forked_child_cannot_use_inherited_endpoints() {
         bob.fork_child_using_inherited_endpoint(&alice, &region, &message);
         assert!(received_bytes(&alice.next_completion().buffer) == message);
         assert!(region.content() == payload(20, 8));
-        if transport.maps_peer_memory() {
-            // The region of the parent is still there, and needs no help of its process.
+        let is_mapped = net.maps_peer_memory();
+        if is_mapped {
             bob.stop();
-            write_and_wait(&alice, &of_bob, 21);
-            bob.resume();
-            assert!(of_bob.content() == payload(21, 8));
         }
+        write_and_wait(&alice, &of_bob, 21);
+        if is_mapped {
+            bob.resume();
+        }
+        assert!(of_bob.content() == payload(21, 8));
 
         alice.endpoint.trecv(marked_buffer(300_000), ANY, Tag(7), 6).expect("room for a receive");
         assert!(received_bytes(&alice.next_completion().buffer) == payload(4, 300_000));

@@ -45,7 +45,7 @@ fn lock_alone() -> MutexGuard<'static, ()> {
 }
 
 /// The tests skip IPv6, since it adds nothing but time.
-const TRANSPORTS: [TransportKind; 2] = [TransportKind::Tcp4, TransportKind::Shm4];
+const TRANSPORTS: [TransportKind; 3] = [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::MIXED4];
 
 /// Opens two parties that make progress only in the calls of their blocked threads.
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {

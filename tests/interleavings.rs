@@ -227,6 +227,11 @@ fn messages_over_tcp_wake_every_sleeper() {
 }
 
 #[test]
+fn messages_over_near_and_far_peers_wake_every_sleeper() {
+    check_every_sleeper_wakes_over(&TransportKind::MIXED4);
+}
+
+#[test]
 fn messages_over_shared_memory_wake_every_sleeper() {
     check_every_sleeper_wakes_over(&TransportKind::Shm4);
 }
@@ -331,6 +336,11 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
 #[test]
 fn counter_events_over_tcp_wake_every_sleeper() {
     check_counter_sleepers_wake_over(&TransportKind::Tcp4);
+}
+
+#[test]
+fn counter_events_over_near_and_far_peers_wake_every_sleeper() {
+    check_counter_sleepers_wake_over(&TransportKind::MIXED4);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const PORTS: u16 = 4;
 /// Returns the first port of a test. It is below the system's ephemeral ports, and different for each
 /// process.
 fn first_port(test: u16) -> u16 {
-    20_000 + (process::id() % 750) as u16 * 16 + 5 * test
+    20_000 + (process::id() % 600) as u16 * 20 + 5 * test
 }
 
 fn make_fabric_with_ports(test: u16) -> Fabric {
@@ -74,8 +74,14 @@ fn shm_endpoints_take_ports_from_the_range() {
 }
 
 #[test]
+fn auto_endpoints_take_ports_from_the_range() {
+    check_endpoints_take_all_ports_of_the_range(3, "auto", "127.83.14.9");
+    check_endpoints_take_all_ports_of_the_range(3, "auto", "::1");
+}
+
+#[test]
 fn wildcard_endpoint_takes_a_port_from_the_range() {
-    for domain in ["tcp", "shm"] {
+    for domain in ["auto", "tcp", "shm"] {
         let fabric = make_fabric_with_ports(2);
         let info = fabric.info(&Hints::new().domain(domain)).unwrap();
         assert!(info.src_addr.is_none_or(|address| !address.is_specific()));

@@ -20,8 +20,14 @@ use homespun_suite::{Deadline, Net, TransportKind, Turns};
 
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [TransportKind; 4] =
-    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+const TRANSPORTS: [TransportKind; 6] = [
+    TransportKind::Tcp4,
+    TransportKind::Tcp6,
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];

@@ -14,8 +14,14 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [TransportKind; 4] =
-    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+const TRANSPORTS: [TransportKind; 6] = [
+    TransportKind::Tcp4,
+    TransportKind::Tcp6,
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 /// Lengths of messages that fit into the link without progress of the receiver.
 const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];

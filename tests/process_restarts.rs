@@ -13,8 +13,14 @@ homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [TransportKind; 4] =
-    [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+const TRANSPORTS: [TransportKind; 6] = [
+    TransportKind::Tcp4,
+    TransportKind::Tcp6,
+    TransportKind::Shm4,
+    TransportKind::Shm6,
+    TransportKind::Auto4,
+    TransportKind::MIXED4,
+];
 
 /// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];

@@ -25,7 +25,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// A party's address of the other party.
 const PEER: FabricAddress = FabricAddress(0);
 
-const DOMAINS: [&str; 2] = ["shm", "tcp"];
+const DOMAINS: [&str; 3] = ["auto", "shm", "tcp"];
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 8, 9000, 100_000, 3 << 20];

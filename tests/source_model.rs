@@ -266,6 +266,14 @@ proptest! {
     }
 
     #[test]
+    fn over_near_and_far_peers(
+        reports_unknown in any::<bool>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
+        run_steps(&TransportKind::MIXED4, reports_unknown, &steps);
+    }
+
+    #[test]
     fn over_the_example_backend(
         reports_unknown in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),

@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     #[error("there is no command to run")]
     EmptyCommand,
     /// The requested domain does not exist (ENODATA).
-    #[error("there is no domain {requested}, only {} (ENODATA)", .available.join(" and "))]
+    #[error("there is no domain {requested}, only {} (ENODATA)", .available.join(", "))]
     NoDomain {
         /// The requested name.
         requested: String,

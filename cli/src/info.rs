@@ -14,9 +14,9 @@ use crate::failure::Failure;
 ///
 /// Calls getinfo, which fi_getinfo(3) describes, and shows each answer: the domain and the type of endpoint,
 /// the addresses at both ends, and the capabilities and limits of an endpoint. Without NODE and SERVICE, each
-/// address format of each domain is shown once, without addresses. A last section names settings of this host
-/// that make a domain faster or slower: for shm, whether large messages can be copied directly from process
-/// to process.
+/// address format of each domain is shown once, without addresses. A last section shows what was found on
+/// this host: for auto, how peers at the addresses of each interface are reached, and why; for auto and shm,
+/// whether large messages can be copied directly from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct InfoArguments {
@@ -24,7 +24,7 @@ pub(crate) struct InfoArguments {
     node: Option<String>,
     /// The peer's port, or the name of a service.
     service: Option<String>,
-    /// Show only this domain: shm or tcp.
+    /// Show only this domain: auto, shm or tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// NODE and SERVICE name the local address, at which an endpoint would listen.

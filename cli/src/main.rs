@@ -24,8 +24,8 @@ use crate::console::Console;
 /// The command line of homespun, a software fabric.
 ///
 /// homespun offers the object model of libfabric (endpoints, completion queues, address vectors) over shared
-/// memory (domain shm) and TCP (domain tcp). This command shows what this host offers, measures it, and runs
-/// programs over it.
+/// memory (domain shm), TCP (domain tcp), or both (domain auto). This command shows what this host offers,
+/// measures it, and runs programs over it.
 #[derive(Debug, Parser)]
 #[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {

@@ -24,7 +24,7 @@ use crate::peer_process::{self, PeerProcess};
 /// Measure latency and bandwidth between two processes.
 ///
 /// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two to
-/// a core, and measures every domain: shared memory (shm) and TCP (tcp). With --listen it is a server, which
+/// a core, and measures shared memory (domain shm) and TCP (domain tcp). With --listen it is a server, which
 /// waits for a client on this or another host. With SERVER it is that client. Both need the same --domain.
 /// The client decides what to measure, and prints the table.
 ///
@@ -47,8 +47,8 @@ pub(crate) struct PingpongArguments {
     /// As a server, keep serving after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
-    /// Measure only this domain: shm or tcp. The default is each in turn, shm first; for a server or a
-    /// client, tcp.
+    /// Measure only this domain: auto, shm or tcp. The default is shm and then tcp; for a server or a client,
+    /// auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The sizes of messages in bytes, separated by commas; K and M stand for 1024 and 1024 x 1024, at most
@@ -170,8 +170,11 @@ fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Re
         cores::pin_thread_to_core(own)?;
     }
     let mut domains = port::domain_names()?;
-    if let Some(requested) = &arguments.domain {
-        domains.retain(|domain| domain == requested);
+    match &arguments.domain {
+        Some(requested) => domains.retain(|domain| domain == requested),
+        // A peer on this host would be measured over shared memory twice.
+        None if domains.len() > 1 => domains.retain(|domain| domain != "auto"),
+        None => {}
     }
     let plan = arguments.to_plan();
     for (index, domain) in domains.iter().enumerate() {

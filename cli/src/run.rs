@@ -40,8 +40,8 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// Offer only this domain: shm or tcp. By default the application chooses; Open MPI and Intel MPI choose
-    /// tcp.
+    /// Offer only this domain: auto, shm or tcp. By default FI_HOMESPUN_DOMAIN applies, and without it the
+    /// application chooses; one that names no domain gets auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program,
@@ -55,8 +55,9 @@ pub(crate) struct RunArguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun run -- mpirun -np 4 ./app                an MPI program with four ranks, over TCP
-  homespun run --domain shm -- mpirun -np 2 ./app   over shared memory
+  homespun run -- mpirun -np 4 ./app                an MPI program with four ranks, over shared memory on
+                                                    one host, and over TCP between hosts
+  homespun run --domain tcp -- mpirun -np 2 ./app   over TCP alone
   homespun run -- fi_info                           libfabric's view of homespun
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \

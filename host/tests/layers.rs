@@ -236,8 +236,8 @@ fn write_and_verify(from: &Node, to: &Node, address: u64) {
 }
 
 #[test]
-fn messages_and_writes_cross_a_layer_in_both_domains() {
-    for domain in [c"tcp", c"shm"] {
+fn messages_and_writes_cross_a_layer_in_every_domain() {
+    for domain in [c"auto", c"tcp", c"shm"] {
         let infos = getinfo_of_layer_over_domain(domain);
         assert_eq!(infos.provider_name(), Some("homespun;ofi_rxm"));
         let (left, right) = (Node::open(&infos), Node::open(&infos));
@@ -256,7 +256,7 @@ fn messages_and_writes_cross_a_layer_in_both_domains() {
 #[test]
 fn messages_and_writes_cross_a_layer_that_shares_a_receive_context() {
     let mut test = std::process::Command::new(env::current_exe().expect("this test's path"));
-    test.args(["messages_and_writes_cross_a_layer_in_both_domains", "--exact"]);
+    test.args(["messages_and_writes_cross_a_layer_in_every_domain", "--exact"]);
     let output = test.env("FI_OFI_RXM_USE_SRX", "1").output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(" 1 passed"), "{said}");

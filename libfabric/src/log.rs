@@ -91,6 +91,7 @@ const SUBSYSTEMS: &[(&str, u32)] = &[
     ("homespun::eq", FI_LOG_EQ),
     ("homespun::fabric", FI_LOG_FABRIC),
     ("homespun::pump", FI_LOG_EP_DATA),
+    ("homespun_auto", FI_LOG_EP_DATA),
     ("homespun_engine", FI_LOG_EP_DATA),
     ("homespun_tcp", FI_LOG_EP_DATA),
     ("", FI_LOG_CORE),

@@ -78,7 +78,7 @@ fn parameter_restricts_the_domains() {
         let names = text.lines().filter_map(|line| line.trim().strip_prefix("domain: "));
         names.map(str::to_owned).collect()
     };
-    for domain in ["shm", "tcp"] {
+    for domain in ["auto", "shm", "tcp"] {
         let Some(text) = run_fi_info(&["-p", "homespun"], &[("FI_HOMESPUN_DOMAIN", domain)]) else { return };
         let found = domains(&text);
         assert!(!found.is_empty() && found.iter().all(|name| name == domain), "{text}");

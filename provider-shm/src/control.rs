@@ -17,7 +17,7 @@ use rustix::net::{
 use smallvec::SmallVec;
 
 use crate::greeting::{GREETING_BYTES, Greeting};
-use crate::name;
+use crate::name::{self, NameKind};
 use crate::sys::{self, Credentials};
 
 /// A greeting and the two descriptors that accompany it: the sender's ring and its doorbell.
@@ -57,12 +57,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Connects to the endpoint at an address.
-    pub(crate) fn connect(to: Address) -> Result<Control, ConnectError> {
+    /// Connects to the endpoint of this kind at an address.
+    pub(crate) fn connect(kind: &NameKind, to: Address) -> Result<Control, ConnectError> {
         let mut refused = ConnectError::Failed(LinkError::System(Errno::ECONNREFUSED));
-        for candidate in name::possible_bind_addresses(to) {
+        for candidate in name::possible_bind_addresses(kind, to) {
             let socket = CloseOnFork::new(open_socket()?);
-            match connect(&socket, &name::socket_name(candidate)?) {
+            match connect(&socket, &name::socket_name(kind, candidate)?) {
                 Ok(()) => return Control::from_socket_of_same_user(socket).map_err(ConnectError::Failed),
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,

@@ -23,6 +23,9 @@ pub(crate) enum Slot {
     Waiting(Address),
     /// A connect that failed. The next pass reports it.
     Failed(LinkError),
+    /// A connect that found no endpoint beside TCP to which this process may connect. The transport's owner
+    /// takes the link over.
+    Absent,
 }
 
 /// A connection.

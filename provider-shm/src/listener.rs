@@ -9,7 +9,7 @@ use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
 use crate::control;
-use crate::name;
+use crate::name::{self, NameKind};
 
 /// The listening sockets of an endpoint, one for each address to which it is bound.
 #[derive(Debug)]
@@ -29,23 +29,29 @@ impl Listener {
         instance: u64,
         backlog_connections: u16,
     ) -> io::Result<(Listener, Address)> {
-        if to.is_specific() && !name::is_local(to.ip()) {
+        if to.is_specific() && !name::is_local(to) {
             return Err(rustix::io::Errno::ADDRNOTAVAIL.into());
         }
         let mut taken = io::Error::from(rustix::io::Errno::ADDRINUSE);
         for port in name::ports_to_try(to.port(), instance) {
             let bindings = name::addresses_to_bind(to.with_port(port));
-            let sockets = bindings.iter().map(|&address| bind_and_listen(address, backlog_connections));
-            let bound: io::Result<SmallVec<_>> = sockets.collect();
-            match bound {
-                Ok(sockets) => {
-                    return Ok((Listener { sockets, is_pending: true, is_starved: false }, bindings[0]));
-                }
+            match Listener::bind_names(&NameKind::Alone, &bindings, backlog_connections) {
+                Ok(listener) => return Ok((listener, bindings[0])),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken = error,
                 Err(error) => return Err(error),
             }
         }
         Err(taken)
+    }
+
+    /// Listens at the names of these addresses.
+    pub(crate) fn bind_names(
+        kind: &NameKind,
+        addresses: &[Address],
+        backlog_connections: u16,
+    ) -> io::Result<Listener> {
+        let sockets = addresses.iter().map(|&address| bind_and_listen(kind, address, backlog_connections));
+        Ok(Listener { sockets: sockets.collect::<io::Result<_>>()?, is_pending: true, is_starved: false })
     }
 
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -98,9 +104,13 @@ impl Listener {
     }
 }
 
-fn bind_and_listen(address: Address, backlog_connections: u16) -> io::Result<CloseOnFork<OwnedFd>> {
+fn bind_and_listen(
+    kind: &NameKind,
+    address: Address,
+    backlog_connections: u16,
+) -> io::Result<CloseOnFork<OwnedFd>> {
     let socket = CloseOnFork::new(control::open_socket()?);
-    bind(&socket, &name::socket_name(address)?)?;
+    bind(&socket, &name::socket_name(kind, address)?)?;
     listen(&socket, backlog_connections.into())?;
     Ok(socket)
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homespun_engine::address::{Address, AddressFormat};
@@ -19,9 +20,26 @@ const PORTS_START: u16 = 49_152;
 const _: () = assert!(PORTS_START.checked_add(PORTS_MAX - 1).is_some());
 const _: () = assert!(PORTS_MAX.is_power_of_two());
 
+/// The kind of endpoint that a name belongs to. Endpoints of one kind find only each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// An endpoint over shared memory alone.
+    Alone,
+    /// An endpoint that also listens on TCP, at the port in its name. An endpoint over shared memory alone
+    /// may have the number of any TCP port, so it must have other names.
+    BesideTcp {
+        /// A part of the name; empty if the provider sets none.
+        neighbourhood: Arc<str>,
+    },
+}
+
 /// The socket name of the endpoint at an address.
-pub(crate) fn socket_name(address: Address) -> io::Result<SocketAddrUnix> {
-    let name = format!("homespun/shm/{}", address.socket_addr());
+pub(crate) fn socket_name(kind: &NameKind, address: Address) -> io::Result<SocketAddrUnix> {
+    let address = address.socket_addr();
+    let name = match kind {
+        NameKind::Alone => format!("homespun/shm/{address}"),
+        NameKind::BesideTcp { neighbourhood } => format!("homespun/auto/{neighbourhood}/{address}"),
+    };
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
@@ -32,10 +50,17 @@ pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
 }
 
 /// The addresses to which an endpoint that peers reach at `to` may be bound.
-pub(crate) fn possible_bind_addresses(to: Address) -> SmallVec<[Address; 2]> {
+pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<[Address; 2]> {
     let wildcard = to.format().wildcard().with_port(to.port());
     // An endpoint bound to a wildcard answers only for the addresses of this host.
-    if to.is_specific() && is_local(to.ip()) { smallvec![to, wildcard] } else { smallvec![to] }
+    if to.is_specific() && is_local(to) {
+        return smallvec![to, wildcard];
+    }
+    match kind {
+        NameKind::Alone => smallvec![to],
+        // Over TCP, the address leads to another host.
+        NameKind::BesideTcp { .. } => SmallVec::new(),
+    }
 }
 
 /// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ports. The first of these
@@ -62,10 +87,10 @@ pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u1
 }
 
 /// Whether this host has the address.
-pub(crate) fn is_local(ip: IpAddr) -> bool {
-    // A bind succeeds only for an address of this host.
-    ip.is_loopback()
-        || match UdpSocket::bind(SocketAddr::new(ip, 0)) {
+pub(crate) fn is_local(address: Address) -> bool {
+    // A bind succeeds only for an address of this host. A link-local address needs its scope id.
+    address.ip().is_loopback()
+        || match UdpSocket::bind(address.with_port(0).socket_addr()) {
             Ok(_) => true,
             // Without a free descriptor the check is impossible. Then the caller's next step, which also
             // needs a descriptor, fails with this error.
@@ -92,9 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn socket_name_contains_address_and_port() {
-        let name = socket_name(parse_address("[::1]:5000")).unwrap();
-        assert_eq!(name.abstract_name(), Some(&b"homespun/shm/[::1]:5000"[..]));
+    fn socket_name_contains_kind_address_and_port() {
+        let beside_tcp = |neighbourhood: &str| NameKind::BesideTcp { neighbourhood: neighbourhood.into() };
+        for (kind, expected) in [
+            (NameKind::Alone, "homespun/shm/[::1]:5000"),
+            (beside_tcp(""), "homespun/auto//[::1]:5000"),
+            (beside_tcp("left"), "homespun/auto/left/[::1]:5000"),
+        ] {
+            let name = socket_name(&kind, parse_address("[::1]:5000")).unwrap();
+            assert_eq!(name.abstract_name(), Some(expected.as_bytes()));
+        }
     }
 
     #[test]
@@ -107,11 +139,16 @@ mod tests {
 
     #[test]
     fn wildcard_is_a_candidate_for_local_addresses_only() {
-        let all = |text| possible_bind_addresses(parse_address(text)).to_vec();
-        assert_eq!(all("127.9.9.9:7"), [parse_address("127.9.9.9:7"), parse_address("0.0.0.0:7")]);
-        assert_eq!(all("[::1]:7"), [parse_address("[::1]:7"), parse_address("[::]:7")]);
+        let beside_tcp = NameKind::BesideTcp { neighbourhood: "".into() };
+        for kind in [&NameKind::Alone, &beside_tcp] {
+            let all = |text| possible_bind_addresses(kind, parse_address(text)).to_vec();
+            assert_eq!(all("127.9.9.9:7"), [parse_address("127.9.9.9:7"), parse_address("0.0.0.0:7")]);
+            assert_eq!(all("[::1]:7"), [parse_address("[::1]:7"), parse_address("[::]:7")]);
+        }
         // TEST-NET-3 is for documentation; no host has it.
-        assert_eq!(all("203.0.113.77:7"), [parse_address("203.0.113.77:7")]);
+        let elsewhere = parse_address("203.0.113.77:7");
+        assert_eq!(possible_bind_addresses(&NameKind::Alone, elsewhere).to_vec(), [elsewhere]);
+        assert!(possible_bind_addresses(&beside_tcp, elsewhere).is_empty());
     }
 
     #[test]

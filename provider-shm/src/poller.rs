@@ -22,6 +22,8 @@ pub(crate) enum EventSource {
     Doorbell(LinkId),
     /// The process of a link's peer, which has ended.
     Process(LinkId),
+    /// A descriptor of the transport's owner.
+    Companion,
 }
 
 impl EventSource {
@@ -29,6 +31,7 @@ impl EventSource {
     const CONTROL: u64 = 1;
     const DOORBELL: u64 = 2;
     const PROCESS: u64 = 3;
+    const COMPANION: u64 = 4;
 
     fn token(self) -> EventData {
         let (kind, id) = match self {
@@ -36,6 +39,7 @@ impl EventSource {
             EventSource::Control(id) => (EventSource::CONTROL, id.0),
             EventSource::Doorbell(id) => (EventSource::DOORBELL, id.0),
             EventSource::Process(id) => (EventSource::PROCESS, id.0),
+            EventSource::Companion => (EventSource::COMPANION, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(id))
     }
@@ -46,12 +50,13 @@ impl EventSource {
             EventSource::CONTROL => EventSource::Control(id),
             EventSource::DOORBELL => EventSource::Doorbell(id),
             EventSource::PROCESS => EventSource::Process(id),
+            EventSource::COMPANION => EventSource::Companion,
             _ => EventSource::Listener,
         }
     }
 }
 
-/// An edge-triggered epoll instance: it reports each event once.
+/// An edge-triggered epoll instance: it reports each event once, but for those of a companion.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: CloseOnFork<OwnedFd>,
@@ -68,6 +73,12 @@ impl Poller {
     pub(crate) fn add(&self, fd: impl AsFd, source: EventSource) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
+    }
+
+    /// Watches an epoll descriptor, and reports it in each poll as long as that has events: its owner may
+    /// take only some of them at once.
+    pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventSource::Companion.token(), EventFlags::IN)?)
     }
 
     /// Stops watching a descriptor. Closing the descriptor would not suffice, since a forked child may hold a

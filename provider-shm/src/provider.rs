@@ -6,6 +6,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
+use homespun_engine::wire::hello::Hello;
 
 use crate::control;
 use crate::cross_memory;
@@ -63,6 +64,48 @@ impl ShmProvider {
         self.backlog_connections = connections;
         self
     }
+
+    /// Opens the transport over shared memory of an endpoint that has one over TCP, too. TCP has bound the
+    /// endpoint to `bound`, an address with a port, or a wildcard with a port; peers reach it at `address`.
+    /// Such endpoints find only each other, and only those of the same neighbourhood:
+    /// [`ShmTransport::take_absent`] returns connects to other addresses.
+    ///
+    /// ```
+    /// use homespun_engine::address::Address;
+    /// use homespun_engine::transport::Transport;
+    /// use homespun_shm::ShmProvider;
+    ///
+    /// let bound: Address = "127.71.3.9:7471".parse().unwrap();
+    /// let mut transport = ShmProvider::new().open_beside_tcp(bound, bound, "", 7)?;
+    /// let link = transport.connect(bound.with_port(7472));
+    /// assert_eq!(transport.take_absent(), Some((link, bound.with_port(7472))), "no endpoint is there");
+    /// # Ok::<(), homespun_engine::errno::Errno>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// EADDRINUSE if another endpoint has the name; EINVAL if the neighbourhood has more than about 40 bytes;
+    /// the system's error, such as EMFILE.
+    pub fn open_beside_tcp(
+        &self,
+        bound: Address,
+        address: Address,
+        neighbourhood: &str,
+        instance: u64,
+    ) -> Result<ShmTransport, Errno> {
+        self.apply_tracer_setting();
+        let hello = Hello { address, instance };
+        ShmTransport::open_beside_tcp(bound, neighbourhood.into(), hello, self.backlog_connections)
+            .map_err(|error| control::to_errno(&error))
+    }
+
+    fn apply_tracer_setting(&self) {
+        if self.allows_any_tracer
+            && let Err(error) = sys::allow_any_tracer()
+        {
+            tracing::debug!(%error, "cannot allow any tracer: the Yama security module is absent");
+        }
+    }
 }
 
 impl Provider for ShmProvider {
@@ -87,11 +130,7 @@ impl Provider for ShmProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<ShmTransport, Errno> {
-        if self.allows_any_tracer
-            && let Err(error) = sys::allow_any_tracer()
-        {
-            tracing::debug!(%error, "cannot allow any tracer: the Yama security module is absent");
-        }
+        self.apply_tracer_setting();
         ShmTransport::open(bind, instance, self.backlog_connections)
             .map_err(|error| control::to_errno(&error))
     }

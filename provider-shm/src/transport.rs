@@ -1,5 +1,6 @@
 //! The transport: all links of one endpoint.
 
+mod beside_tcp;
 mod connecting;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::limits::{
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::memory;
+use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd};
 use crate::shareable;
@@ -43,6 +45,7 @@ pub struct ShmTransport {
     generation: ForkGeneration,
     address: Address,
     hello: Hello,
+    names: NameKind,
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
@@ -66,21 +69,30 @@ pub struct ShmTransport {
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
+    /// Connects that found no endpoint, which the owner has not taken over yet.
+    absent: Vec<(LinkId, Address)>,
+    /// Whether a poll of the kernel has found that the companion has events.
+    has_companion_event: bool,
 }
 
 impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
+        let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
+        tracing::debug!(%bind, %address, "listening");
+        ShmTransport::with_listener(listener, NameKind::Alone, Hello { address, instance })
+    }
+
+    fn with_listener(listener: Listener, names: NameKind, hello: Hello) -> io::Result<ShmTransport> {
         let generation = ForkGeneration::current();
         let poller = Poller::new()?;
-        let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
         for socket in listener.sockets() {
             poller.add(socket, EventSource::Listener)?;
         }
-        tracing::debug!(%bind, %address, "listening");
         Ok(ShmTransport {
             generation,
-            address,
-            hello: Hello { address, instance },
+            address: hello.address,
+            hello,
+            names,
             poller,
             listener: Some(listener),
             links: LinkTable::default(),
@@ -94,6 +106,8 @@ impl ShmTransport {
             accepted_count: 0,
             idle_passes: 0,
             passes_since_kernel_poll: 0,
+            absent: Vec::new(),
+            has_companion_event: false,
         })
     }
 }
@@ -109,7 +123,7 @@ impl Transport for ShmTransport {
             // The peer is not known yet. Assume that it is reachable, since the capabilities of a link may
             // shrink but not grow.
             Some(Slot::Waiting(_)) => true,
-            Some(Slot::Failed(_)) | None => false,
+            Some(Slot::Failed(_) | Slot::Absent) | None => false,
         };
         LinkCaps {
             inline_max_bytes: INLINE_MAX_BYTES,
@@ -265,6 +279,7 @@ impl Transport for ShmTransport {
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
         }
+        self.absent.retain(|(id, _)| *id != link);
     }
 
     fn stop_accepting(&mut self) {
@@ -288,7 +303,7 @@ impl ShmTransport {
         }
         match self.links.get_mut(id)? {
             Slot::Made(link) => Some(link),
-            Slot::Waiting(_) | Slot::Failed(_) => None,
+            Slot::Waiting(_) | Slot::Failed(_) | Slot::Absent => None,
         }
     }
 
@@ -329,7 +344,7 @@ impl ShmTransport {
             self.control_ready = self.links.ids().collect();
             return;
         }
-        let ShmTransport { poller, links, listener, hot, control_ready, .. } = self;
+        let ShmTransport { poller, links, listener, hot, control_ready, has_companion_event, .. } = self;
         for source in poller.poll() {
             match source {
                 EventSource::Listener => {
@@ -337,6 +352,7 @@ impl ShmTransport {
                         listener.mark_pending();
                     }
                 }
+                EventSource::Companion => *has_companion_event = true,
                 EventSource::Control(id) => control_ready.push(id),
                 EventSource::Doorbell(id) | EventSource::Process(id) => {
                     let Some(Slot::Made(link)) = links.get_mut(id) else { continue };
@@ -437,7 +453,7 @@ impl ShmTransport {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connector() || link.outgoing.is_some(),
             Some(Slot::Waiting(_) | Slot::Failed(_)) => true,
-            None => return 0,
+            Some(Slot::Absent) | None => return 0,
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);

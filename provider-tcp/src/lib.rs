@@ -95,7 +95,7 @@ mod staging;
 mod sys;
 mod transport;
 
-pub use provider::TcpProvider;
+pub use provider::{BoundTcp, TcpProvider};
 pub use transport::TcpTransport;
 
 #[cfg(test)]

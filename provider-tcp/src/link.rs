@@ -205,13 +205,13 @@ impl Link {
         const END_BYTES: usize = 1;
         // If the kernel cannot tell, the link ends when the peer's stream ends.
         self.closing == Some(Closing::Reading)
-            && sys::unacknowledged_bytes(&self.stream).is_ok_and(|left| left <= END_BYTES)
+            && sys::unacknowledged_bytes(&*self.stream).is_ok_and(|left| left <= END_BYTES)
     }
 
     /// If the peer will miss frames, makes it see a reset instead of an orderly end.
     pub(crate) fn reset_on_close_if_incomplete(&self) {
         if !self.outbound.can_end_stream()
-            && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+            && let Err(error) = SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO))
         {
             tracing::debug!(%error, "the connection ends without a reset");
         }

@@ -52,6 +52,12 @@ impl Listener {
         self.pause_passes = 0;
     }
 
+    /// Whether connections may be waiting.
+    #[inline]
+    pub(crate) fn has_connections(&self) -> bool {
+        self.is_pending
+    }
+
     /// Whether connections may be waiting and the listener is not paused.
     pub(crate) fn can_accept(&self) -> bool {
         self.is_pending && self.pause_passes == 0

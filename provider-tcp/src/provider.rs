@@ -1,13 +1,17 @@
 //! The provider, which opens transports.
 
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr};
+use socket2::Socket;
 
 use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS};
+use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
 
@@ -75,6 +79,66 @@ impl TcpProvider {
         self.accepting.hello_timeout = timeout;
         self
     }
+
+    /// Binds an endpoint, which does not listen yet. Nobody can connect to it in the meantime, and the system
+    /// gives its port to no endpoint that asks for port 0.
+    ///
+    /// ```
+    /// use homespun_engine::transport::Transport;
+    /// use homespun_tcp::TcpProvider;
+    ///
+    /// let bound = TcpProvider::new().bind("127.0.0.1:0".parse().unwrap())?;
+    /// let address = bound.address();
+    /// assert_eq!(bound.listen(7)?.address(), address);
+    /// # Ok::<(), homespun_engine::errno::Errno>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The system's error, such as EADDRINUSE, EADDRNOTAVAIL, EMFILE or EACCES.
+    pub fn bind(&self, bind: Address) -> Result<BoundTcp, Errno> {
+        let bind_socket = || {
+            let socket = socket::bind_listener(bind.socket_addr(), self.buffers)?;
+            let bound = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+            let address = local::reachable_address(bound, self.interface.as_deref())?;
+            Ok(BoundTcp { socket, bound, address, buffers: self.buffers, accepting: self.accepting })
+        };
+        bind_socket().map_err(|error: io::Error| socket::to_errno(&error))
+    }
+}
+
+/// An endpoint that has its address, but does not listen yet. Made by [`TcpProvider::bind`].
+#[derive(Debug)]
+pub struct BoundTcp {
+    pub(crate) socket: Socket,
+    pub(crate) bound: SocketAddr,
+    pub(crate) address: Address,
+    pub(crate) buffers: KernelBuffers,
+    pub(crate) accepting: AcceptLimits,
+}
+
+impl BoundTcp {
+    /// Returns the address to which the endpoint is bound: with a port, and perhaps with a wildcard.
+    pub fn bound(&self) -> Address {
+        self.bound.into()
+    }
+
+    /// Returns the address at which peers will reach the endpoint
+    /// ([`Transport::address`](homespun_engine::transport::Transport::address)).
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Opens the transport, which listens. `instance` is that of
+    /// [`Provider::open`].
+    ///
+    /// # Errors
+    ///
+    /// EADDRINUSE if another socket has begun to listen at the port since it was bound; the system's error,
+    /// such as EMFILE.
+    pub fn listen(self, instance: u64) -> Result<TcpTransport, Errno> {
+        TcpTransport::listen(self, instance).map_err(|error| socket::to_errno(&error))
+    }
 }
 
 impl Provider for TcpProvider {
@@ -91,7 +155,6 @@ impl Provider for TcpProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<TcpTransport, Errno> {
-        TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref(), self.accepting)
-            .map_err(|error| socket::to_errno(&error))
+        self.bind(bind)?.listen(instance)
     }
 }

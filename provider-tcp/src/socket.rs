@@ -33,12 +33,12 @@ impl KernelBuffers {
     }
 }
 
-/// Creates a socket that listens at an address.
+/// Creates a socket that is bound to an address, to listen there.
 ///
 /// The socket does not share its port with another listener. SO_REUSEADDR lets it bind a port that old
 /// connections (TIME_WAIT) still hold, but on Linux never the port of another listener. SO_REUSEPORT stays
 /// off.
-pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpListener> {
+pub(crate) fn bind_listener(at: SocketAddr, buffers: KernelBuffers) -> io::Result<Socket> {
     let socket = open_stream_socket(at)?;
     socket.set_reuse_address(true)?;
     if at.is_ipv6() {
@@ -48,8 +48,14 @@ pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpLi
     // offers.
     buffers.apply(&socket)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG_CONNECTIONS)?;
-    Ok(TcpListener::from_std(socket.into()))
+    Ok(socket)
+}
+
+/// Lets a bound socket listen. Fails with EADDRINUSE if another socket that was bound to the port listens by
+/// now.
+pub(crate) fn listen(bound: Socket) -> io::Result<TcpListener> {
+    bound.listen(BACKLOG_CONNECTIONS)?;
+    Ok(TcpListener::from_std(bound.into()))
 }
 
 /// Creates a socket and starts to connect it. With a `source`, the connection comes from that IP address and

@@ -26,8 +26,8 @@ use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_B
 use crate::link::{Link, NO_ROOM, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
-use crate::local;
 use crate::local_addresses::LocalAddresses;
+use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
@@ -84,18 +84,10 @@ pub(crate) struct AcceptLimits {
 }
 
 impl TcpTransport {
-    pub(crate) fn open(
-        bind: Address,
-        instance: u64,
-        buffers: KernelBuffers,
-        interface: Option<&str>,
-        accepting: AcceptLimits,
-    ) -> io::Result<TcpTransport> {
+    pub(crate) fn listen(bound: BoundTcp, instance: u64) -> io::Result<TcpTransport> {
+        let BoundTcp { socket, bound, address, buffers, accepting } = bound;
         let poll = CloseOnFork::new(Poll::new()?);
-        let socket = socket::listen(bind.socket_addr(), buffers)?;
-        let bound = socket.local_addr()?;
-        let address = local::reachable_address(bound, interface)?;
-        let listener = Listener::new(socket, poll.registry(), LISTENER)?;
+        let listener = Listener::new(socket::listen(socket)?, poll.registry(), LISTENER)?;
         tracing::debug!(%bound, %address, "listening");
         Ok(TcpTransport {
             poll,
@@ -116,7 +108,7 @@ impl TcpTransport {
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
-            source: bind.is_specific().then_some(bound),
+            source: Address::from(bound).is_specific().then_some(bound),
             hello: Hello { address, instance }.to_bytes(),
             buffers,
         })
@@ -170,6 +162,9 @@ impl Transport for TcpTransport {
     }
 
     fn flush(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
         let mut dirty = mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             // A number may be in the list twice, or may be that of a link that has ended. So the link's own
@@ -271,6 +266,16 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
+    /// Whether a pass has something to do that no event of the kernel announces: links that were not read to
+    /// their end or are [draining](Transport::draining_count), connections that wait to be accepted, and those
+    /// whose time to say hello may be over.
+    #[inline]
+    pub fn has_pending_work(&self) -> bool {
+        let has_connections = self.listener.as_ref().is_some_and(Listener::has_connections);
+        let has_links = !self.ready.is_empty() || !self.draining.is_empty() || !self.half_open.is_empty();
+        self.links.are_inherited() || has_connections || has_links
+    }
+
     /// Polls the kernel for events.
     fn poll_kernel(&mut self) {
         if let Err(error) = self.poll.poll(&mut self.events, Some(Duration::ZERO)) {

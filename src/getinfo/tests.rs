@@ -77,7 +77,7 @@ fn providers_are_answered_in_their_order_and_by_name() {
 }
 
 #[test]
-fn domain_parameter_leaves_only_that_domain() {
+fn domain_parameter_leaves_only_that_domain_unless_hints_name_another() {
     let providers = [make_provider("tcp"), make_provider("shm")];
     let any = Info::default();
     assert_eq!(
@@ -94,13 +94,15 @@ fn domain_parameter_leaves_only_that_domain() {
         ),
         ["shm"]
     );
-    let unmet = Unmet::NotPreferredDomain;
-    assert_eq!(getinfo_with_domain_param(&providers, Some("tcp"), &named), Err(Misuse::Unmet(unmet).into()));
-    let unmet = Unmet::PreferredDomain;
+    for param in ["tcp", "token-ring"] {
+        let found = getinfo_with_domain_param(&providers, Some(param), &named).expect("the named one");
+        assert_eq!(check_and_list_domains(&found), ["shm"]);
+    }
+    named.domain.name = Some("token-ring".into());
     for hints in [any, named] {
         let refused =
             getinfo_with_domain_param(&providers, Some("token-ring"), &hints).expect_err("there is none");
-        assert_eq!(refused, Misuse::Unmet(unmet).into());
+        assert_eq!(refused, Misuse::Unmet(Unmet::PreferredDomain).into());
         assert_eq!(refused.errno(), Errno::ENODATA);
     }
 }
@@ -193,7 +195,7 @@ fn unknown_flags_are_ignored() {
 #[test]
 fn built_in_provider_answers_getinfo() {
     let found = getinfo(None, None, InfoFlags::empty(), None).expect("an answer");
-    assert_eq!(found[0].domain.name.as_deref(), Some("tcp"));
+    assert_eq!(found[0].domain.name.as_deref(), Some("auto"));
     let everywhere = AddressFormat::SockaddrIn.wildcard();
     assert_eq!((found[0].src_addr, found[0].dest_addr), (Some(everywhere), None));
     let names = getinfo(Some("localhost"), Some("7471"), InfoFlags::empty(), None).expect("localhost");

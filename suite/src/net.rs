@@ -1,6 +1,6 @@
 //! A network: a transport under test, and all parties on it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use socket2::{Socket, Type};
 
 use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
+use super::neighbours::Neighbours;
 use super::party::Party;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
@@ -53,6 +54,8 @@ pub struct Net {
     pub info: Info,
     queues: Arc<DrivenQueues>,
     drivers: Mutex<Vec<JoinHandle<()>>>,
+    /// How many processes were started for parties.
+    processes: AtomicUsize,
 }
 
 /// An address without a listener.
@@ -83,6 +86,9 @@ impl Net {
         if let TransportKind::Backend(backend) = transport {
             fabric = (backend.install)(fabric);
         }
+        if let TransportKind::Mixed4 { first } = transport {
+            fabric = fabric.with_provider(Neighbours::new(*first));
+        }
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
         hints.domain.data_progress = (turns == Turns::Automatic).then_some(Progress::Auto);
@@ -101,6 +107,7 @@ impl Net {
             info,
             queues: Arc::default(),
             drivers: Mutex::default(),
+            processes: AtomicUsize::new(0),
         }
     }
 
@@ -167,7 +174,8 @@ impl Net {
         };
         let queues = self.queues.clone();
         let party = if self.turns == Turns::Processes {
-            Party::open_in_process(&self.transport, &domain, &self.info, setup, queues)
+            let number = self.processes.fetch_add(1, Ordering::Relaxed);
+            Party::open_in_process(&self.transport.in_process(number), &domain, &self.info, setup, queues)
         } else {
             Party::open(&domain, &self.info, setup, queues)
         };

@@ -18,6 +18,20 @@ pub fn become_user(uid: u32) {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
 }
 
+/// Puts the processes that this thread starts from now on into a new PID namespace, `pid_namespaces(7)`. The
+/// thread can start no threads any more.
+///
+/// # Errors
+///
+/// EPERM, unless this process is the superuser's.
+pub fn put_children_into_pid_namespace() -> io::Result<()> {
+    // SAFETY: the call takes a number, and affects only processes that this thread has not started yet.
+    match unsafe { libc::unshare(libc::CLONE_NEWPID) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Forks this process. The child does nothing: it ends at once, or lingers until the other end of standard
 /// input is closed.
 pub fn fork_idle_child(lingers: bool) {

@@ -55,6 +55,13 @@ impl Prerequisite {
         required: Required::Never,
     };
 
+    /// A host on which this process may start processes in other namespaces.
+    pub const PID_NAMESPACES: Prerequisite = Prerequisite {
+        name: "PID namespaces",
+        reason: "only the superuser can start a process in a new PID namespace",
+        required: Required::Never,
+    };
+
     /// Files on a device, whose dirty pages the system counts.
     pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
         name: "files on a device",

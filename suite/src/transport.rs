@@ -8,6 +8,8 @@ use homespun::Fabric;
 use homespun_engine::loopback::Faults;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
+use super::neighbours::Neighbours;
+
 /// A transport under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransportKind {
@@ -26,6 +28,16 @@ pub enum TransportKind {
     Shm4,
     /// Shared memory, with addresses of \[::1\].
     Shm6,
+    /// The domain `auto`, with IPv4 addresses as for `Tcp4`. All peers are near.
+    Auto4,
+    /// The domain `auto`, with addresses of \[::1\]. All peers are near.
+    Auto6,
+    /// As `Auto4`, but every second endpoint is in another neighbourhood ([`Neighbours`]): the first is far
+    /// from the second, and near the third.
+    Mixed4 {
+        /// The neighbourhood of the first endpoint, 0 or 1.
+        first: usize,
+    },
     /// A transport that the tests provide, inside the process.
     Backend(Backend),
 }
@@ -49,12 +61,38 @@ impl Eq for Backend {}
 
 impl TransportKind {
     /// The transports between processes.
-    pub(super) const BETWEEN_PROCESSES: [TransportKind; 4] =
-        [TransportKind::Tcp4, TransportKind::Tcp6, TransportKind::Shm4, TransportKind::Shm6];
+    pub(super) const BETWEEN_PROCESSES: [TransportKind; 8] = [
+        TransportKind::Tcp4,
+        TransportKind::Tcp6,
+        TransportKind::Shm4,
+        TransportKind::Shm6,
+        TransportKind::Auto4,
+        TransportKind::Auto6,
+        TransportKind::Mixed4 { first: 0 },
+        TransportKind::Mixed4 { first: 1 },
+    ];
 
-    /// Whether its endpoints map memory of each other.
-    pub fn maps_peer_memory(&self) -> bool {
-        matches!(self, TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6)
+    /// The domain `auto` with near and far peers.
+    pub const MIXED4: TransportKind = TransportKind::Mixed4 { first: 0 };
+
+    /// Whether its endpoints map memory of each other: the first two, where some do.
+    pub(super) fn maps_peer_memory(&self) -> bool {
+        match self {
+            TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6 => true,
+            TransportKind::Auto4 | TransportKind::Auto6 => true,
+            TransportKind::Tcp4 | TransportKind::Tcp6 => false,
+            TransportKind::Mixed4 { .. } | TransportKind::Backend(_) => false,
+        }
+    }
+
+    /// Returns the transport for the endpoints of another process, of which the first is the `number`th of
+    /// the network, beginning with 0.
+    #[must_use]
+    pub fn in_process(&self, number: usize) -> TransportKind {
+        match self {
+            TransportKind::Mixed4 { first } => TransportKind::Mixed4 { first: (first + number) % 2 },
+            other => other.clone(),
+        }
     }
 
     /// Returns the name of its domain, and the IP address of its endpoints.
@@ -65,6 +103,9 @@ impl TransportKind {
             TransportKind::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
             TransportKind::Shm4 => ("shm", unique_loopback_address().into()),
             TransportKind::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
+            TransportKind::Auto4 => ("auto", unique_loopback_address().into()),
+            TransportKind::Auto6 => ("auto", Ipv6Addr::LOCALHOST.into()),
+            TransportKind::Mixed4 { .. } => (Neighbours::DOMAIN, unique_loopback_address().into()),
             TransportKind::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
         }
     }

@@ -119,6 +119,26 @@ mod over_rings {
     }
 }
 
+/// The survivor shares memory with every second victim, and reaches the others over TCP.
+mod over_both {
+    use super::*;
+
+    #[test]
+    fn peer_killed_at_every_library_call_is_survived() {
+        kill_at_every_call(&TransportKind::MIXED4, 24);
+    }
+
+    #[test]
+    fn peer_killed_at_every_system_call_is_survived() {
+        kill_at_every_system_call(&TransportKind::MIXED4, 3 * SYSTEM_CALLS.len() as u64);
+    }
+
+    #[test]
+    fn peer_killed_at_any_moment_is_survived() {
+        kill_at_any_moment(&TransportKind::MIXED4, 24);
+    }
+}
+
 mod over_tcp {
     use super::*;
 

@@ -104,8 +104,10 @@ impl Survivor {
         self.has_received = false;
         self.is_victim_dead = false;
         let mut victim = Process::spawn(ENTRY);
+        // With near and far peers, the victims are near and far in turn.
+        let transport = self.transport.in_process(life.number as usize);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
-        victim.send_message(&VictimSetup { transport: self.transport.clone(), survivor, life: *life });
+        victim.send_message(&VictimSetup { transport, survivor, life: *life });
         if let Some(AddressForm(name)) = victim.receive_if_alive() {
             let inserted = self.party.av.insert(&[name]).remove(0);
             let peer = inserted.expect("an endpoint's name can be inserted");

@@ -144,6 +144,16 @@ proptest! {
     }
 
     #[test]
+    fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+        run_and_check(&TransportKind::MIXED4, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_near_and_far_peers_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        run_and_check(&TransportKind::MIXED4, &program, Promise::ToOpenReceivers);
+    }
+
+    #[test]
     fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
         run_and_check(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
     }
@@ -169,6 +179,16 @@ mod across_processes {
         #[test]
         fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
             run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
+        }
+
+        #[test]
+        fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+            run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::Everything);
+        }
+
+        #[test]
+        fn over_near_and_far_peers_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+            run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]

@@ -84,6 +84,16 @@ proptest! {
     }
 
     #[test]
+    fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+        run_and_check(Turns::Alternate, &TransportKind::MIXED4, &program);
+    }
+
+    #[test]
+    fn over_near_and_far_peers_while_members_leave(program in any_program(Disruption::Any)) {
+        run_and_check(Turns::Alternate, &TransportKind::MIXED4, &program);
+    }
+
+    #[test]
     fn over_tcp_while_members_leave(program in any_program(Disruption::Any)) {
         run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
@@ -104,6 +114,11 @@ mod across_processes {
         #[test]
         fn over_tcp(program in any_program_of_kind(false, Disruption::None)) {
             run_and_check(Turns::Processes, &TransportKind::Tcp4, &program);
+        }
+
+        #[test]
+        fn over_near_and_far_peers(program in any_program_of_kind(false, Disruption::None)) {
+            run_and_check(Turns::Processes, &TransportKind::MIXED4, &program);
         }
 
         #[test]

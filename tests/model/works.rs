@@ -54,6 +54,11 @@ proptest! {
     }
 
     #[test]
+    fn over_near_and_far_peers(program in any_program()) {
+        run_and_check(Turns::Alternate, &TransportKind::MIXED4, &program);
+    }
+
+    #[test]
     fn over_shared_memory(program in any_program()) {
         run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }

@@ -605,6 +605,7 @@ macro_rules! tests_of_objects {
             // The members of a set are objects of one process.
             wait_sets:
                 wait_set_wakes_for_events_of_any_member
+                wait_set_wakes_an_epoll_set
                 two_wait_sets_are_polled_at_once;
             poll_sets:
                 poll_set_reports_and_drives_every_member
@@ -863,6 +864,8 @@ mod in_turns {
         tcp6: crate::tcp6(crate::Turns::Alternate);
         shm4: crate::shm4(crate::Turns::Alternate);
         shm6: crate::shm6(crate::Turns::Alternate);
+        auto4: crate::auto4(crate::Turns::Alternate);
+        mixed4: crate::mixed4(crate::Turns::Alternate);
     }
     /// The loopback is a network inside one process, and so is the example of a backend.
     mod with_other_processes {
@@ -871,6 +874,8 @@ mod in_turns {
             tcp6: crate::tcp6(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
             shm6: crate::shm6(crate::Turns::Alternate);
+            auto4: crate::auto4(crate::Turns::Alternate);
+            mixed4: crate::mixed4(crate::Turns::Alternate);
         }
     }
     mod with_mapped_memory {
@@ -878,6 +883,7 @@ mod in_turns {
             loopback: crate::choppy(crate::Turns::Alternate);
             shm4: crate::shm4(crate::Turns::Alternate);
             shm6: crate::shm6(crate::Turns::Alternate);
+            auto4: crate::auto4(crate::Turns::Alternate);
         }
     }
 }
@@ -890,6 +896,8 @@ mod in_threads {
         tcp6: crate::tcp6(crate::Turns::Threads);
         shm4: crate::shm4(crate::Turns::Threads);
         shm6: crate::shm6(crate::Turns::Threads);
+        auto4: crate::auto4(crate::Turns::Threads);
+        mixed4: crate::mixed4(crate::Turns::Threads);
     }
     /// The loopback is a network inside one process, and so is the example of a backend.
     mod with_other_processes {
@@ -898,6 +906,8 @@ mod in_threads {
             tcp6: crate::tcp6(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
             shm6: crate::shm6(crate::Turns::Threads);
+            auto4: crate::auto4(crate::Turns::Threads);
+            mixed4: crate::mixed4(crate::Turns::Threads);
         }
     }
     mod with_mapped_memory {
@@ -905,6 +915,7 @@ mod in_threads {
             loopback: crate::choppy(crate::Turns::Threads);
             shm4: crate::shm4(crate::Turns::Threads);
             shm6: crate::shm6(crate::Turns::Threads);
+            auto4: crate::auto4(crate::Turns::Threads);
         }
     }
 }
@@ -922,6 +933,10 @@ mod by_itself {
     mod shm4 {
         tests_of_parties! { crate::shm4(crate::Turns::Automatic) }
         tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Automatic) }
+    }
+    mod mixed4 {
+        tests_of_parties! { crate::mixed4(crate::Turns::Automatic) }
+        tests_of_connections_by_themselves! { crate::mixed4(crate::Turns::Automatic) }
     }
 }
 
@@ -959,10 +974,27 @@ mod across_processes {
             tests_of_sleepers! { crate::shm6(crate::Turns::Processes) }
         }
     }
+    mod auto4 {
+        mod parties {
+            tests_of_parties! { crate::auto4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::auto4(crate::Turns::Processes) }
+        }
+    }
+    mod mixed4 {
+        mod parties {
+            tests_of_parties! { crate::mixed4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::mixed4(crate::Turns::Processes) }
+        }
+    }
     mod with_mapped_memory {
         tests_over! { tests_of_mapped_memory:
             shm4: crate::shm4(crate::Turns::Processes);
             shm6: crate::shm6(crate::Turns::Processes);
+            auto4: crate::auto4(crate::Turns::Processes);
         }
     }
 }
@@ -990,4 +1022,13 @@ fn shm4(turns: Turns) -> Net {
 
 fn shm6(turns: Turns) -> Net {
     Net::new(&TransportKind::Shm6, turns)
+}
+
+fn auto4(turns: Turns) -> Net {
+    Net::new(&TransportKind::Auto4, turns)
+}
+
+/// Of three endpoints, the first and the third are near each other, and both are far from the second.
+fn mixed4(turns: Turns) -> Net {
+    Net::new(&TransportKind::MIXED4, turns)
 }

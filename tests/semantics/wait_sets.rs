@@ -1,11 +1,13 @@
 //! Waiting for several queues and counters at once: `fi_poll(3)`.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use homespun::wait::Waitable;
 use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
+use rustix::event::{Timespec, epoll};
 
 use crate::counters::{RECV, SEND};
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side};
@@ -125,6 +127,37 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
         is_sent |= alice.poll_completion().is_some();
         deadline.yield_or_panic("a message from set to set");
     }
+    net.start_driving(&alice);
+    net.start_driving(&bob);
+}
+
+/// The kernel limits how deep epoll descriptors may be nested: here those of transports, queue, set and
+/// application.
+pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
+    let set = net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set");
+    let outer = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+    let inner = set.wait_fd().expect("the set has a descriptor");
+    epoll::add(&outer, inner, epoll::EventData::new_u64(0), epoll::EventFlags::IN).expect("a shallow set");
+    let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+    let bob = open_set_member(net, &set);
+    let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
+    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, 0).unwrap();
+    alice.endpoint.send(payload(0, LEN_BYTES), to_bob, 0).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let deadline = Deadline::new();
+            while read_and_count_messages(&bob) == 0 {
+                if set.try_wait() == Ok(true) {
+                    let mut events = [MaybeUninit::uninit(); 1];
+                    let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+                    let (woken, _) = epoll::wait(&outer, &mut events, Some(&minute)).expect("a descriptor");
+                    assert!(!woken.is_empty(), "the message wakes nobody");
+                }
+                deadline.yield_or_panic("the message");
+            }
+        });
+        sleeping::sleep_until_ended(alice.cq_here()).expect("the send does not fail");
+    });
     net.start_driving(&alice);
     net.start_driving(&bob);
 }

@@ -196,7 +196,7 @@ impl Port {
     }
 }
 
-/// The names of the available domains: shared memory first, then in the order of `getinfo`.
+/// The names of the available domains, sorted: both transports, shared memory, TCP.
 pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }
@@ -207,7 +207,7 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     for info in fabric.infos(&Hints::new())? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
     }
-    names.sort_by_key(|name| name != "shm");
+    names.sort_unstable();
     Ok(names)
 }
 

@@ -28,6 +28,21 @@ fn info_of_a_peer_shows_both_addresses() {
 }
 
 #[test]
+fn info_of_auto_shows_how_peers_at_each_interface_are_reached() {
+    let outcome = run(&["info", "--domain", "auto"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    for part in [
+        "auto: reliable messages (FI_EP_RDM) over IPv4",
+        "peers at 127.0.0.1",
+        "(lo) are reached over shared memory if they are auto endpoints of this user",
+        "peers at all other addresses are reached over TCP",
+    ] {
+        let said = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
+    }
+}
+
+#[test]
 fn info_of_a_source_shows_the_local_address() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--source"]);
     assert!(outcome.status.success(), "{outcome:?}");
@@ -51,7 +66,8 @@ fn json_info_parses_to_the_same_infos() {
     let infos: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     let domains: Vec<_> =
         infos.as_array().expect("an array").iter().map(|info| &info["domain"]["name"]).collect();
-    assert!(domains.contains(&&"tcp".into()) && domains.contains(&&"shm".into()), "{domains:?}");
+    assert!(["auto", "tcp", "shm"].iter().all(|name| domains.contains(&&(*name).into())), "{domains:?}");
+    assert_eq!(domains[0], "auto");
     assert_eq!(infos[0]["dest_addr"], "127.0.0.1:7471");
     assert_eq!(infos[0]["ep"]["ep_type"], "RDM");
     let back: Vec<homespun::Info> =
@@ -90,7 +106,7 @@ fn info_without_a_match_names_the_reason() {
     let outcome = run(&["info", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert_eq!(outcome.stdout, "");
-    assert_eq!(outcome.stderr, "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n");
+    assert_eq!(outcome.stderr, "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n");
     let outcome = run(&["info", "--domain", "shm", "203.0.113.77", "80"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let complaint = "homespun: nothing meets the request: it needs a destination on this host (ENODATA)\n";

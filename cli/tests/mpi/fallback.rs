@@ -26,15 +26,15 @@ fn mpi_without_homespun_fails() {
 }
 
 #[test]
-fn open_mpi_without_a_domain_uses_tcp() {
+fn open_mpi_without_a_domain_uses_auto() {
     let Some(program) = EVERY_BYTE.compile_once(Mpi::Open) else { return };
     let outcome = Launch::with_variable(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
-    outcome.assert_success_over(Mpi::Open, "tcp", 2);
+    outcome.assert_success_over(Mpi::Open, "auto", 2);
 }
 
 #[test]
-fn intel_mpi_without_a_domain_uses_tcp() {
+fn intel_mpi_without_a_domain_uses_auto() {
     let Some(program) = EVERY_BYTE.compile_once(Mpi::Intel) else { return };
     let outcome = Launch::with_variable(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
-    outcome.assert_success_over(Mpi::Intel, "tcp", 2);
+    outcome.assert_success_over(Mpi::Intel, "auto", 2);
 }

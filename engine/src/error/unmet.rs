@@ -124,9 +124,6 @@ pub enum Unmet {
     /// The domain that the user has named in `FI_HOMESPUN_DOMAIN`, but that does not exist.
     #[error("a domain of the name that FI_HOMESPUN_DOMAIN gives")]
     PreferredDomain,
-    /// Another domain than that which the user has named in `FI_HOMESPUN_DOMAIN`.
-    #[error("a domain other than the one that FI_HOMESPUN_DOMAIN names")]
-    NotPreferredDomain,
     /// A source or destination whose address format the domain has.
     #[error("an address format that the domain has")]
     DomainAddressFormat,

@@ -25,6 +25,11 @@ fn waits_over_tcp_end_with_updates_by_peers() {
 }
 
 #[test]
+fn waits_over_auto_end_with_updates_by_peers() {
+    run_symmetric_memory("auto", "manual", "unspec");
+}
+
+#[test]
 fn waits_over_shm_end_with_updates_in_automatic_progress() {
     run_symmetric_memory("shm", "auto", "unspec");
 }

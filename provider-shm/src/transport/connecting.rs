@@ -5,7 +5,7 @@ use std::mem;
 use std::os::fd::AsFd;
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
@@ -14,6 +14,7 @@ use crate::greeting::Greeting;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
+use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
@@ -24,7 +25,7 @@ impl ShmTransport {
             self.control_ready.push(id);
             return;
         };
-        let connected = Control::connect(to).and_then(|control| {
+        let connected = Control::connect(&self.names, to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
             match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
@@ -39,6 +40,11 @@ impl ShmTransport {
             Err(ConnectError::Busy) => {
                 self.waiting.push(id);
                 return;
+            }
+            Err(ConnectError::Failed(error)) if self.names != NameKind::Alone && means_absent(&error) => {
+                tracing::debug!(link = id.0, %to, %error, "no endpoint to share memory with");
+                self.absent.push((id, to));
+                Slot::Absent
             }
             Err(ConnectError::Failed(error)) => {
                 self.control_ready.push(id);
@@ -107,7 +113,7 @@ impl ShmTransport {
                     let error = error.clone();
                     self.end_and_report_link(id, error, receiver)
                 }
-                Some(Slot::Waiting(_)) | None => 0,
+                Some(Slot::Waiting(_) | Slot::Absent) | None => 0,
             };
         }
         reported
@@ -220,6 +226,18 @@ fn send_greeting_with_new_ring(
     };
     create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
+
+/// Whether a connect failed since no endpoint of this user has the name.
+fn means_absent(error: &LinkError) -> bool {
+    // With EPROTOTYPE, the name belongs to a socket of another type, which is no endpoint.
+    matches!(
+        error,
+        LinkError::System(Errno::ECONNREFUSED | WRONG_TYPE) | LinkError::Denied(Denial::OtherUser)
+    )
+}
+
+/// The error of `connect(2)` if the socket that has the name is of another type.
+const WRONG_TYPE: Errno = Errno::new(libc::EPROTOTYPE);
 
 /// The error of `sendmsg(2)` if this user has too many descriptors in flight.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);

@@ -1,0 +1,48 @@
+//! The automatic backend of homespun. Its endpoints have one address, and two transports behind it: shared
+//! memory for *near* peers, TCP for *far* ones.
+//!
+//! [`AutoProvider`] opens an [`AutoTransport`] for each endpoint: a
+//! [`TcpTransport`](homespun_tcp::TcpTransport) that listens at the address, and a
+//! [`ShmTransport`](homespun_shm::ShmTransport) that listens at an abstract name made of the same address.
+//! Both send the same hello. So an endpoint of the domain `tcp` is a peer, too: a far one.
+//!
+//! ```text
+//!                              connect
+//!                                 |
+//!        is the address one of this host's?  -- no -----------------------+
+//!                                 | yes                                   |
+//!        does an endpoint of this user answer at its name?  -- no --------+
+//!                  | yes                    | its backlog is full         |
+//!                  v                        v                             v
+//!             shared memory           asked again later                  TCP
+//! ```
+//!
+//! The choice is made for each link, when it is connected, before its first frame. Only two answers lead to
+//! TCP: that nobody has the name, and that another user has it. A lack of descriptors is an error. While the
+//! name's backlog is full, the link waits, and takes no frames. An abstract name belongs to a network
+//! namespace, so endpoints of other namespaces are far, even if they share an address with this one.
+//!
+//! The numbers of near links are even and those of far links odd, so a frame to a near peer costs a shift
+//! more than over shared memory alone. The epoll descriptor of TCP is nested in that of shared memory. So one
+//! poll of the kernel covers both, and as long as no far peer is active, polls are as frequent as over shared
+//! memory alone.
+//!
+//! # Memory
+//!
+//! An idle endpoint has four descriptors: an epoll instance and a listener of each transport, and 64 KiB for
+//! reads from sockets. Links cost what they cost in the transport that carries them.
+
+#![forbid(unsafe_code)]
+
+pub mod limits;
+
+mod handler;
+mod interfaces;
+mod moved_links;
+mod number;
+mod poll_plan;
+mod provider;
+mod transport;
+
+pub use provider::AutoProvider;
+pub use transport::AutoTransport;

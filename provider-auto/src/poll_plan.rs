@@ -1,0 +1,123 @@
+//! Chooses the transports that a pass polls.
+
+use crate::limits::{EMPTY_FAR_POLLS_MAX, PASSES_PER_FAR_POLL, PASSES_PER_NEAR_POLL};
+
+/// Tracks which peers are active.
+///
+/// A pass over TCP costs a system call, and so does a pass over shared memory without a hot ring; a pass over
+/// hot rings costs none. So a pass polls what is likely to have something, and the other transport now and
+/// then. While no far peer is active, passes poll shared memory alone, whose polls of the kernel notice
+/// events of TCP.
+#[derive(Debug, Default)]
+pub(crate) struct PollPlan {
+    /// How many more polls of TCP may find nothing before far peers count as inactive.
+    far_polls_left: u32,
+    passes_since_far_poll: u32,
+    passes_since_near_poll: u32,
+}
+
+impl PollPlan {
+    /// Counts a pass. Returns whether it polls shared memory.
+    #[inline]
+    pub(crate) fn is_near_due(&mut self, has_hot_rings: bool) -> bool {
+        if has_hot_rings || !self.is_far_active() {
+            return true;
+        }
+        self.passes_since_near_poll += 1;
+        if self.passes_since_near_poll < PASSES_PER_NEAR_POLL {
+            return false;
+        }
+        self.passes_since_near_poll = 0;
+        true
+    }
+
+    /// Counts a pass. Returns whether it polls TCP without an event of the kernel.
+    #[inline]
+    pub(crate) fn is_far_due(&mut self, has_hot_rings: bool) -> bool {
+        if !self.is_far_active() {
+            return false;
+        }
+        self.passes_since_far_poll += 1;
+        !has_hot_rings || self.passes_since_far_poll >= PASSES_PER_FAR_POLL
+    }
+
+    /// Whether passes poll TCP without an event of the kernel.
+    #[inline]
+    pub(crate) fn is_far_active(&self) -> bool {
+        self.far_polls_left > 0
+    }
+
+    /// Notes how much a poll of TCP has reported.
+    pub(crate) fn note_far_poll(&mut self, reported: u32) {
+        self.passes_since_far_poll = 0;
+        self.far_polls_left =
+            if reported > 0 { EMPTY_FAR_POLLS_MAX } else { self.far_polls_left.saturating_sub(1) };
+    }
+
+    /// Makes the next pass poll shared memory.
+    pub(crate) fn force_near_poll(&mut self) {
+        self.passes_since_near_poll = PASSES_PER_NEAR_POLL;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes passes in which TCP reports nothing. Returns how many polled shared memory and TCP.
+    fn count_polls(plan: &mut PollPlan, passes: u32, has_hot_rings: bool) -> (u32, u32) {
+        let (mut near, mut far) = (0, 0);
+        for _ in 0..passes {
+            near += u32::from(plan.is_near_due(has_hot_rings));
+            if plan.is_far_due(has_hot_rings) {
+                far += 1;
+                plan.note_far_poll(0);
+            }
+        }
+        (near, far)
+    }
+
+    #[test]
+    fn inactive_far_peers_cost_no_polls() {
+        let mut plan = PollPlan::default();
+        for has_hot_rings in [true, false] {
+            assert_eq!(count_polls(&mut plan, 1000, has_hot_rings), (1000, 0));
+        }
+    }
+
+    #[test]
+    fn active_far_peers_are_polled_until_they_are_silent() {
+        let mut plan = PollPlan::default();
+        plan.note_far_poll(1);
+        let passes = EMPTY_FAR_POLLS_MAX;
+        assert_eq!(count_polls(&mut plan, passes, false), (passes / PASSES_PER_NEAR_POLL, passes));
+        assert_eq!(count_polls(&mut plan, 100, false), (100, 0));
+    }
+
+    #[test]
+    fn active_far_peers_are_polled_now_and_then_between_hot_rings() {
+        let mut plan = PollPlan::default();
+        plan.note_far_poll(1);
+        let polls = 10;
+        assert_eq!(
+            count_polls(&mut plan, polls * PASSES_PER_FAR_POLL, true),
+            (polls * PASSES_PER_FAR_POLL, polls)
+        );
+        plan.note_far_poll(7);
+        assert_eq!(
+            count_polls(&mut plan, EMPTY_FAR_POLLS_MAX * PASSES_PER_FAR_POLL, true).1,
+            EMPTY_FAR_POLLS_MAX
+        );
+        assert!(!plan.is_far_active());
+    }
+
+    #[test]
+    fn forced_poll_of_shared_memory_happens_in_the_next_pass() {
+        let mut plan = PollPlan::default();
+        plan.note_far_poll(1);
+        assert!(!plan.is_near_due(false));
+        plan.force_near_poll();
+        assert!(plan.is_near_due(false));
+        assert!(!plan.is_near_due(false));
+    }
+}

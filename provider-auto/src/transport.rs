@@ -1,0 +1,220 @@
+//! The transport: two transports behind one address.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Pull, RemotePayload, Sent, SharedMemory, Transport,
+};
+use homespun_engine::wire::Header;
+use homespun_shm::ShmTransport;
+use homespun_tcp::TcpTransport;
+
+use crate::handler::{FarHandler, NearHandler};
+use crate::moved_links::MovedLinks;
+use crate::number::Carried;
+use crate::poll_plan::PollPlan;
+
+/// One endpoint's links, over shared memory and over TCP. Opened by [`AutoProvider`](crate::AutoProvider).
+///
+/// Dropping the transport ends all links at once. To end a link in order, call [`close`](Transport::close)
+/// with [`Close::Drain`].
+#[derive(Debug)]
+pub struct AutoTransport {
+    /// Dropped first: a peer that is refused by name then finds TCP closed, too.
+    far: TcpTransport,
+    near: ShmTransport,
+    moved: MovedLinks,
+    plan: PollPlan,
+}
+
+impl AutoTransport {
+    pub(crate) fn new(near: ShmTransport, far: TcpTransport) -> Result<AutoTransport, Errno> {
+        if let Some(fd) = far.wake_fd() {
+            let watched = near.watch_companion(fd);
+            watched.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::new))?;
+        }
+        Ok(AutoTransport { far, near, moved: MovedLinks::default(), plan: PollPlan::default() })
+    }
+}
+
+impl Transport for AutoTransport {
+    fn address(&self) -> Address {
+        self.far.address()
+    }
+
+    fn caps(&self, link: LinkId) -> LinkCaps {
+        match Carried::from_number(link) {
+            // Also right for a link that has moved to TCP: its capabilities have shrunk.
+            Carried::Near(near) => self.near.caps(near),
+            Carried::Far(far) => self.far.caps(far),
+        }
+    }
+
+    fn connect(&mut self, to: Address) -> LinkId {
+        let near = self.near.connect(to);
+        let carried = if self.near.take_absent().is_none() {
+            Carried::Near(near)
+        } else {
+            self.near.close(near, Close::Abort);
+            Carried::Far(self.far.connect(to))
+        };
+        tracing::debug!(link = carried.number().0, %to, ?carried, "chosen");
+        carried.number()
+    }
+
+    #[inline]
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        let far = match Carried::from_number(link) {
+            Carried::Near(near) => match self.near.send_inline(near, header, payload) {
+                Ok(()) => return Ok(()),
+                Err(Full) => self.moved.far_of(near).ok_or(Full)?,
+            },
+            Carried::Far(far) => far,
+        };
+        self.far.send_inline(far, header, payload)
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        match Carried::from_number(link) {
+            Carried::Near(near) => match (self.near.send(near, header, payload), self.moved.far_of(near)) {
+                (Sent::Full, Some(far)) => self.far.send(far, header, payload),
+                (sent, _) => sent,
+            },
+            Carried::Far(far) => self.far.send(far, header, payload),
+        }
+    }
+
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
+        match Carried::from_number(link) {
+            Carried::Near(near) => match (self.near.resume(near, rest), self.moved.far_of(near)) {
+                (Sent::Full, Some(far)) => self.far.resume(far, rest),
+                (sent, _) => sent,
+            },
+            Carried::Far(far) => self.far.resume(far, rest),
+        }
+    }
+
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
+        match Carried::from_number(link) {
+            Carried::Near(near) => self.near.expose(near, payload),
+            Carried::Far(far) => self.far.expose(far, payload),
+        }
+    }
+
+    fn pull(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
+        match Carried::from_number(link) {
+            Carried::Near(near) if self.moved.far_of(near).is_none() => {
+                self.near.pull(near, from, offset_bytes, into)
+            }
+            // Nothing is exposed over TCP.
+            _ => Pull::Refused,
+        }
+    }
+
+    fn map_peer_memory(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
+        match Carried::from_number(link) {
+            Carried::Near(near) => self.near.map_peer_memory(near, from, len_bytes),
+            Carried::Far(far) => self.far.map_peer_memory(far, from, len_bytes),
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.near.flush();
+        self.far.flush();
+    }
+
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        let mut reported = 0;
+        if self.plan.is_near_due(self.near.has_hot_rings()) {
+            // Active far peers get half of the frames, however many the near ones have sent.
+            let for_far = if self.plan.is_far_active() { budget_frames / 2 } else { 0 };
+            reported = self.near.receive(budget_frames - for_far, &mut NearHandler(receiver));
+            self.move_absent_links();
+        }
+        let has_event = self.near.take_companion_event() || self.far.has_pending_work();
+        if has_event || self.plan.is_far_due(self.near.has_hot_rings()) {
+            let left_frames = budget_frames.saturating_sub(reported).max(1);
+            reported += self.receive_from_far(left_frames, receiver);
+        }
+        reported
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.near.wake_fd()
+    }
+
+    fn arm(&mut self) -> Armed {
+        let near = self.near.arm();
+        self.move_absent_links();
+        if near == Armed::Ready {
+            self.plan.force_near_poll();
+            return near;
+        }
+        match self.far.arm() {
+            Armed::Asleep { look_again_after: Some(time) } => near.look_again_within(time),
+            Armed::Asleep { look_again_after: None } => near,
+            Armed::Ready => Armed::Ready,
+        }
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        match Carried::from_number(link) {
+            Carried::Near(near) => {
+                self.near.close(near, how);
+                if let Some(far) = self.moved.remove(near) {
+                    self.far.close(far, how);
+                }
+            }
+            Carried::Far(far) => self.far.close(far, how),
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        // In this order, no peer is refused by name and then accepted by TCP.
+        self.far.stop_accepting();
+        self.near.stop_accepting();
+    }
+
+    fn draining_count(&self) -> usize {
+        self.far.draining_count() + self.near.draining_count()
+    }
+}
+
+impl AutoTransport {
+    /// Connects over TCP the links that waited at a full backlog and then found no near peer.
+    #[inline]
+    fn move_absent_links(&mut self) {
+        while let Some((near, to)) = self.near.take_absent() {
+            let far = self.far.connect(to);
+            tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
+            self.moved.insert(near, far);
+        }
+    }
+
+    #[inline(never)]
+    fn receive_from_far(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        let moved = &mut self.moved;
+        let reported = self.far.receive(budget_frames, &mut FarHandler { receiver, moved });
+        self.plan.note_far_poll(reported);
+        while let Some(near) = self.moved.take_ended() {
+            self.near.close(near, Close::Abort);
+        }
+        reported
+    }
+}

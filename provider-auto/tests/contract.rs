@@ -1,0 +1,36 @@
+//! The contract of a transport over shared memory and TCP.
+
+mod neighbours;
+
+use homespun_auto::AutoProvider;
+use homespun_shm::ShmProvider;
+use homespun_tcp::TcpProvider;
+
+use crate::neighbours::Neighbours;
+
+/// All peers are near.
+mod near {
+    use super::*;
+
+    homespun_conformance::transport_contract!(
+        AutoProvider::new(ShmProvider::new(), TcpProvider::new()),
+        features: [pulls, maps, splits, wakes],
+    );
+}
+
+/// The backlog of near peers is short, so connects often have to be repeated.
+mod short_backlog {
+    use super::*;
+
+    homespun_conformance::transport_contract!(
+        AutoProvider::new(ShmProvider::new().with_backlog_connections(1), TcpProvider::new()),
+        features: [pulls, maps, splits, wakes, backlog],
+    );
+}
+
+/// Every second endpoint is in the other neighbourhood, so peers are far and near in turn.
+mod mixed {
+    use super::*;
+
+    homespun_conformance::transport_contract!(Neighbours::new(), features: [splits, wakes]);
+}

@@ -1,0 +1,67 @@
+//! A transport beside TCP: one of the two behind an endpoint that peers reach over shared memory or over TCP.
+
+use std::io;
+use std::mem;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::hello::Hello;
+
+use super::ShmTransport;
+use crate::listener::Listener;
+use crate::name::NameKind;
+
+impl ShmTransport {
+    /// Opens the transport of an endpoint that TCP has bound to `bound`, and that peers reach at the address
+    /// in the hello.
+    pub(crate) fn open_beside_tcp(
+        bound: Address,
+        neighbourhood: Arc<str>,
+        hello: Hello,
+        backlog_connections: u16,
+    ) -> io::Result<ShmTransport> {
+        let names = NameKind::BesideTcp { neighbourhood };
+        let listener = Listener::bind_names(&names, &[bound], backlog_connections)?;
+        ShmTransport::with_listener(listener, names, hello)
+    }
+
+    /// Nests another transport's epoll descriptor in this transport's: when the other has events, this
+    /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) becomes readable.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, such as ENOMEM, or ENOSPC beyond the user's limit of watches.
+    pub fn watch_companion(&self, fd: impl AsFd) -> io::Result<()> {
+        self.poller.add_companion(fd)
+    }
+
+    /// Whether this transport has polled the kernel since the last call, and the
+    /// [watched](Self::watch_companion) descriptor had events. As long as it has some, each poll of the
+    /// kernel finds it again.
+    #[inline]
+    pub fn take_companion_event(&mut self) -> bool {
+        mem::take(&mut self.has_companion_event)
+    }
+
+    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user. The
+    /// transport never reports such a link. Its number stays taken until the caller
+    /// [closes](homespun_engine::transport::Transport::close) it.
+    #[inline]
+    pub fn take_absent(&mut self) -> Option<(LinkId, Address)> {
+        self.absent.pop()
+    }
+
+    /// Whether passes poll rings. They poll the kernel only now and then meanwhile.
+    #[inline]
+    pub fn has_hot_rings(&self) -> bool {
+        !self.hot.is_empty()
+    }
+
+    /// Whether this process inherited the endpoint by `fork(2)`, and so cannot use it.
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.generation.is_in_forked_child()
+    }
+}
