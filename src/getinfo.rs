@@ -9,7 +9,7 @@ mod negotiate;
 use homespun_engine::error::{Argument, Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub(crate) use self::negotiate::grant_rx_attr;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
@@ -132,8 +132,10 @@ fn collect_offers<'a>(
     ep_types: &[EndpointType],
     hints: &Info,
 ) -> Result<Vec<Offer<'a>>, Error> {
-    let is_named =
-        |provider: &ProviderAttr, name: Option<&str>| name.is_none_or(|name| name == provider.domain);
+    // libfabric, too, compares names of domains without regard to case.
+    let is_named = |provider: &ProviderAttr, name: Option<&str>| {
+        name.is_none_or(|name| name.eq_ignore_ascii_case(&provider.domain))
+    };
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
@@ -142,7 +144,7 @@ fn collect_offers<'a>(
             warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
             return Err(Misuse::Unmet(Unmet::PreferredDomain).into());
         }
-        if asked.is_some_and(|asked| asked != name) {
+        if asked.is_some_and(|asked| !asked.eq_ignore_ascii_case(name)) {
             reason = Misuse::Unmet(Unmet::NotPreferredDomain);
         }
     }
@@ -157,7 +159,10 @@ fn collect_offers<'a>(
         };
         match offer {
             Ok(info) => offers.push(Offer { provider, info }),
-            Err(refusal) => reason = refusal,
+            Err(refusal) => {
+                info!(domain = provider.domain, ?ep_type, reason = %refusal, "the hints are refused");
+                reason = refusal;
+            }
         }
     }
     if offers.is_empty() {

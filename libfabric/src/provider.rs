@@ -6,7 +6,7 @@ use std::ptr;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
-use homespun::{Errno, Fabric};
+use homespun::{Errno, Fabric, params};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
@@ -64,6 +64,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         if let Some(host) = host {
             host::define_params(&host);
         }
+        params::warn_of_unknown_variables();
         Ok(provider)
     })
 }

@@ -78,8 +78,10 @@
 pub mod limits;
 
 mod busy_link;
+mod default_route;
 mod hello;
 mod inbound;
+mod interface_selector;
 mod link;
 mod links;
 mod listener;
@@ -92,6 +94,8 @@ mod staging;
 mod sys;
 mod transport;
 
+pub use interface_selector::{InterfaceSelector, InterfaceSelectorError};
+pub use local::LocalInterfaces;
 pub use provider::TcpProvider;
 pub use transport::TcpTransport;
 

@@ -5,6 +5,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr};
 
+use crate::interface_selector::InterfaceSelector;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::TcpTransport;
 
@@ -12,7 +13,7 @@ use crate::transport::TcpTransport;
 #[derive(Debug, Clone, Default)]
 pub struct TcpProvider {
     buffers: KernelBuffers,
-    interface: Option<String>,
+    interfaces: Option<InterfaceSelector>,
 }
 
 impl TcpProvider {
@@ -21,11 +22,11 @@ impl TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the preferred interface (such as `eth0`). An endpoint that is bound to a wildcard gives its peers
-    /// the address of this interface, unless the interface is down or has no address of the right format.
+    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of
+    /// one of these; if none of them has an address of the right format, opening it fails with EADDRNOTAVAIL.
     #[must_use]
-    pub fn with_interface(mut self, name: &str) -> TcpProvider {
-        self.interface = Some(name.into());
+    pub fn with_interfaces(mut self, selector: InterfaceSelector) -> TcpProvider {
+        self.interfaces = Some(selector);
         self
     }
 
@@ -60,7 +61,7 @@ impl Provider for TcpProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<TcpTransport, Errno> {
-        TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref())
+        TcpTransport::open(bind, instance, self.buffers, self.interfaces.as_ref())
             .map_err(|error| socket::to_errno(&error))
     }
 }

@@ -18,6 +18,7 @@ use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
 use crate::busy_link::BusyLink;
+use crate::interface_selector::InterfaceSelector;
 use crate::limits::{
     ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
 };
@@ -67,12 +68,12 @@ impl TcpTransport {
         bind: Address,
         instance: u64,
         buffers: KernelBuffers,
-        interface: Option<&str>,
+        interfaces: Option<&InterfaceSelector>,
     ) -> io::Result<TcpTransport> {
         let poll = Poll::new()?;
         let socket = socket::listen(bind.socket_addr(), buffers)?;
         let bound = socket.local_addr()?;
-        let address = local::reachable_address(bound, interface)?;
+        let address = local::reachable_address(bound, interfaces)?;
         let listener = Listener::new(socket, poll.registry(), LISTENER)?;
         tracing::debug!(%bound, %address, "listening");
         Ok(TcpTransport {
