@@ -8,7 +8,7 @@ use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
@@ -101,10 +101,7 @@ impl Fabric {
                 }
                 _ => Ok(infos),
             })
-            .inspect_err(|error| match error {
-                Error::Misuse(Misuse::NoInterface(_)) => warn!(%error, "nothing is offered"),
-                _ => info!(%error, "getinfo finds nothing"),
-            })
+            .inspect_err(|error| info!(%error, "getinfo finds nothing"))
     }
 
     /// Returns facts about this host that users of a domain may want to know, as its provider has found

@@ -91,17 +91,20 @@ pub(crate) fn resolve_address_pairs(
 ///
 /// # Errors
 ///
-/// [`Misuse::Unresolved`], with the name, if it does not resolve; [`Misuse::Unmet`] for a number that is no
-/// port.
+/// [`Misuse::Unresolved`], with the name, if it does not resolve, and for a number that is no port.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
     role: AddressRole,
     is_numeric_host: bool,
 ) -> Result<Vec<Address>, Error> {
+    let unresolved = |reason: String| {
+        let (node, service) = (node.map(str::to_owned), service.map(str::to_owned));
+        Misuse::Unresolved(Box::new(Unresolved { node, service, reason }))
+    };
     // The resolver would truncate a larger number to 16 bits.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
-        return Err(Misuse::Unmet(Unmet::Port).into());
+        return Err(unresolved("a port is a name or a number up to 65535".into()).into());
     }
     let mut flags = 0;
     if is_numeric_host {
@@ -111,10 +114,6 @@ pub(crate) fn resolve(
         flags |= libc::AI_PASSIVE;
     }
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
-    let unresolved = |reason: String| {
-        let (node, service) = (node.map(str::to_owned), service.map(str::to_owned));
-        Misuse::Unresolved(Box::new(Unresolved { node, service, reason }))
-    };
     let found =
         getaddrinfo(node, service, Some(hints)).map_err(|error| unresolved(describe_lookup(error)))?;
 

@@ -16,9 +16,27 @@ pub(crate) fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Tab
     table
 }
 
-/// The lines of a table, without spaces before and after them.
+/// The lines of a table, without spaces after them, and without the padding of the first column.
 pub(crate) fn render_table(table: &Table) -> String {
-    let lines: Vec<String> =
-        table.lines().map(|line| line.trim_end().trim_start_matches(' ').into()).collect();
-    lines.join("\n")
+    let unpadded = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned();
+    table.lines().map(unpadded).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_table_is_wrapped_and_stays_aligned() {
+        let word = "sixteen letters.";
+        let mut table = new_table(["a heading of many words", word, word, word, word], 1);
+        table.add_row(["text", "1", "2", "3", "4"]);
+        let text = render_table(&table);
+        assert!(text.lines().count() > 2, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let row = text.lines().last().expect("a row");
+        assert!(row.starts_with("text ") && row.ends_with(" 4"), "{text}");
+        let narrow = new_table(["left", "right"], 1);
+        assert_eq!(render_table(&narrow), "left  right");
+    }
 }

@@ -55,8 +55,8 @@ fn interface_without_a_match_is_an_error_that_lists_the_others() {
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
         assert_eq!(outcome.stdout, "", "{outcome:?}");
         let complaint = "homespun: FI_HOMESPUN_IFACE=no-such-interface matches no interface of this host";
-        let line = outcome.stderr.lines().find(|line| line.starts_with(complaint));
-        assert!(line.is_some_and(|line| line.contains("lo (127.0.0.1")), "{outcome:?}");
+        let [line] = outcome.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{outcome:?}") };
+        assert!(line.starts_with(complaint) && line.contains("lo (127.0.0.1"), "{outcome:?}");
     }
 }
 
@@ -65,6 +65,9 @@ fn host_that_does_not_resolve_is_named() {
     let outcome = run(&["info", "999.1.1.1", "7471", "--numeric"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let complaint = "homespun: host \"999.1.1.1\" with port \"7471\" does not resolve: ";
+    assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
+    let outcome = run(&["info", "127.0.0.1", "65536"]);
+    let complaint = "homespun: host \"127.0.0.1\" with port \"65536\" does not resolve: ";
     assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
 }
 

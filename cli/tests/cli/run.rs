@@ -118,10 +118,10 @@ fn bad_parameters_are_warned_of_before_the_command() {
     let outcome = run_with_environment(&variables, &["run", "echo", "done"]);
     assert_eq!(outcome.stdout, "done\n", "{outcome:?}");
     assert_eq!(
-        filter_stderr_lines(&outcome).iter().map(|line| line.trim_start()).collect::<Vec<_>>(),
+        filter_stderr_lines(&outcome),
         [
-            "WARN FI_HOMESPUN_TX_SIZE=many is ignored: it should be a number",
-            "WARN FI_HOMESPUN_TX_SIZES is ignored: homespun has no such parameter",
+            "homespun: warning: FI_HOMESPUN_TX_SIZE=many is ignored: it should be a number",
+            "homespun: warning: FI_HOMESPUN_TX_SIZES is ignored: homespun has no such parameter",
         ]
     );
 }

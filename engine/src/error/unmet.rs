@@ -148,9 +148,6 @@ pub enum Unmet {
     /// A destination to which the host has a route.
     #[error("a destination that there is a route to")]
     Route,
-    /// A service that is a port number or the name of a port.
-    #[error("a service that is a port")]
-    Port,
     /// An address format that homespun does not know.
     #[error("an address format other than FI_SOCKADDR_IN and FI_SOCKADDR_IN6")]
     UnknownAddressFormat,
