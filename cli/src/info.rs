@@ -13,11 +13,11 @@ use crate::failure::Failure;
 
 /// Show the domains and endpoints that this host offers.
 ///
-/// Calls getinfo, which fi_getinfo(3) describes, and shows a summary of the domains, and then each answer: the
-/// domain and the type of endpoint, the addresses at both ends, and the capabilities and limits of an endpoint.
-/// Without NODE and SERVICE, each address format of each domain is shown once, without addresses. A last section names settings of this host
-/// that make a domain faster or slower: for shm, whether large messages can be copied directly from process
-/// to process.
+/// Calls getinfo, which fi_getinfo(3) describes, and shows a summary of the domains, and then each answer:
+/// the domain and the type of endpoint, the addresses at both ends, and the capabilities and limits of an
+/// endpoint. Without NODE and SERVICE, each address format of each domain is shown once, without addresses.
+/// A last section names settings of this host that make a domain faster or slower: for shm, whether large
+/// messages can be copied directly from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct InfoArguments {

@@ -33,7 +33,8 @@ use crate::logging::Audience;
 #[command(name = "homespun", version, max_term_width = HELP_WIDTH)]
 #[command(after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
-    /// Report more on standard error: -v what is refused and why, -vv also the life of links, -vvv everything.
+    /// Report more on standard error: -v what is refused and why, -vv also the life of links, -vvv
+    /// everything.
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = LAST)]
     verbose: u8,
     #[command(subcommand)]

@@ -100,9 +100,9 @@ pub(crate) struct PingpongArguments {
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, checked, domains; each of these has domain, client_address, \
-server_address, client_core, server_core (null if the system chooses, or if it is not known) and sizes; each \
-of these has size_bytes, round_trips, latency_us, messages, message_us (the time of each one-way message) and \
-bandwidth_mb_per_s (10^6 bytes a second; null for empty messages).";
+server_address, client_core, server_core (null if the system chooses, or if it is not known) and sizes; \
+each of these has size_bytes, round_trips, latency_us, messages, message_us (the time of each one-way \
+message) and bandwidth_mb_per_s (10^6 bytes a second; null for empty messages).";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -53,7 +53,7 @@ impl fmt::Display for ParamProblem {
 /// Warns of these problems, of each once in this process: an application may read its parameters often.
 pub(super) fn warn_once(problems: &[ParamProblem]) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    // Before the application has a subscriber nobody would see the warning.
+    // Until the application has installed a subscriber, a warning would be lost.
     if problems.is_empty() || !tracing::event_enabled!(Level::WARN) {
         return;
     }

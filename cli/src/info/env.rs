@@ -122,7 +122,8 @@ mod tests {
         assert!(known.to_text().contains(mark), "{}", known.to_text());
         assert_eq!(
             unknown.to_text(),
-            "FI_HOMESPUN_SIZE: no such parameter\n  ! FI_HOMESPUN_SIZE is ignored: homespun has no such parameter\n"
+            "FI_HOMESPUN_SIZE: no such parameter\n  \
+             ! FI_HOMESPUN_SIZE is ignored: homespun has no such parameter\n"
         );
         assert_eq!((unknown.value.as_deref(), unknown.default), (None, None));
     }

@@ -122,7 +122,7 @@ fn env_info_shows_parameters_and_their_values() {
     assert!(outcome.status.success(), "{outcome:?}");
     for line in [
         "FI_HOMESPUN_PORTS = 7000-7099 (default: any port)\n",
-        "FI_HOMESPUN_TX_SIZE = 65536 (the default)\n  ! FI_HOMESPUN_TX_SIZE=many is ignored: it should be a number\n",
+        "FI_HOMESPUN_TX_SIZE = 65536 (the default)\n  ! FI_HOMESPUN_TX_SIZE=many is ignored: it should be",
         "FI_HOMESPUN_CQ_SIZE: not set (default: 2048)\n",
     ] {
         assert!(outcome.stdout.contains(line), "{line:?} is not in:\n{}", outcome.stdout);
