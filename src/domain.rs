@@ -289,7 +289,7 @@ impl Domain {
 
     /// Returns the attributes granted to an endpoint that is opened with an info.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
-        if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
+        if info.domain.name.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(self.name())) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
         match info.ep.ep_type {

@@ -9,12 +9,14 @@ use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
+use tracing::info;
 
 use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_from_providers, hints_with_param_defaults};
 use crate::info::Info;
+use crate::interfaces;
 use crate::lock::{Locking, init_single_threaded_flag};
 use crate::open_pump::OpenPump;
 use crate::params::Params;
@@ -49,8 +51,8 @@ impl Fabric {
     pub fn with_params(params: Params) -> Fabric {
         init_single_threaded_flag();
         let mut tcp = TcpProvider::new().with_accepted_max_links(params.tcp_accepted_links);
-        if let Some(name) = &params.iface {
-            tcp = tcp.with_interface(name);
+        if let Some(selector) = &params.iface {
+            tcp = tcp.with_interfaces(selector.clone());
         }
         let mut shm = ShmProvider::new();
         if params.shm_any_tracer {
@@ -93,7 +95,17 @@ impl Fabric {
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
         let hints = hints_with_param_defaults(hints.unwrap_or(&Info::default()), &self.params);
-        getinfo_from_providers(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
+        let only = self.params.domain.as_deref();
+        getinfo_from_providers(&attrs, only, node, service, flags, Some(&hints))
+            .and_then(|infos| match &self.params.iface {
+                Some(selector) if !flags.contains(InfoFlags::PROV_ATTR_ONLY) => {
+                    let is_remote =
+                        |domain: &str| attrs.iter().any(|attr| attr.remote && attr.domain == domain);
+                    interfaces::retain_reachable(infos, selector, is_remote)
+                }
+                _ => Ok(infos),
+            })
+            .inspect_err(|error| info!(%error, "getinfo finds nothing"))
     }
 
     /// Returns facts about this host that users of a domain may want to know, as its provider has found
@@ -106,7 +118,8 @@ impl Fabric {
     /// }
     /// ```
     pub fn host_findings(&self, domain: &str) -> Vec<String> {
-        let provider = self.providers.iter().find(|provider| provider.attr().domain == domain);
+        let provider =
+            self.providers.iter().find(|provider| provider.attr().domain.eq_ignore_ascii_case(domain));
         provider.map(|provider| provider.host_findings()).unwrap_or_default()
     }
 
@@ -129,7 +142,8 @@ impl Fabric {
     /// Returns the provider of the domain that an info names.
     fn provider_for(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound(Missing::DomainName))?;
-        let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
+        let provider =
+            self.providers.iter().find(|provider| provider.attr().domain.eq_ignore_ascii_case(name));
         Ok(provider.ok_or(Misuse::NotFound(Missing::Domain))?)
     }
 
@@ -210,6 +224,7 @@ impl fmt::Debug for Fabric {
 /// The domain `auto` comes first, which reaches every peer in the fastest way. If the hints name no domain
 /// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for hints
 /// with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that capability.
+/// Names of domains are compared without regard to case.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
 /// in.
@@ -233,6 +248,8 @@ impl fmt::Debug for Fabric {
 /// # Errors
 ///
 /// - [`Misuse::Unmet`]: the request cannot be met; the error has the reason. A result is never empty.
+/// - [`Misuse::Unresolved`]: the node or the service has no address; the error has its name.
+/// - [`Misuse::NoInterface`]: [`IFACE`](crate::params::IFACE) matches no interface of this host.
 /// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
 /// - [`Error::System`]: the system lacks descriptors or memory to find the addresses.
 ///

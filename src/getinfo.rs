@@ -9,7 +9,7 @@ mod negotiate;
 use homespun_engine::error::{Argument, Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub(crate) use self::negotiate::grant_rx_attr;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
@@ -132,13 +132,15 @@ fn collect_offers<'a>(
     ep_types: &[EndpointType],
     hints: &Info,
 ) -> Result<Vec<Offer<'a>>, Error> {
-    let is_named =
-        |provider: &ProviderAttr, name: Option<&str>| name.is_none_or(|name| name == provider.domain);
+    // libfabric, too, compares names of domains without regard to case.
+    let is_named = |provider: &ProviderAttr, name: Option<&str>| {
+        name.is_none_or(|name| name.eq_ignore_ascii_case(&provider.domain))
+    };
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::Unmet(Unmet::DomainName);
     // An application that names another domain gets that one.
-    let only_domain = only_domain.filter(|only| asked.is_none_or(|asked| asked == *only));
+    let only_domain = only_domain.filter(|only| asked.is_none_or(|asked| asked.eq_ignore_ascii_case(only)));
     if let Some(name) = only_domain
         && !providers.iter().any(|provider| is_named(provider, only_domain))
     {
@@ -156,7 +158,10 @@ fn collect_offers<'a>(
         };
         match offer {
             Ok(info) => offers.push(Offer { provider, info }),
-            Err(refusal) => reason = refusal,
+            Err(refusal) => {
+                info!(domain = provider.domain, ?ep_type, reason = %refusal, "the hints are refused");
+                reason = refusal;
+            }
         }
     }
     if offers.is_empty() {

@@ -19,6 +19,7 @@ mod fabric;
 mod getinfo;
 mod hints;
 pub mod info;
+mod interfaces;
 mod io_errors;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;

@@ -3,6 +3,9 @@
 //! Only this module reads the environment. In the plugin, libfabric provides the values instead, and
 //! lists the parameters in `fi_info -e`; they come from the same variables.
 
+mod problem;
+
+use std::cell::RefCell;
 use std::env;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,8 +16,10 @@ use homespun_engine::limits::{
     UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
 };
 use homespun_tcp::limits::ACCEPTED_DEFAULT_LINKS;
-use tracing::warn;
+#[doc(inline)]
+pub use homespun_tcp::{InterfaceSelector, InterfaceSelectorError};
 
+pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
@@ -54,8 +59,11 @@ pub const DOMAIN: Param = param!(
 /// The interface whose address an endpoint has as its name.
 pub const IFACE: Param = param!(
     "iface",
-    "Network interface (eth0) whose address an endpoint gives as its own when it is bound to all of them",
-    default: "the first one that is up and not loopback, else loopback"
+    "Network interfaces of which an endpoint that is bound to all of them gives an address as its own: names \
+     (eth0) and networks (10.0.0.0/8), separated by commas, the best first; after ^ those to leave out \
+     (^docker0). If they leave none, nothing is offered",
+    default: "the one with the default route, else the first that is up, where those of containers, virtual \
+     machines and VPNs come last"
 );
 
 /// The range of ports for endpoints whose port is left to the system.
@@ -152,7 +160,7 @@ pub struct Params {
     /// See [`DOMAIN`].
     pub domain: Option<String>,
     /// See [`IFACE`].
-    pub iface: Option<String>,
+    pub iface: Option<InterfaceSelector>,
     /// See [`PORTS`].
     pub ports: Option<PortRange>,
     /// See [`CLOSE_LINGER_MS`].
@@ -194,7 +202,7 @@ impl Default for Params {
 impl Param {
     /// Returns the name of the environment variable.
     pub fn env_variable(&self) -> String {
-        format!("FI_HOMESPUN_{}", self.name.to_uppercase())
+        format!("{PREFIX}{}", self.name.to_uppercase())
     }
 
     /// Returns its purpose and unit, without the default.
@@ -204,66 +212,63 @@ impl Param {
 }
 
 impl Params {
-    /// Takes the values from the environment.
+    /// Takes the values from the environment, and warns of variables that are not in force as they are
+    /// written.
     pub fn from_env() -> Params {
-        Params::from_lookup(|param| env::var(param.env_variable()).ok())
+        let (params, problems) = Params::check_env();
+        problem::warn_once(&problems);
+        params
     }
 
-    /// Takes the values from `lookup`. A malformed value causes a warning and counts as not set, since it
-    /// must not keep an application from starting. A number out of range is clamped to the range.
+    /// As [`from_env`](Self::from_env), but returns the problems in place of warnings: first those of
+    /// parameters, then unknown variables.
+    pub fn check_env() -> (Params, Vec<ParamProblem>) {
+        let lookup = |param: &Param| Some(env::var_os(param.env_variable())?.to_string_lossy().into_owned());
+        let (params, mut problems) = Params::check_lookup(lookup);
+        problems.extend(find_unknown_variables());
+        (params, problems)
+    }
+
+    /// Takes the values from `lookup`, and warns of those that are not in force as they are written.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
-        fn parse_or_warn<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
-            let parsed = value.trim().parse().ok();
-            if parsed.is_none() {
-                warn!(variable = param.env_variable(), value, "not {kind}, and so ignored");
-            }
-            parsed
-        }
-        let millis = |param: Param| parse_or_warn::<u32>(param, &lookup(&param)?, "a number");
-        let number = |param: Param, range: RangeInclusive<usize>| {
-            let asked = parse_or_warn::<usize>(param, &lookup(&param)?, "a number")?;
-            let taken = asked.clamp(*range.start(), *range.end());
-            if taken != asked {
-                warn!(
-                    variable = param.env_variable(),
-                    asked, taken, "out of range, and so taken as the nearest"
-                );
-            }
-            Some(taken)
-        };
-        let flag = |param: Param| {
-            let value = lookup(&param)?;
-            let flag = match value.trim().to_lowercase().as_str() {
-                "1" | "yes" | "true" | "on" => Some(true),
-                "0" | "no" | "false" | "off" => Some(false),
-                _ => None,
-            };
-            if flag.is_none() {
-                warn!(variable = param.env_variable(), value, "neither 1 nor 0, and so ignored");
-            }
-            flag
-        };
-        let name = |param: Param| lookup(&param).filter(|name| !name.is_empty());
+        let (params, problems) = Params::check_lookup(lookup);
+        problem::warn_once(&problems);
+        params
+    }
+
+    /// As [`from_lookup`](Self::from_lookup), but returns the problems in place of warnings. A malformed
+    /// value counts as not set, since it must not keep an application from starting. A number out of range is
+    /// clamped to the range.
+    ///
+    /// ```
+    /// use homespun::params::{CQ_SIZE, Params};
+    ///
+    /// let (params, problems) = Params::check_lookup(|param| (*param == CQ_SIZE).then(|| "many".into()));
+    /// assert_eq!(params, Params::default());
+    /// assert_eq!(problems[0].to_string(), "FI_HOMESPUN_CQ_SIZE=many is ignored: it should be a number");
+    /// ```
+    pub fn check_lookup(lookup: impl Fn(&Param) -> Option<String>) -> (Params, Vec<ParamProblem>) {
+        let values = Values { lookup, problems: RefCell::default() };
         let defaults = Params::default();
-        Params {
-            domain: name(DOMAIN),
-            iface: name(IFACE),
-            ports: name(PORTS).and_then(|value| parse_or_warn(PORTS, &value, "a range of ports")),
-            close_linger: millis(CLOSE_LINGER_MS)
-                .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
-            shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
-            tcp_accepted_links: number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
+        let budget = UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES;
+        let params = Params {
+            domain: values.name(DOMAIN),
+            iface: values.name(IFACE).and_then(|value| values.parse(IFACE, &value)),
+            ports: values.name(PORTS).and_then(|value| values.parse(PORTS, &value)),
+            close_linger: values.millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
+            shm_any_tracer: values.flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
+            tcp_accepted_links: values
+                .number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
                 .unwrap_or(defaults.tcp_accepted_links),
-            eager_bytes: number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
-            unexpected_bytes: number(
-                UNEXPECTED_BYTES,
-                UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES,
-            )
-            .unwrap_or(defaults.unexpected_bytes),
-            tx_size_ops: number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
-            rx_size_ops: number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
-            cq_size_entries: number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES).unwrap_or(defaults.cq_size_entries),
-        }
+            eager_bytes: values.number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
+            unexpected_bytes: values.number(UNEXPECTED_BYTES, budget).unwrap_or(defaults.unexpected_bytes),
+            tx_size_ops: values.number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
+            rx_size_ops: values.number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
+            cq_size_entries: values
+                .number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES)
+                .unwrap_or(defaults.cq_size_entries),
+        };
+        (params, values.problems.into_inner())
     }
 
     /// Returns the value of a parameter as a text; if it is not set, its [`default`](Param::default).
@@ -281,7 +286,7 @@ impl Params {
     pub fn value(&self, param: &Param) -> String {
         let set = match *param {
             DOMAIN => self.domain.clone(),
-            IFACE => self.iface.clone(),
+            IFACE => self.iface.as_ref().map(InterfaceSelector::to_string),
             PORTS => self.ports.map(|ports| ports.to_string()),
             CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
             SHM_ANY_TRACER => Some(u8::from(self.shm_any_tracer).to_string()),
@@ -297,26 +302,141 @@ impl Params {
     }
 }
 
+/// Reads the values of parameters, and collects their problems.
+struct Values<L> {
+    lookup: L,
+    problems: RefCell<Vec<ParamProblem>>,
+}
+
+impl<L: Fn(&Param) -> Option<String>> Values<L> {
+    /// An empty value counts as not set.
+    fn name(&self, param: Param) -> Option<String> {
+        (self.lookup)(&param).filter(|name| !name.is_empty())
+    }
+
+    fn parse<T: FromStr<Err: ToString>>(&self, param: Param, value: &str) -> Option<T> {
+        match value.parse() {
+            Ok(parsed) => Some(parsed),
+            Err(error) => self.reject(param, value, &error.to_string()),
+        }
+    }
+
+    fn millis(&self, param: Param) -> Option<Duration> {
+        let value = (self.lookup)(&param)?;
+        match value.trim().parse::<u32>() {
+            Ok(millis) => Some(Duration::from_millis(millis.into())),
+            Err(_) => self.reject(param, &value, "a number of milliseconds"),
+        }
+    }
+
+    fn number(&self, param: Param, range: RangeInclusive<usize>) -> Option<usize> {
+        let value = (self.lookup)(&param)?;
+        let Ok(asked) = value.trim().parse::<usize>() else { return self.reject(param, &value, "a number") };
+        let taken = asked.clamp(*range.start(), *range.end());
+        if taken != asked {
+            self.add_problem(param, &value, ParamProblemKind::OutOfRange { taken });
+        }
+        Some(taken)
+    }
+
+    fn flag(&self, param: Param) -> Option<bool> {
+        let value = (self.lookup)(&param)?;
+        match value.trim().to_lowercase().as_str() {
+            "1" | "yes" | "true" | "on" => Some(true),
+            "0" | "no" | "false" | "off" => Some(false),
+            _ => self.reject(param, &value, "1 or 0"),
+        }
+    }
+
+    fn reject<T>(&self, param: Param, value: &str, expected: &str) -> Option<T> {
+        self.add_problem(param, value, ParamProblemKind::Malformed { expected: expected.to_owned() });
+        None
+    }
+
+    fn add_problem(&self, param: Param, value: &str, kind: ParamProblemKind) {
+        let problem = ParamProblem { variable: param.env_variable(), value: value.to_owned(), kind };
+        self.problems.borrow_mut().push(problem);
+    }
+}
+
+/// The beginning of the names of all variables.
+const PREFIX: &str = "FI_HOMESPUN_";
+
+/// Warns of variables of the environment that look like parameters and are none. For the plugin, whose other
+/// values do not come from the environment alone.
+pub fn warn_of_unknown_variables() {
+    problem::warn_once(&find_unknown_variables());
+}
+
+fn find_unknown_variables() -> Vec<ParamProblem> {
+    let variables =
+        env::vars_os().map(|(name, value)| [name, value].map(|text| text.to_string_lossy().into()));
+    select_unknown_variables(variables)
+}
+
+fn select_unknown_variables(variables: impl Iterator<Item = [String; 2]>) -> Vec<ParamProblem> {
+    let is_known = |variable: &str| PARAMS.iter().any(|param| param.env_variable() == variable);
+    let mut unknown: Vec<ParamProblem> = variables
+        .filter(|[variable, _]| variable.starts_with(PREFIX) && !is_known(variable))
+        .map(|[variable, value]| ParamProblem { variable, value, kind: ParamProblemKind::Unknown })
+        .collect();
+    unknown.sort_by(|one, other| one.variable.cmp(&other.variable));
+    unknown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the parameters and the problems if one parameter has this value.
+    fn check_with(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
+        Params::check_lookup(|param| (*param == set).then(|| value.to_owned()))
+    }
+
     #[test]
-    fn unset_or_invalid_parameter_has_its_default() {
-        assert_eq!(Params::from_lookup(|_| None), Params::default());
-        assert_eq!(
-            Params::from_lookup(|param| (*param == CLOSE_LINGER_MS).then(|| "soon".into())),
-            Params::default()
-        );
-        let reversed = |param: &Param| (*param == PORTS).then(|| "7099-7000".into());
-        assert_eq!(Params::from_lookup(reversed), Params::default());
+    fn unset_or_empty_parameter_has_its_default() {
+        assert_eq!(Params::check_lookup(|_| None), (Params::default(), Vec::new()));
         for name in [DOMAIN, IFACE, PORTS] {
-            assert_eq!(Params::from_lookup(|param| (*param == name).then(String::new)), Params::default());
+            assert_eq!(check_with(name, ""), (Params::default(), Vec::new()));
         }
-        let maybe = |param: &Param| (*param == SHM_ANY_TRACER).then(|| "maybe".into());
-        assert_eq!(Params::from_lookup(maybe), Params::default());
-        let negative = |param: &Param| (*param == UNEXPECTED_BYTES).then(|| "-1".into());
-        assert_eq!(Params::from_lookup(negative), Params::default());
+    }
+
+    #[test]
+    fn malformed_value_has_the_default_and_is_reported() {
+        for (param, value, expected) in [
+            (CLOSE_LINGER_MS, "soon", "a number of milliseconds"),
+            (PORTS, "7099-7000", "a range of ports, the lower one first, such as 7000-7099"),
+            (PORTS, "some", "a range of ports, the lower one first, such as 7000-7099"),
+            (SHM_ANY_TRACER, "maybe", "1 or 0"),
+            (UNEXPECTED_BYTES, "-1", "a number"),
+            (TX_SIZE, "", "a number"),
+            (IFACE, "a/8", "a list of names and networks: \"a/8\" is no network such as 10.0.0.0/8"),
+            (IFACE, "eth0,", "a list of names and networks without empty elements"),
+        ] {
+            let (params, problems) = check_with(param, value);
+            assert_eq!(params, Params::default(), "{value}");
+            let kind = ParamProblemKind::Malformed { expected: expected.into() };
+            let problem = ParamProblem { variable: param.env_variable(), value: value.into(), kind };
+            assert_eq!(problems, [problem]);
+        }
+    }
+
+    #[test]
+    fn out_of_range_number_is_reported_with_its_replacement() {
+        let (params, problems) = check_with(CQ_SIZE, "0");
+        assert_eq!(params.cq_size_entries, 1);
+        assert_eq!(problems[0].kind, ParamProblemKind::OutOfRange { taken: 1 });
+        assert_eq!(check_with(CQ_SIZE, "1").1, []);
+    }
+
+    #[test]
+    fn unknown_variables_are_found_in_order() {
+        let variables = ["FI_HOMESPUN_TX_SIZES", "FI_HOMESPUN_TX_SIZE", "FI_TCP_X", "HOME", "FI_HOMESPUN_"]
+            .map(|name| [name.to_owned(), "7".to_owned()]);
+        let unknown = select_unknown_variables(variables.into_iter());
+        let names: Vec<&str> = unknown.iter().map(|problem| problem.variable.as_str()).collect();
+        assert_eq!(names, ["FI_HOMESPUN_", "FI_HOMESPUN_TX_SIZES"]);
+        assert!(unknown.iter().all(|problem| problem.kind == ParamProblemKind::Unknown));
     }
 
     #[test]
@@ -376,7 +496,7 @@ mod tests {
     fn parameters_are_set_by_their_environment_variable() {
         let params = Params::from_lookup(|param| match param.env_variable().as_str() {
             "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
-            "FI_HOMESPUN_IFACE" => Some("eth1".into()),
+            "FI_HOMESPUN_IFACE" => Some("eth1,10.0.0.0/8,^eth2".into()),
             "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
@@ -393,7 +513,7 @@ mod tests {
             params,
             Params {
                 domain: Some("shm".into()),
-                iface: Some("eth1".into()),
+                iface: Some("eth1,10.0.0.0/8,^eth2".parse().unwrap()),
                 ports: PortRange::new(7000..=7099),
                 close_linger,
                 shm_any_tracer: true,

@@ -65,6 +65,8 @@ impl PortRange {
     }
 }
 
+const EXPECTED: &str = "a range of ports, the lower one first, such as 7000-7099";
+
 impl FromStr for PortRange {
     type Err = io::Error;
 
@@ -72,7 +74,7 @@ impl FromStr for PortRange {
         let (low, high) = text.split_once('-').unwrap_or((text, text));
         let ends = low.trim().parse().ok().zip(high.trim().parse().ok());
         ends.and_then(|(low, high)| PortRange::new(low..=high))
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a range of ports"))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, EXPECTED))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use dns_lookup::{AddrInfoHints, getaddrinfo};
+use dns_lookup::{AddrInfoHints, LookupError, getaddrinfo};
 use homespun_engine::address::{Address, AddressFormat};
-use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet};
+use homespun_engine::error::{Argument, Error, Misuse, SystemRequest, Unmet, Unresolved};
 use homespun_engine::flags::InfoFlags;
 
 use crate::info::Info;
@@ -34,8 +34,8 @@ pub(crate) enum AddressRole {
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`], with the reason, if there is none; [`Misuse::Invalid`] if the flags ask for a
-/// source and neither node nor service is given.
+/// [`Misuse::Unmet`] or [`Misuse::Unresolved`], with the reason, if there is none; [`Misuse::Invalid`] if the
+/// flags ask for a source and neither node nor service is given.
 pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,
@@ -91,16 +91,20 @@ pub(crate) fn resolve_address_pairs(
 ///
 /// # Errors
 ///
-/// [`Misuse::Unmet`] for a name that does not resolve.
+/// [`Misuse::Unresolved`], with the name, if it does not resolve, and for a number that is no port.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
     role: AddressRole,
     is_numeric_host: bool,
 ) -> Result<Vec<Address>, Error> {
+    let unresolved = |reason: String| {
+        let (node, service) = (node.map(str::to_owned), service.map(str::to_owned));
+        Misuse::Unresolved(Box::new(Unresolved { node, service, reason }))
+    };
     // The resolver would truncate a larger number to 16 bits.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
-        return Err(Misuse::Unmet(Unmet::Port).into());
+        return Err(unresolved("a port is a name or a number up to 65535".into()).into());
     }
     let mut flags = 0;
     if is_numeric_host {
@@ -110,10 +114,8 @@ pub(crate) fn resolve(
         flags |= libc::AI_PASSIVE;
     }
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
-    let found = getaddrinfo(node, service, Some(hints)).map_err(|error| {
-        tracing::debug!(?node, ?service, ?error, "no address");
-        Misuse::Unmet(Unmet::Resolvable)
-    })?;
+    let found =
+        getaddrinfo(node, service, Some(hints)).map_err(|error| unresolved(describe_lookup(error)))?;
 
     let mut addresses = Vec::new();
     for address in found.flatten().map(|found| Address::from(found.sockaddr)) {
@@ -122,9 +124,15 @@ pub(crate) fn resolve(
         }
     }
     if addresses.is_empty() {
-        return Err(Misuse::Unmet(Unmet::Resolvable).into());
+        return Err(unresolved("the resolver knows no address".into()).into());
     }
     Ok(addresses)
+}
+
+/// The resolver's reason, without the beginning that all reasons have.
+fn describe_lookup(error: LookupError) -> String {
+    let reason = io::Error::from(error).to_string();
+    reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason).to_owned()
 }
 
 /// Whether a service is a number. A name has at least one letter.
@@ -286,7 +294,9 @@ mod tests {
     fn invalid_node_does_not_resolve() {
         for node in ["", "999.1.1.1", "127.0.0.1\0", "no-such-host.invalid"] {
             let found = resolve(Some(node), Some("80"), AddressRole::Destination, true);
-            assert_eq!(found.unwrap_err().errno(), Errno::ENODATA, "{node:?}");
+            let error = found.unwrap_err();
+            assert_eq!(error.errno(), Errno::ENODATA, "{node:?}");
+            assert!(error.to_string().starts_with(&format!("host {node:?} with port \"80\" ")), "{error}");
         }
     }
 

@@ -6,10 +6,11 @@ use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homespun::error::Unmet;
 use homespun::params::{Params, PortRange};
 use homespun::{
-    Address, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CqAttr, Endpoint, Errno, Error, Fabric,
-    FabricAddress, Hints, Info,
+    Address, AddressFormat, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CqAttr, Endpoint, Errno,
+    Error, Fabric, FabricAddress, Hints, Info, Misuse,
 };
 
 /// The time that a test waits for an event before it fails.
@@ -88,6 +89,59 @@ fn wildcard_endpoint_takes_a_port_from_the_range() {
         let (endpoint, ..) = open_endpoint(&fabric, &info).unwrap();
         assert!((first_port(2)..first_port(2) + PORTS).contains(&endpoint.name().unwrap().port()));
     }
+}
+
+fn make_fabric_with_interfaces(selector: &str) -> Fabric {
+    Fabric::with_params(Params { iface: Some(selector.parse().unwrap()), ..Params::default() })
+}
+
+#[test]
+fn wildcard_endpoint_reports_an_address_of_the_allowed_interfaces() {
+    let fabric = make_fabric_with_interfaces("127.0.0.0/8");
+    let infos = fabric.infos(&Hints::new().domain("TCP")).unwrap();
+    let formats: Vec<_> = infos.iter().filter_map(|info| info.addr_format).collect();
+    assert!(formats.iter().all(|format| *format == AddressFormat::SockaddrIn), "{formats:?}");
+    let (endpoint, ..) = open_endpoint(&fabric, &infos[0]).unwrap();
+    assert_eq!(endpoint.name().unwrap().ip().to_string(), "127.0.0.1");
+}
+
+#[test]
+fn specific_address_needs_no_allowed_interface() {
+    let fabric = make_fabric_with_interfaces("127.0.0.0/8");
+    let Ok(info) = fabric.info(&Hints::new().domain("tcp").node("::1").source()) else {
+        assert!(
+            Fabric::new().info(&Hints::new().domain("tcp").node("::1").source()).is_err(),
+            "IPv6 is there"
+        );
+        return;
+    };
+    let (endpoint, ..) = open_endpoint(&fabric, &info).unwrap();
+    assert_eq!(endpoint.name().unwrap().ip().to_string(), "::1");
+}
+
+#[test]
+fn interfaces_without_a_match_are_an_error_that_lists_the_others() {
+    let fabric = make_fabric_with_interfaces("no-such-interface");
+    let error = fabric.info(&Hints::new()).unwrap_err();
+    assert!(matches!(error, Error::Misuse(Misuse::NoInterface(_))), "{error:?}");
+    assert_eq!(error.errno(), Errno::ENODATA);
+    let text = error.to_string();
+    assert!(text.starts_with("FI_HOMESPUN_IFACE=no-such-interface matches no interface"), "{text}");
+    assert!(text.contains("lo (127.0.0.1"), "{text}");
+    // An info from elsewhere does not help.
+    let info = Fabric::with_params(Params::default()).info(&Hints::new().domain("tcp")).unwrap();
+    let refused = open_endpoint(&fabric, &info).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EADDRNOTAVAIL);
+}
+
+#[test]
+fn allowed_interface_of_another_format_is_named() {
+    let fabric = make_fabric_with_interfaces("127.0.0.0/8");
+    let hints = Hints::new().domain("tcp").addr_format(AddressFormat::SockaddrIn6);
+    let Err(Error::Misuse(Misuse::Unmet(unmet))) = fabric.info(&hints) else { panic!("IPv6 is allowed") };
+    let is_expected = matches!(unmet, Unmet::AllowedInterface(AddressFormat::SockaddrIn6))
+        || unmet == Unmet::AddressFormat(AddressFormat::SockaddrIn6);
+    assert!(is_expected, "{unmet}");
 }
 
 #[test]

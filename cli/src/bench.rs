@@ -25,8 +25,8 @@ mod trial;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
 
 use self::against::ComparisonRequest;
 use self::pair::Placement;
@@ -78,18 +78,17 @@ const ROUNDS_MAX: u32 = 1_000;
 /// processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, both sleep without
 /// messages, and their processor time is measured. Threads of a provider run on the core of their process.
 #[derive(Debug, Args)]
-#[command(max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct BenchArguments {
-    /// Measure only this domain [default: all].
-    #[arg(short, long, value_name = "NAME", value_enum)]
-    domain: Option<Choice>,
+    /// Measure only this domain: shm or tcp [default: all].
+    #[arg(short, long, value_name = "NAME")]
+    domain: Option<String>,
     /// Measure only one kind.
     #[arg(long, value_name = "KIND", value_enum)]
     only: Option<Kind>,
     /// The sizes of messages, writes and reads in bytes, separated by commas.
     ///
-    /// K and M stand for 1024 and 1024 x 1024; the largest size is 64M. The default is
+    /// Units are K, M or KiB, MiB, as in 1.5K; the largest size is 64M. The default is
     /// 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M; with --only sleep 8,4K,64K.
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
@@ -157,27 +156,33 @@ const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1
 
 const COLUMNS: &str = "\
 The columns:
-  latency us   half of a round trip through the fabric
-  p50, p99     percentiles of single round trips through the fabric, halved
-  bare us      half of a round trip through the bare loop
-  ratio        latency us divided by bare us: 1 is as fast as the bare loop, more is slower
-  M msg/s      millions of messages a second one way through the fabric, many of them in flight
-  MB/s         the same in 10^6 bytes a second
-  bare MB/s    10^6 bytes a second one way through the bare loop
-  ratio        the time of a message one way, divided by that of the bare loop: more is slower
-  memcpy MB/s  copies from shared to private memory within one process, for comparison
-  bare loop    its name; two names if another one is the fastest one way
+  latency    half of a round trip through the fabric, in us
+  p50, p99   percentiles of single round trips through the fabric, halved, in us
+  bare us    half of a round trip through the bare loop
+  ratio      latency divided by bare us: 1 is as fast as the bare loop, more is
+             slower
+  M msg/s    millions of messages a second one way through the fabric, many of
+             them in flight
+  MB/s       the same in 10^6 bytes a second
+  bare       10^6 bytes a second one way through the bare loop
+  ratio      the time of a message one way, divided by that of the bare loop
+  bare loop  its name: ring, p4K to p64K (the ring in chunks), readv
+             (process_vm_readv), socket, memcpy; two names if another one is the
+             fastest one way
 
 For accesses the columns mean the same, except:
-  operation    the operation on memory of the other process: write, read or fetch-add (8 bytes)
-  latency us   from the post of an access to its completion, one at a time
-  bare us      a copy and a fence (memcpy), or half of a round trip with the payload and half of
-               one with 8 bytes (ring, socket)
-  M op/s       millions of accesses a second, many of them in flight
+  operation  the operation on memory of the other process: write, read or
+             fetch-add (8 bytes)
+  latency    from the post of an access to its completion, one at a time
+  bare us    a copy and a fence (memcpy), or half of a round trip with the
+             payload and half of one with 8 bytes (ring, socket)
+  M op/s     millions of accesses a second, many of them in flight
 
 With --against every number is a time in microseconds: half of a round trip, or the time of a transfer among \
-many in flight. The bare loop, homespun and each provider have a median and a p99. The ratios follow: \
-homespun's time divided by that of the bare loop and of each provider.";
+many in flight. The bare loop, homespun and each provider have a median and, if there is room, a p99. The \
+ratios follow: homespun's time divided by that of the bare loop and of each provider.
+
+--json has more figures than the tables, among them the speed of copies within one process.";
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; \
@@ -205,27 +210,19 @@ wait_object, processor_ms_per_s and wake_ups_per_s, the last two with a number f
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun bench --quick                      every domain, a first impression
-  homespun bench -d shm --sizes 8 --tagged    one size of tagged messages, and of accesses
-  homespun bench --only accesses --sizes 8    one size of writes and reads, and fetch-add
-  homespun bench --json > results.json        results for a program to read
-  homespun bench --against shm,tcp            beside providers of the installed libfabric
-  homespun bench --only sleep                 the same providers: polling, asleep and idle
-  FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record .
-                                              with more programs, and tables and drawings in files
+  homespun bench --quick                     every domain, a first impression
+  homespun bench -d shm --sizes 8 --tagged   one size of tagged messages
+  homespun bench --only accesses --sizes 8   writes, reads and fetch-add
+  homespun bench --json > results.json       results for a program to read
+  homespun bench --against shm,tcp           beside libfabric's providers
+  homespun bench --only sleep                the same: polling, asleep, idle
+  FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --record .
+                                             with more programs, and files
 
 Exit status: 0 if everything was measured, 1 if not, 2 if the command line was wrong.";
 
-/// The domains to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Choice {
-    /// Shared memory.
-    Shm,
-    /// TCP over the loopback interface.
-    Tcp,
-    /// Both, as far as they exist.
-    All,
-}
+/// Stands for every domain.
+const ALL: &str = "all";
 
 /// Runs the requested comparison and shows its results.
 pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(), Failure> {
@@ -235,7 +232,7 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
     match &arguments.against {
         _ if arguments.only == Some(Kind::Waiting) => {
             let request = sleep::SleepRequest {
-                domains: &arguments.domain.unwrap_or(Choice::All).available_domains()?,
+                domains: &available_domains(arguments.domain.as_deref())?,
                 providers: arguments.against.as_ref(),
                 prefix: arguments.libfabric.as_deref(),
                 sizes,
@@ -301,7 +298,7 @@ fn compare_with_bare_loops(
     timeout: Duration,
     console: &mut Console,
 ) -> Result<(), Failure> {
-    let domains = arguments.domain.unwrap_or(Choice::All).available_domains()?;
+    let domains = available_domains(arguments.domain.as_deref())?;
     let all_cores = AllowedCores::of_this_process();
     let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
@@ -335,28 +332,28 @@ fn compare_with_bare_loops(
 fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> Result<(), Failure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
     console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
-    console.print_line(match survey.placement.cores {
+    console.print_wrapped(match survey.placement.cores {
         Some((own, other)) => {
             format!("{}; the two processes stay on cores {own} and {other}", cores.describe_core_count())
         }
         None => format!("{}; the system chooses where the two processes run", cores.describe_core_count()),
     })?;
-    console.print_line("latency: half of a round trip, or all of an access; p50, p99: of single ones")?;
-    console.print_line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
-    console.print_line("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
+    console.print_wrapped(
+        "latency: half of a round trip, or all of an access, in us; p50, p99: of single ones",
+    )?;
+    console.print_wrapped("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
+    console.print_wrapped("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 
-impl Choice {
-    /// The chosen domains, as far as they exist.
-    fn available_domains(self) -> Result<Vec<Domain>, Failure> {
-        let available = port::domain_names()?;
-        let meant = Domain::ALL.into_iter().filter(|domain| match self {
-            Choice::Shm => *domain == Domain::Shm,
-            Choice::Tcp => *domain == Domain::Tcp,
-            Choice::All => true,
-        });
-        let domains: Vec<Domain> =
-            meant.filter(|domain| available.iter().any(|name| name == domain.name())).collect();
-        if domains.is_empty() { Err(Failure::Unmet(homespun::error::Unmet::DomainName)) } else { Ok(domains) }
-    }
+/// Returns the requested domain, or all that can be measured, as far as they exist.
+fn available_domains(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
+    let requested = requested.filter(|name| !name.eq_ignore_ascii_case(ALL));
+    let requested = port::find_domain(requested)?;
+    let available = port::domain_names()?;
+    let is_meant = |domain: &Domain| match &requested {
+        Some(requested) => requested == domain.name(),
+        None => available.iter().any(|name| name == domain.name()),
+    };
+    let domains: Vec<Domain> = Domain::ALL.into_iter().filter(is_meant).collect();
+    if domains.is_empty() { Err(Failure::Unmet(homespun::error::Unmet::DomainName)) } else { Ok(domains) }
 }

@@ -5,8 +5,24 @@ use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use textwrap::{Options, WordSeparator, WordSplitter};
+use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
+
+/// The largest width of results, in characters.
+pub(crate) const WIDTH: usize = 80;
+
+/// Wraps a paragraph to lines of [`WIDTH`] that begin with these indentations. Words are never broken.
+pub(crate) fn wrap(text: &str, first_indent: &str, rest_indent: &str) -> String {
+    let options = Options::new(WIDTH)
+        .initial_indent(first_indent)
+        .subsequent_indent(rest_indent)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(text, options)
+}
 
 /// Standard output and standard error. Standard error shows a progress bar if it is a terminal.
 #[derive(Debug)]
@@ -33,6 +49,15 @@ impl Console {
         self.bar.suspend(write).map_err(Failure::Output)
     }
 
+    /// Writes a paragraph of results, wrapped to lines of [`WIDTH`].
+    ///
+    /// # Errors
+    ///
+    /// As [`print_line`](Self::print_line).
+    pub(crate) fn print_wrapped(&self, text: impl Display) -> Result<(), Failure> {
+        self.print_line(wrap(&text.to_string(), "", ""))
+    }
+
     /// Writes results as JSON, for programs.
     ///
     /// # Errors
@@ -51,8 +76,12 @@ impl Console {
         let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 
-    /// Shows a progress bar with this number of steps, if standard error is a terminal.
+    /// Shows a progress bar with this number of steps, if standard error is a terminal, and the user has not
+    /// asked for reports (`-v`), among which it would be lost.
     pub(crate) fn start_progress(&mut self, steps: usize) {
+        if LevelFilter::current() > LevelFilter::WARN {
+            return;
+        }
         let style = ProgressStyle::with_template("{bar:32} {pos}/{len}  {msg}");
         self.bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

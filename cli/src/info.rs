@@ -2,6 +2,7 @@
 
 mod env;
 mod render;
+mod summary;
 
 use clap::Args;
 use homespun::{Fabric, Hints};
@@ -12,9 +13,10 @@ use crate::failure::Failure;
 
 /// Show the domains and endpoints that this host offers.
 ///
-/// Calls getinfo, which fi_getinfo(3) describes, and shows each answer: the domain and the type of endpoint,
-/// the addresses at both ends, and the capabilities and limits of an endpoint. Without NODE and SERVICE, each
-/// address format of each domain is shown once, without addresses. A last section shows what was found on
+/// Calls getinfo, which fi_getinfo(3) describes, and shows a summary of the domains, and then each answer:
+/// the domain and the type of endpoint, the addresses at both ends, and the capabilities and limits of an
+/// endpoint. Without NODE and SERVICE, each address format of each domain is shown once, without addresses.
+/// A last section shows what was found on
 /// this host: for auto, how peers at the addresses of each interface are reached, and why; for auto and shm,
 /// whether large messages can be copied directly from process to process.
 #[derive(Debug, Args)]
@@ -34,29 +36,29 @@ pub(crate) struct InfoArguments {
     #[arg(long, requires = "node")]
     numeric: bool,
     /// Show every attribute.
-    #[arg(short, long)]
-    verbose: bool,
+    #[arg(long)]
+    full: bool,
     /// Print the answers, with every attribute, as a JSON array.
-    #[arg(long, conflicts_with = "verbose")]
+    #[arg(long, conflicts_with = "full")]
     json: bool,
     /// Show the parameters in the environment (FI_HOMESPUN_*) instead: the value in force, the default and
     /// the purpose of each.
-    #[arg(long, conflicts_with_all = ["node", "domain", "verbose"])]
+    #[arg(long, conflicts_with_all = ["node", "domain", "full"])]
     env: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun info                      all domains, endpoint types and address formats
-  homespun info localhost 7471       how to reach a peer on this host
-  homespun info --source 0.0.0.0 -v  every attribute of an endpoint that listens on every interface
-  homespun info --json --domain shm  shared memory, for a program to read
-  homespun info --env                the parameters and their values
+  homespun info                          all domains, types and formats
+  homespun info localhost 7471           how to reach a peer on this host
+  homespun info --source 0.0.0.0 --full  every attribute of a listening endpoint
+  homespun info --json --domain shm      shared memory, for a program to read
+  homespun info --env                    the parameters and their values
 
 Exit status: 0 if something was found, 1 if not, 2 if the command line was wrong.";
 
 /// Converts the arguments to hints.
-fn build_hints(arguments: &InfoArguments) -> Hints {
+fn build_hints(arguments: &InfoArguments, domain: Option<&str>) -> Hints {
     let mut hints = Hints::new();
     if let Some(node) = &arguments.node {
         hints = hints.node(node);
@@ -64,7 +66,7 @@ fn build_hints(arguments: &InfoArguments) -> Hints {
     if let Some(service) = &arguments.service {
         hints = hints.service(service);
     }
-    if let Some(domain) = &arguments.domain {
+    if let Some(domain) = domain {
         hints = hints.domain(domain);
     }
     if arguments.source {
@@ -78,20 +80,18 @@ pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), Fa
     if arguments.env {
         return env::show(arguments.json, console);
     }
-    port::require_domain(arguments.domain.as_deref())?;
+    let domain = port::find_domain(arguments.domain.as_deref())?;
     let fabric = Fabric::new();
-    let infos = fabric.infos(&build_hints(arguments))?;
+    let infos = fabric.infos(&build_hints(arguments, domain.as_deref()))?;
     if arguments.json {
         return console.print_json(&infos);
     }
-    let mut domains = Vec::new();
-    for (index, info) in infos.iter().enumerate() {
-        if index > 0 {
-            console.print_line("")?;
-        }
-        let text = if arguments.verbose { render::render_full(info) } else { render::render_short(info) };
-        console.print_line(text.trim_end())?;
-        if let Some(name) = info.domain.name.as_deref().filter(|name| !domains.contains(name)) {
+    let mut sections = vec![summary::render_summary(&infos)];
+    let render = if arguments.full { render::render_full } else { render::render_short };
+    sections.extend(infos.iter().map(render));
+    let mut domains: Vec<&str> = Vec::new();
+    for name in infos.iter().filter_map(|info| info.domain.name.as_deref()) {
+        if !domains.contains(&name) {
             domains.push(name);
         }
     }
@@ -99,9 +99,9 @@ pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), Fa
         .into_iter()
         .flat_map(|name| fabric.host_findings(name).into_iter().map(move |finding| (name, finding)))
         .collect();
-    if findings.is_empty() {
-        Ok(())
-    } else {
-        console.print_line(render::render_findings(&findings).trim_end())
+    if !findings.is_empty() {
+        sections.push(render::render_findings(&findings));
     }
+    let sections: Vec<&str> = sections.iter().map(|section| section.trim_end()).collect();
+    console.print_line(sections.join("\n\n"))
 }

@@ -10,16 +10,19 @@ mod exchange;
 mod failure;
 mod host;
 mod info;
+mod logging;
 mod peer_process;
 mod pingpong;
+mod plain_table;
 mod run;
 mod size;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::console::Console;
+use crate::logging::Audience;
 
 /// The command line of homespun, a software fabric.
 ///
@@ -27,11 +30,22 @@ use crate::console::Console;
 /// memory (domain shm), TCP (domain tcp), or both (domain auto). This command shows what this host offers,
 /// measures it, and runs programs over it.
 #[derive(Debug, Parser)]
-#[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
+#[command(name = "homespun", version, max_term_width = HELP_WIDTH)]
+#[command(after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
+    /// Report more on standard error: -v what is refused and why, -vv also the life of links, -vvv
+    /// everything.
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = LAST)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
+
+/// Options of every command come after its own, and before help.
+const LAST: usize = 900;
+
+/// The largest width of help texts, in characters.
+const HELP_WIDTH: usize = 80;
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -56,8 +70,20 @@ enum Command {
     BenchPeer(bench::sleep::peer::PeerArguments),
 }
 
+impl Command {
+    /// Hidden commands, and servers with a parent, are the second process of another command.
+    fn audience(&self) -> Audience {
+        match self {
+            Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,
+            Command::Pingpong(arguments) if !arguments.is_peer_process() => Audience::User,
+            _ => Audience::ParentsUser,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    logging::install_subscriber(arguments.verbose, arguments.command.audience());
     let mut console = Console::new();
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &console),

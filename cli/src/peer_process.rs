@@ -10,13 +10,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{self, Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
+use crate::logging;
 
 /// How long a peer process may take to end after its connections have ended.
 const END_LAG: Duration = Duration::from_millis(500);
@@ -56,6 +57,7 @@ impl PeerProcess {
     ) -> Result<PeerProcess, Failure> {
         let mut command = Command::new(env::current_exe().map_err(Failure::Start)?);
         command.args(arguments).args(["--timeout", &timeout.as_secs().to_string()]);
+        command.args(logging::verbosity_arguments());
         if let Some(core) = core {
             command.args(["--core", &core.to_string()]);
         }
@@ -64,7 +66,7 @@ impl PeerProcess {
         let mut child = command.spawn().map_err(Failure::Start)?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
-        let (sender, lines) = mpsc::channel();
+        let (sender, lines) = unbounded();
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         // Read in a thread, because a read cannot be cancelled. The thread ends with the peer process.
@@ -169,7 +171,7 @@ impl Drop for PeerProcess {
 /// Called by a peer process: returns the lines that its parent sends. Ends the peer process as soon as the
 /// parent has ended, even in the middle of a measurement.
 pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
-    let (sender, lines) = mpsc::channel();
+    let (sender, lines) = unbounded();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
             // This fails if the caller has dropped the receiver, because it needs no lines. The loop still

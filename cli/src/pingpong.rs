@@ -1,6 +1,7 @@
 //! `homespun pingpong`: latency and bandwidth between two processes.
 
 mod client;
+mod document;
 mod plan;
 mod server;
 mod table;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use self::client::Client;
+use self::document::{Document, DomainResult};
 use self::plan::Plan;
 use self::server::{LISTENING, Server};
 use crate::console::Console;
@@ -33,7 +35,7 @@ use crate::peer_process::{self, PeerProcess};
 /// when the server has confirmed all of them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
-#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct PingpongArguments {
     /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the default port is 7471.
     server: Option<Target>,
@@ -51,8 +53,7 @@ pub(crate) struct PingpongArguments {
     /// auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The sizes of messages in bytes, separated by commas; K and M stand for 1024 and 1024 x 1024, at most
-    /// 64M.
+    /// The sizes of messages, separated by commas: bytes, or with a unit such as 1.5K or 1MiB, at most 64M.
     #[arg(
         long,
         value_name = "LIST",
@@ -75,6 +76,9 @@ pub(crate) struct PingpongArguments {
     /// Fill every message differently, and check every byte that arrives. The times include this work.
     #[arg(long, conflicts_with = "listen")]
     check: bool,
+    /// Print the results as one JSON document instead of tables.
+    #[arg(long, conflicts_with = "listen")]
+    json: bool,
     /// Give up when nothing has happened for this long. A server waits for its client without limit.
     #[arg(
         long,
@@ -94,41 +98,73 @@ pub(crate) struct PingpongArguments {
     peer_process: bool,
 }
 
+const JSON: &str = "\
+The JSON document: homespun_version, tagged, checked, domains; each of these has domain, client_address, \
+server_address, client_core, server_core (null if the system chooses, or if it is not known) and sizes; \
+each of these has size_bytes, round_trips, latency_us, messages, message_us (the time of each one-way \
+message) and bandwidth_mb_per_s (10^6 bytes a second; null for empty messages).";
+
 const EXAMPLES: &str = "\
 Examples:
-  homespun pingpong                              shared memory, then TCP, on this host
-  homespun pingpong --sizes 8,1M --tagged        tagged messages of two sizes
-  homespun pingpong --listen                     a server on every interface, port 7471, over TCP
-  homespun pingpong server.example --check       its client
-  homespun pingpong -d shm --listen              a server for processes of this user on this host
-  homespun pingpong -d shm localhost             its client
+  homespun pingpong                          shared memory, then TCP
+  homespun pingpong --sizes 8,1M --tagged    tagged messages of two sizes
+  homespun pingpong --json > results.json    results for a program to read
+  homespun pingpong --listen                 a server over TCP, port 7471
+  homespun pingpong server.example --check   its client
+  homespun pingpong -d shm --listen          a server over shared memory
+  homespun pingpong -d shm localhost         its client
 
 Exit status: 0 if everything was measured (or served); 1 if there is no answer, the peer is lost or silent, \
 or checked data is wrong; 2 if the command line was wrong.";
 
 /// Measures as a client, or serves clients.
 pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
-    port::require_domain(arguments.domain.as_deref())?;
+    let domain = port::find_domain(arguments.domain.as_deref())?;
+    let domain = domain.as_deref();
     match (&arguments.listen, &arguments.server) {
-        (Some(at), _) => serve(arguments, at, console),
-        (None, Some(server)) => measure_by_address(arguments, server, console),
-        (None, None) => measure_this_host(arguments, console),
+        (Some(at), _) => serve(arguments, at, domain, console),
+        (None, Some(server)) => {
+            let measured = measure_by_address(arguments, server, domain, console)?;
+            show_document(arguments, vec![measured], console)
+        }
+        (None, None) => {
+            let measured = measure_this_host(arguments, domain, console)?;
+            show_document(arguments, measured, console)
+        }
     }
 }
 
-fn serve(arguments: &PingpongArguments, at: &Target, console: &Console) -> Result<(), Failure> {
-    let PingpongArguments { keep, domain, core, peer_process, .. } = arguments;
+/// Prints the results if they are requested as a document. Otherwise they have been shown already.
+fn show_document(
+    arguments: &PingpongArguments,
+    domains: Vec<DomainResult>,
+    console: &Console,
+) -> Result<(), Failure> {
+    if !arguments.json {
+        return Ok(());
+    }
+    let homespun_version = env!("CARGO_PKG_VERSION");
+    console.print_json(&Document {
+        homespun_version,
+        tagged: arguments.tagged,
+        checked: arguments.check,
+        domains,
+    })
+}
+
+fn serve(
+    arguments: &PingpongArguments,
+    at: &Target,
+    domain: Option<&str>,
+    console: &Console,
+) -> Result<(), Failure> {
+    let PingpongArguments { keep, core, peer_process, .. } = arguments;
     if *peer_process {
         // The parent sends no lines to this server, but the server ends with its parent.
         drop(peer_process::read_parent_lines_or_exit());
     }
-    let server = Server {
-        at: at.clone(),
-        domain: domain.as_deref(),
-        timeout: arguments.timeout(),
-        keep: *keep,
-        quiet: *peer_process,
-    };
+    let server =
+        Server { at: at.clone(), domain, timeout: arguments.timeout(), keep: *keep, quiet: *peer_process };
     let pinned = core.map_or(Ok(()), cores::pin_thread_to_core);
     let served = pinned.and_then(|()| server.run(console));
     served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
@@ -137,8 +173,9 @@ fn serve(arguments: &PingpongArguments, at: &Target, console: &Console) -> Resul
 fn measure_by_address(
     arguments: &PingpongArguments,
     server: &Target,
+    domain: Option<&str>,
     console: &mut Console,
-) -> Result<(), Failure> {
+) -> Result<DomainResult, Failure> {
     let cores = AllowedCores::of_this_process().describe_core_count();
     let about_cores = match arguments.core {
         Some(core) => {
@@ -149,16 +186,22 @@ fn measure_by_address(
     };
     let client = Client {
         server: server.clone(),
-        domain: arguments.domain.as_deref(),
+        domain,
         timeout: arguments.timeout(),
         plan: &arguments.to_plan(),
         about_server: "",
         about_cores: &about_cores,
+        cores: [arguments.core, None],
+        shows_rows: !arguments.json,
     };
     client.run(console)
 }
 
-fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
+fn measure_this_host(
+    arguments: &PingpongArguments,
+    domain: Option<&str>,
+    console: &mut Console,
+) -> Result<Vec<DomainResult>, Failure> {
     let cores = AllowedCores::of_this_process();
     let pair = cores.choose_pair().filter(|_| !arguments.no_pin);
     let count = cores.describe_core_count();
@@ -170,15 +213,16 @@ fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Re
         cores::pin_thread_to_core(own)?;
     }
     let mut domains = port::domain_names()?;
-    match &arguments.domain {
+    match domain {
         Some(requested) => domains.retain(|domain| domain == requested),
         // A peer on this host would be measured over shared memory twice.
         None if domains.len() > 1 => domains.retain(|domain| domain != "auto"),
         None => {}
     }
     let plan = arguments.to_plan();
+    let mut measured = Vec::with_capacity(domains.len());
     for (index, domain) in domains.iter().enumerate() {
-        if index > 0 {
+        if index > 0 && !arguments.json {
             console.print_line("")?;
         }
         let peer_core = pair.map(|(_, peer)| peer);
@@ -191,10 +235,12 @@ fn measure_this_host(arguments: &PingpongArguments, console: &mut Console) -> Re
             plan: &plan,
             about_server: ", a process that was started for this",
             about_cores: &about_cores,
+            cores: [pair.map(|(own, _)| own), peer_core],
+            shows_rows: !arguments.json,
         };
-        client.run(console).map_err(|failure| peer.attribute_to_exit_status(failure))?;
+        measured.push(client.run(console).map_err(|failure| peer.attribute_to_exit_status(failure))?);
     }
-    Ok(())
+    Ok(measured)
 }
 
 /// Reads the address from a server's first line.
@@ -204,6 +250,11 @@ fn parse_listening_address(line: &str) -> Result<Target, Failure> {
 }
 
 impl PingpongArguments {
+    /// Whether this process is the second process of another one.
+    pub(crate) fn is_peer_process(&self) -> bool {
+        self.peer_process
+    }
+
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }

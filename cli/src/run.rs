@@ -3,6 +3,7 @@
 mod environment;
 mod loader;
 pub(crate) mod plugin;
+mod superuser;
 
 use std::ffi::OsString;
 use std::io;
@@ -22,7 +23,7 @@ use crate::failure::Failure;
 /// Run a command over homespun: a program that uses libfabric, or mpirun of Open MPI, MPICH or Intel MPI.
 ///
 /// Sets environment variables and executes the command in place of this process, so exit status and signals
-/// are the command's own.
+/// are the command's own. Options of homespun come before the command.
 ///
 /// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else.
 ///
@@ -44,21 +45,22 @@ pub(crate) struct RunArguments {
     /// application chooses; one that names no domain gets auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program,
-    /// where cargo puts it; ../lib/homespun and ../lib from there; and FI_PROVIDER_PATH.
+    /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program and,
+    /// in a build tree, where cargo puts it; from there ../lib/homespun, ../lib and ../lib64; and
+    /// FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments. A -- before them is needed only if the command's name begins with -.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun run -- mpirun -np 4 ./app                an MPI program with four ranks, over shared memory on
-                                                    one host, and over TCP between hosts
-  homespun run --domain tcp -- mpirun -np 2 ./app   over TCP alone
-  homespun run -- fi_info                           libfabric's view of homespun
+  homespun run mpirun -np 4 ./app          an MPI program: ranks of one host
+                                           share memory, others use TCP
+  homespun run -d tcp mpirun -np 2 ./app   over TCP alone
+  homespun run fi_info                     libfabric's view of homespun
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
@@ -76,8 +78,7 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 ///
 /// The reason why the command could not be executed. On success this function does not return.
 pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Failure> {
-    // Use default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
-    port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
+    let domain = find_domain(arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
     if !loader::can_loader_find_libfabric() {
@@ -87,11 +88,29 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
         );
     }
-    let environment = Environment::new(&directory, arguments.domain.as_deref());
+    if let Some(warning) = superuser::warn_of_missing_consent(&arguments.command) {
+        console.print_warning(warning);
+    }
+    let environment = Environment::new(&directory, domain.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
     environment.set_environment(&mut command);
     Err(execution_failure(program, command.exec()))
+}
+
+/// Returns the name of the requested domain as the domain spells it. Warns of bad parameters in the
+/// environment: the command would only log them, and libfabric's log is usually off.
+///
+/// # Errors
+///
+/// [`Failure::NoDomain`] if the domain does not exist, and likewise for the one in FI_HOMESPUN_DOMAIN, unless
+/// there is a request, which replaces it. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
+fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
+    let params = Params::from_env();
+    // Otherwise FI_HOMESPUN_DOMAIN would hide other domains from this process.
+    let fabric = Fabric::with_params(Params { domain: None, ..params.clone() });
+    let found = port::find_domain_of(&fabric, requested.or(params.domain.as_deref()))?;
+    Ok(found.filter(|_| requested.is_some()))
 }
 
 /// The reason why a program could not be executed.

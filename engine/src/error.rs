@@ -6,11 +6,13 @@ mod bad_memory;
 mod fi_names;
 mod in_use;
 mod missing;
+mod no_interface;
 mod object_state;
 mod system_request;
 #[cfg(test)]
 mod tests;
 mod unmet;
+mod unresolved;
 mod unsupported;
 
 use std::{fmt, io};
@@ -20,9 +22,11 @@ pub use self::bad_memory::BadMemory;
 use self::fi_names::FiCaps;
 pub use self::in_use::InUse;
 pub use self::missing::Missing;
+pub use self::no_interface::NoInterface;
 pub use self::object_state::ObjectState;
 pub use self::system_request::SystemRequest;
 pub use self::unmet::Unmet;
+pub use self::unresolved::Unresolved;
 pub use self::unsupported::Unsupported;
 use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -137,6 +141,12 @@ pub enum Misuse {
     /// Nothing that homespun offers meets the requirement.
     #[error("nothing offers this: {0}")]
     Unmet(Unmet),
+    /// A name has no address. Boxed, so that results stay small.
+    #[error(transparent)]
+    Unresolved(Box<Unresolved>),
+    /// The user allows no interface of this host.
+    #[error(transparent)]
+    NoInterface(Box<NoInterface>),
     /// homespun does not have this feature.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
@@ -217,7 +227,7 @@ impl Misuse {
             Misuse::NoCapability(_) | Misuse::NoAtomic { .. } => Errno::EOPNOTSUPP,
             Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,
-            Misuse::Unmet(_) => Errno::ENODATA,
+            Misuse::Unmet(_) | Misuse::Unresolved(_) | Misuse::NoInterface(_) => Errno::ENODATA,
             Misuse::NotSupported(_) => Errno::ENOSYS,
             Misuse::NotFound(_) => Errno::ENOENT,
             Misuse::KeyInUse(_) => Errno::ENOKEY,

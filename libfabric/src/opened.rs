@@ -125,7 +125,11 @@ impl NamedObjects {
         let Some(domain) = opened.domains.iter().find(|open| open.at == self.domain) else {
             return Err(CMisuse::DomainNotOpen.into());
         };
-        let is_another = hints.domain.name.as_ref().is_some_and(|name| *name != domain.name)
+        let is_another = hints
+            .domain
+            .name
+            .as_ref()
+            .is_some_and(|name| !name.eq_ignore_ascii_case(&domain.name))
             || hints.addr_format.is_some_and(|format| format != domain.format)
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.can_serve(asked))

@@ -6,7 +6,7 @@ use std::ptr;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
-use homespun::{Errno, Fabric};
+use homespun::{Errno, Error, Fabric, Misuse, params};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
@@ -64,6 +64,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         if let Some(host) = host {
             host::define_params(&host);
         }
+        params::warn_of_unknown_variables();
         Ok(provider)
     })
 }
@@ -114,7 +115,13 @@ unsafe extern "C" fn provider_getinfo(
             named.restrict_hints(hints)?;
         }
         let flags = InfoFlags::from_bits_retain(flags);
-        let infos = Fabric::with_params(host::read_params()).getinfo(node, service, flags, hints.as_ref())?;
+        let infos = Fabric::with_params(host::read_params()).getinfo(node, service, flags, hints.as_ref());
+        let infos = infos.inspect_err(|error| {
+            // The user has made a mistake, of which the application only sees that nothing is offered.
+            if let Error::Misuse(Misuse::NoInterface(_)) = error {
+                tracing::warn!(%error, "nothing is offered");
+            }
+        })?;
         let list = malloc_list_for_host(&infos)?;
         // SAFETY: the list was just made.
         unsafe { named.write_open_objects(&infos, list) };

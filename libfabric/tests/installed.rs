@@ -61,6 +61,52 @@ fn diagnostics_go_to_the_log_of_libfabric() {
 }
 
 #[test]
+fn refused_hints_are_logged_at_info_with_the_reason() {
+    let arguments = ["-p", "homespun", "-c", "FI_HMEM"];
+    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "info")]) else { return };
+    let is_reason = |line: &str| {
+        line.contains("the hints are refused domain=\"shm\"") && line.contains("the capability FI_HMEM")
+    };
+    assert!(text.lines().any(is_reason), "no reason in:\n{text}");
+    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
+    assert!(!text.lines().any(is_reason), "not asked for:\n{text}");
+}
+
+#[test]
+fn unknown_and_malformed_variables_are_warned_of_once() {
+    let variables = [
+        ("FI_LOG_LEVEL", "warn"),
+        ("FI_HOMESPUN_TX_SIZES", "7"),
+        ("FI_HOMESPUN_TX_SIZE", "many"),
+        ("FI_HOMESPUN_PORTS", "7099-7000"),
+    ];
+    let Some(text) = run_fi_info(&["-p", "homespun"], &variables) else { return };
+    for warning in [
+        "FI_HOMESPUN_TX_SIZES is ignored: homespun has no such parameter",
+        "FI_HOMESPUN_TX_SIZE=many is ignored: it should be a number",
+        "FI_HOMESPUN_PORTS=7099-7000 is ignored: it should be a range of ports",
+    ] {
+        assert_eq!(text.matches(warning).count(), 1, "{warning:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn allowed_interface_that_is_missing_is_logged_with_what_there_is() {
+    let variables = [("FI_LOG_LEVEL", "warn"), ("FI_HOMESPUN_IFACE", "no-such-interface")];
+    let Some(text) = run_fi_info(&["-p", "homespun"], &variables) else { return };
+    assert!(!text.contains("domain: "), "{text}");
+    assert!(text.contains("FI_HOMESPUN_IFACE=no-such-interface matches no interface"), "{text}");
+    assert!(text.contains("lo (127.0.0.1"), "{text}");
+    assert!(text.contains("fi_getinfo: -61"), "ENODATA in:\n{text}");
+}
+
+#[test]
+fn domain_name_of_a_hint_may_have_any_case() {
+    let Some(text) = run_fi_info(&["-p", "homespun", "-d", "SHM"], &[]) else { return };
+    assert!(text.contains("domain: shm"), "{text}");
+}
+
+#[test]
 fn fi_info_lists_the_parameters() {
     let Some(text) = run_fi_info(&["-e"], &[("FI_HOMESPUN_CLOSE_LINGER_MS", "7")]) else { return };
     for param in homespun::params::PARAMS {

@@ -78,10 +78,12 @@
 pub mod limits;
 
 mod busy_link;
+mod default_route;
 mod descriptors;
 mod half_open;
 mod hello;
 mod inbound;
+mod interface_selector;
 mod link;
 mod links;
 mod listener;
@@ -95,7 +97,9 @@ mod staging;
 mod sys;
 mod transport;
 
-pub use provider::{BoundTcp, TcpProvider};
+pub use interface_selector::{InterfaceSelector, InterfaceSelectorError};
+pub use local::LocalInterfaces;
+pub use provider::TcpProvider;
 pub use transport::TcpTransport;
 
 #[cfg(test)]

@@ -1,37 +1,177 @@
-//! The addresses of this host.
+//! The addresses of this host, and the choice among them.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use homespun_engine::address::{Address, AddressFormat};
 use if_addrs::Interface;
 
+use crate::default_route::default_route_interfaces;
+use crate::interface_selector::InterfaceSelector;
+
+/// The beginnings of the names of interfaces that seldom lead to the peers of an application: bridges and
+/// ends of containers and virtual machines, and tunnels of virtual private networks.
+const VIRTUAL_PREFIXES: &[&str] = &[
+    "docker",
+    "podman",
+    "cni",
+    "br-",
+    "virbr",
+    "lxcbr",
+    "lxdbr",
+    "incusbr",
+    "veth",
+    "vnet",
+    "vboxnet",
+    "vmnet",
+    "flannel",
+    "cali",
+    "cilium",
+    "weave",
+    "kube",
+    "dummy",
+    "tun",
+    "tap",
+    "wg",
+    "tailscale",
+    "zt",
+    "nordlynx",
+];
+
+/// The network interfaces of this host, at one moment.
+#[derive(Debug)]
+pub struct LocalInterfaces(Vec<Interface>);
+
+/// How well an address suits an endpoint whose user allows it; the least is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Suitability {
+    /// It belongs to the interface of this default route.
+    DefaultRoute(usize),
+    Physical,
+    Virtual,
+    Loopback,
+    /// Peers reach it at best within one network, and for IPv4 it is a stopgap.
+    LinkLocal,
+}
+
+impl LocalInterfaces {
+    /// Lists the interfaces.
+    ///
+    /// # Errors
+    ///
+    /// The error of `getifaddrs(3)`.
+    pub fn list() -> io::Result<LocalInterfaces> {
+        if_addrs::get_if_addrs().map(LocalInterfaces)
+    }
+
+    /// Returns the address that an endpoint bound to all interfaces gives to its peers: the best that the
+    /// selector allows. Without a selector it is the address of the interface with the default route, else of
+    /// the first interface, where those of containers, virtual machines and virtual private networks come
+    /// last, else the loopback address. `None` if the selector allows no address of this format.
+    pub fn reachable_ip(
+        &self,
+        format: AddressFormat,
+        selector: Option<&InterfaceSelector>,
+    ) -> Option<IpAddr> {
+        self.choose_ip(format, selector, &default_route_interfaces(format))
+    }
+
+    fn choose_ip(
+        &self,
+        format: AddressFormat,
+        selector: Option<&InterfaceSelector>,
+        default_routes: &[String],
+    ) -> Option<IpAddr> {
+        let rank = |interface: &Interface| {
+            let rank = selector.map_or(Some(0), |selector| selector.rank(&interface.name, interface.ip()))?;
+            Some((rank, suitability(interface, default_routes)))
+        };
+        let usable = self.0.iter().filter(|interface| is_usable(interface, format));
+        let ranked = usable.filter_map(|interface| Some((rank(interface)?, interface.ip())));
+        // Of several equals the kernel's first counts.
+        let best = ranked.min_by_key(|(rank, _)| *rank);
+        match (best, selector) {
+            (Some(((_, Suitability::LinkLocal), _)) | None, None) => Some(loopback(format)),
+            (best, _) => best.map(|(_, ip)| ip),
+        }
+    }
+}
+
+/// Lists the usable interfaces, each with its addresses, for an error message.
+impl fmt::Display for LocalInterfaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let formats = [AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];
+        let usable = |interface: &&Interface| formats.iter().any(|&format| is_usable(interface, format));
+        let mut listed: Vec<(&str, Vec<String>)> = Vec::new();
+        for interface in self.0.iter().filter(usable) {
+            let ip = interface.ip().to_string();
+            match listed.iter_mut().find(|(name, _)| *name == interface.name) {
+                Some((_, addresses)) => addresses.push(ip),
+                None => listed.push((&interface.name, vec![ip])),
+            }
+        }
+        for (index, (name, addresses)) in listed.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{name} ({})", addresses.join(", "))?;
+        }
+        if listed.is_empty() { f.write_str("none") } else { Ok(()) }
+    }
+}
+
 /// The address at which peers reach a listener. For a listener bound to a wildcard it is the address of an
-/// interface, if possible the preferred one.
-pub(crate) fn reachable_address(bound: SocketAddr, preferred_interface: Option<&str>) -> io::Result<Address> {
+/// interface, the best that the selector allows.
+///
+/// # Errors
+///
+/// `AddrNotAvailable` if the selector allows no address of the listener's format.
+pub(crate) fn reachable_address(
+    bound: SocketAddr,
+    selector: Option<&InterfaceSelector>,
+) -> io::Result<Address> {
     let address = Address::from(bound);
     if address.is_specific() {
         return Ok(address);
     }
-    let ip = routable_ip(&if_addrs::get_if_addrs()?, address.format(), preferred_interface);
+    let interfaces = LocalInterfaces::list()?;
+    let Some(ip) = interfaces.reachable_ip(address.format(), selector) else {
+        let format = address.format();
+        tracing::warn!(?format, %interfaces, "no interface is among those that the user allows");
+        return Err(rustix::io::Errno::ADDRNOTAVAIL.into());
+    };
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
-/// The preferred interface's address, else the first address that other hosts may route to, else loopback.
-fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred_interface: Option<&str>) -> IpAddr {
-    let (is_v4, loopback): (bool, IpAddr) = match format {
-        AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
-        AddressFormat::SockaddrIn6 => (false, Ipv6Addr::LOCALHOST.into()),
+/// Whether peers can use an interface's address of this format. A link-local address of IPv6 is useless to
+/// them: its scope id is valid on this host only.
+fn is_usable(interface: &Interface, format: AddressFormat) -> bool {
+    let is_of_format = match format {
+        AddressFormat::SockaddrIn => interface.ip().is_ipv4(),
+        AddressFormat::SockaddrIn6 => interface.ip().is_ipv6() && !interface.is_link_local(),
     };
-    // A link-local address of IPv6 is useless to a peer: its scope id is valid on this host only.
-    let usable = |interface: &&Interface| {
-        interface.is_oper_up() && interface.ip().is_ipv4() == is_v4 && (is_v4 || !interface.is_link_local())
-    };
-    let is_preferred = |interface: &&Interface| Some(interface.name.as_str()) == preferred_interface;
-    let is_routable = |interface: &&Interface| !interface.is_loopback() && !interface.is_link_local();
-    let mut candidates = interfaces.iter().filter(usable);
-    let chosen = candidates.clone().find(is_preferred).or_else(|| candidates.find(is_routable));
-    chosen.map_or(loopback, Interface::ip)
+    interface.is_oper_up() && is_of_format
+}
+
+fn suitability(interface: &Interface, default_routes: &[String]) -> Suitability {
+    let is_virtual = || VIRTUAL_PREFIXES.iter().any(|prefix| interface.name.starts_with(prefix));
+    if interface.is_link_local() {
+        Suitability::LinkLocal
+    } else if interface.is_loopback() {
+        Suitability::Loopback
+    } else if let Some(index) = default_routes.iter().position(|name| *name == interface.name) {
+        Suitability::DefaultRoute(index)
+    } else if interface.is_p2p || is_virtual() {
+        Suitability::Virtual
+    } else {
+        Suitability::Physical
+    }
+}
+
+fn loopback(format: AddressFormat) -> IpAddr {
+    match format {
+        AddressFormat::SockaddrIn => Ipv4Addr::LOCALHOST.into(),
+        AddressFormat::SockaddrIn6 => Ipv6Addr::LOCALHOST.into(),
+    }
 }
 
 #[cfg(test)]
@@ -40,7 +180,10 @@ mod tests {
 
     use super::*;
 
-    fn make_interface(ip: &str, oper_status: IfOperStatus) -> Interface {
+    const IPV4: AddressFormat = AddressFormat::SockaddrIn;
+    const IPV6: AddressFormat = AddressFormat::SockaddrIn6;
+
+    fn make_interface(name: &str, ip: &str) -> Interface {
         let addr = match ip.parse().unwrap() {
             IpAddr::V4(ip) => {
                 IfAddr::V4(Ifv4Addr { ip, netmask: Ipv4Addr::BROADCAST, prefixlen: 32, broadcast: None })
@@ -49,57 +192,111 @@ mod tests {
                 IfAddr::V6(Ifv6Addr { ip, netmask: Ipv6Addr::UNSPECIFIED, prefixlen: 0, broadcast: None })
             }
         };
-        Interface { name: "test0".into(), addr, index: Some(1), oper_status, is_p2p: false }
+        Interface {
+            name: name.into(),
+            addr,
+            index: Some(1),
+            oper_status: IfOperStatus::Up,
+            is_p2p: name.starts_with("ppp"),
+        }
+    }
+
+    fn make_interfaces(interfaces: &[(&str, &str)]) -> LocalInterfaces {
+        LocalInterfaces(interfaces.iter().map(|(name, ip)| make_interface(name, ip)).collect())
+    }
+
+    /// A laptop with containers, a virtual private network and two network cards.
+    fn make_laptop() -> LocalInterfaces {
+        make_interfaces(&[
+            ("lo", "127.0.0.1"),
+            ("docker0", "172.17.0.1"),
+            ("br-1234", "172.18.0.1"),
+            ("ppp0", "10.9.0.2"),
+            ("tun0", "10.8.0.2"),
+            ("eth0", "192.0.2.7"),
+            ("wlan0", "198.51.100.7"),
+            ("lo", "::1"),
+            ("docker0", "fd17::1"),
+            ("eth0", "fe80::7"),
+            ("eth0", "fd00::7"),
+        ])
+    }
+
+    fn choose(format: AddressFormat, selector: &str, default_routes: &[&str]) -> Option<String> {
+        let selector = (!selector.is_empty()).then(|| selector.parse().expect("a selector"));
+        let routes: Vec<String> = default_routes.iter().map(|name| (*name).to_owned()).collect();
+        let chosen = make_laptop().choose_ip(format, selector.as_ref(), &routes);
+        chosen.map(|ip| ip.to_string())
     }
 
     #[test]
-    fn routable_picks_the_first_reachable_address() {
-        let interfaces = [
-            make_interface("127.0.0.1", IfOperStatus::Up),
-            make_interface("::1", IfOperStatus::Up),
-            make_interface("10.0.0.1", IfOperStatus::Down),
-            make_interface("169.254.7.7", IfOperStatus::Up),
-            make_interface("fe80::7", IfOperStatus::Up),
-            make_interface("10.0.0.2", IfOperStatus::Up),
-            make_interface("10.0.0.3", IfOperStatus::Up),
-            make_interface("fd00::2", IfOperStatus::Up),
-        ];
-        assert_eq!(routable_ip(&interfaces, AddressFormat::SockaddrIn, None), IpAddr::from([10, 0, 0, 2]));
-        assert_eq!(
-            routable_ip(&interfaces, AddressFormat::SockaddrIn6, None),
-            "fd00::2".parse::<IpAddr>().unwrap()
-        );
-        assert_eq!(
-            routable_ip(&interfaces[..4], AddressFormat::SockaddrIn, None),
-            IpAddr::from([127, 0, 0, 1])
-        );
-        assert_eq!(
-            routable_ip(&interfaces[..5], AddressFormat::SockaddrIn6, None),
-            IpAddr::V6(Ipv6Addr::LOCALHOST)
-        );
+    fn interface_of_the_default_route_comes_first() {
+        assert_eq!(choose(IPV4, "", &["wlan0", "eth0"]).as_deref(), Some("198.51.100.7"));
+        assert_eq!(choose(IPV4, "", &["gone0", "eth0"]).as_deref(), Some("192.0.2.7"));
+        assert_eq!(choose(IPV4, "", &["tun0"]).as_deref(), Some("10.8.0.2"), "even if it is a tunnel");
+        assert_eq!(choose(IPV6, "", &["eth0"]).as_deref(), Some("fd00::7"));
     }
 
     #[test]
-    fn routable_prefers_the_named_interface() {
-        let special = |ip| Interface { name: "special".into(), ..make_interface(ip, IfOperStatus::Up) };
-        let interfaces = [
-            make_interface("10.0.0.2", IfOperStatus::Up),
-            make_interface("fd00::2", IfOperStatus::Up),
-            special("10.0.0.9"),
-            special("fe80::9"),
-        ];
-        let chosen = |format| routable_ip(&interfaces, format, Some("special"));
-        assert_eq!(chosen(AddressFormat::SockaddrIn), IpAddr::from([10, 0, 0, 9]));
-        assert_eq!(chosen(AddressFormat::SockaddrIn6), "fd00::2".parse::<IpAddr>().unwrap());
-        assert_eq!(
-            routable_ip(&interfaces, AddressFormat::SockaddrIn, Some("missing")),
-            IpAddr::from([10, 0, 0, 2])
-        );
+    fn virtual_interfaces_come_after_others_without_a_default_route() {
+        assert_eq!(choose(IPV4, "", &[]).as_deref(), Some("192.0.2.7"));
+        assert_eq!(choose(IPV4, "^eth0", &[]).as_deref(), Some("198.51.100.7"));
+        assert_eq!(choose(IPV4, "^eth0,wlan0", &[]).as_deref(), Some("172.17.0.1"));
+        assert_eq!(choose(IPV4, "^eth0,wlan0,172.16.0.0/12", &[]).as_deref(), Some("10.9.0.2"));
+        assert_eq!(choose(IPV4, "^eth0,wlan0,172.16.0.0/12,10.0.0.0/8", &[]).as_deref(), Some("127.0.0.1"));
+        assert_eq!(choose(IPV6, "", &[]).as_deref(), Some("fd00::7"));
+        assert_eq!(choose(IPV6, "^eth0", &[]).as_deref(), Some("fd17::1"));
+    }
+
+    #[test]
+    fn selector_takes_what_the_default_would_not() {
+        assert_eq!(choose(IPV4, "docker0,eth0", &["eth0"]).as_deref(), Some("172.17.0.1"));
+        assert_eq!(choose(IPV4, "172.16.0.0/12", &["eth0"]).as_deref(), Some("172.17.0.1"));
+        assert_eq!(choose(IPV4, "0.0.0.0/0", &["wlan0"]).as_deref(), Some("198.51.100.7"));
+        assert_eq!(choose(IPV4, "lo", &["eth0"]).as_deref(), Some("127.0.0.1"));
+    }
+
+    #[test]
+    fn selector_without_a_match_chooses_nothing() {
+        assert_eq!(choose(IPV4, "eth9", &["eth0"]), None);
+        assert_eq!(choose(IPV6, "10.0.0.0/8", &["eth0"]), None);
+        assert_eq!(choose(IPV6, "fe80::/10", &["eth0"]), None, "peers cannot use it");
+    }
+
+    #[test]
+    fn down_and_link_local_interfaces_are_not_chosen_unasked() {
+        let down = Interface { oper_status: IfOperStatus::Down, ..make_interface("eth0", "192.0.2.7") };
+        let interfaces = LocalInterfaces(vec![down, make_interface("eth1", "169.254.7.7")]);
+        let chosen = |selector: Option<&str>| {
+            let selector: Option<InterfaceSelector> = selector.map(|text| text.parse().unwrap());
+            interfaces.choose_ip(IPV4, selector.as_ref(), &["eth0".into()]).map(|ip| ip.to_string())
+        };
+        assert_eq!(chosen(None).as_deref(), Some("127.0.0.1"));
+        assert_eq!(chosen(Some("eth1")).as_deref(), Some("169.254.7.7"));
+        assert_eq!(chosen(Some("eth0")), None);
+        assert_eq!(interfaces.choose_ip(IPV6, None, &[]), Some(Ipv6Addr::LOCALHOST.into()));
+    }
+
+    #[test]
+    fn interfaces_are_listed_with_their_addresses() {
+        let interfaces = make_interfaces(&[("eth0", "192.0.2.7"), ("lo", "127.0.0.1"), ("eth0", "fd00::7")]);
+        assert_eq!(interfaces.to_string(), "eth0 (192.0.2.7, fd00::7), lo (127.0.0.1)");
+        assert_eq!(make_interfaces(&[]).to_string(), "none");
     }
 
     #[test]
     fn reachable_keeps_a_specific_address() {
         let bound: SocketAddr = "[fe80::1%3]:7".parse().unwrap();
-        assert_eq!(reachable_address(bound, None).unwrap(), Address::from(bound));
+        let nothing = "no-such-interface".parse().unwrap();
+        assert_eq!(reachable_address(bound, Some(&nothing)).unwrap(), Address::from(bound));
+    }
+
+    #[test]
+    fn wildcard_without_an_allowed_interface_has_no_address() {
+        let bound = SocketAddr::from(([0, 0, 0, 0], 7));
+        let refused = reachable_address(bound, Some(&"no-such-interface".parse().unwrap()));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+        let loopback = reachable_address(bound, Some(&"127.0.0.0/8".parse().unwrap())).unwrap();
+        assert_eq!(loopback.to_string(), "127.0.0.1:7");
     }
 }

@@ -10,6 +10,7 @@ use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use socket2::Socket;
 
+use crate::interface_selector::InterfaceSelector;
 use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS};
 use crate::local;
 use crate::socket::{self, KernelBuffers};
@@ -19,7 +20,7 @@ use crate::transport::{AcceptLimits, TcpTransport};
 #[derive(Debug, Clone)]
 pub struct TcpProvider {
     buffers: KernelBuffers,
-    interface: Option<String>,
+    interfaces: Option<InterfaceSelector>,
     accepting: AcceptLimits,
 }
 
@@ -29,7 +30,7 @@ impl Default for TcpProvider {
             max_links: ACCEPTED_DEFAULT_LINKS,
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
         };
-        TcpProvider { buffers: KernelBuffers::default(), interface: None, accepting }
+        TcpProvider { buffers: KernelBuffers::default(), interfaces: None, accepting }
     }
 }
 
@@ -39,11 +40,11 @@ impl TcpProvider {
         TcpProvider::default()
     }
 
-    /// Sets the preferred interface (such as `eth0`). An endpoint that is bound to a wildcard gives its peers
-    /// the address of this interface, unless the interface is down or has no address of the right format.
+    /// Sets the allowed interfaces. An endpoint that is bound to a wildcard gives its peers an address of
+    /// one of these; if none of them has an address of the right format, opening it fails with EADDRNOTAVAIL.
     #[must_use]
-    pub fn with_interface(mut self, name: &str) -> TcpProvider {
-        self.interface = Some(name.into());
+    pub fn with_interfaces(mut self, selector: InterfaceSelector) -> TcpProvider {
+        self.interfaces = Some(selector);
         self
     }
 
@@ -100,7 +101,7 @@ impl TcpProvider {
         let bind_socket = || {
             let socket = socket::bind_listener(bind.socket_addr(), self.buffers)?;
             let bound = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-            let address = local::reachable_address(bound, self.interface.as_deref())?;
+            let address = local::reachable_address(bound, self.interfaces.as_ref())?;
             Ok(BoundTcp { socket, bound, address, buffers: self.buffers, accepting: self.accepting })
         };
         bind_socket().map_err(|error: io::Error| socket::to_errno(&error))

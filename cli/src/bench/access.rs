@@ -165,7 +165,6 @@ impl Accesses<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
@@ -186,9 +185,9 @@ mod tests {
     /// Measures every operation, size and metric between two endpoints of this process, each in its own
     /// thread.
     fn measure_every_access(domain: &str, sizes: &[usize], owner_timeout: Duration) {
-        let (send_step, steps) = mpsc::channel::<()>();
-        let (send_address, addresses) = mpsc::channel();
-        let (answer, answered) = mpsc::channel::<Address>();
+        let (send_step, steps) = crossbeam_channel::unbounded::<()>();
+        let (send_address, addresses) = crossbeam_channel::unbounded();
+        let (answer, answered) = crossbeam_channel::unbounded::<Address>();
         let name = domain.to_owned();
         let largest = sizes.iter().copied().max().unwrap_or_default();
         let owner = thread::spawn(move || {

@@ -197,9 +197,9 @@ fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCore
 fn print_head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
     let built = report.libfabric.built.as_ref().map(|built| format!(", built {built}")).unwrap_or_default();
     let (version, place) = (libfabric.version(), libfabric.describe_library_path());
-    console.print_line(format_args!("libfabric {version}{built} ({place})"))?;
-    console.print_line(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
+    console.print_wrapped(format_args!("libfabric {version}{built} ({place})"))?;
+    console.print_wrapped(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
     console.print_line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
-    console.print_line(figure_table::ABOUT_RATIOS)?;
-    console.print_line(figure_table::ABOUT_PERCENTILES)
+    console.print_wrapped(figure_table::ABOUT_RATIOS)?;
+    console.print_wrapped(figure_table::ABOUT_PERCENTILES)
 }

@@ -176,8 +176,8 @@ const BLANK: u8 = 0xff;
 mod tests {
     use std::net::TcpListener;
     use std::path::PathBuf;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
-    use std::sync::{Arc, mpsc};
     use std::thread;
     use std::time::Duration;
 
@@ -202,8 +202,8 @@ mod tests {
         leading: &Medium,
         following: impl FnOnce() -> Medium + Send + 'static,
     ) {
-        let (send_step, steps) = mpsc::channel::<Step>();
-        let (signal, signals) = mpsc::channel();
+        let (send_step, steps) = crossbeam_channel::unbounded::<Step>();
+        let (signal, signals) = crossbeam_channel::unbounded();
         let follower = thread::spawn(move || {
             let (medium, poller) = (following(), make_poller());
             for step in steps {

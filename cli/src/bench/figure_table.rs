@@ -1,13 +1,23 @@
 //! A figure as text: rows for a terminal, and Markdown tables.
 
 use super::figure::{CaseRow, Cell, Figure, Role};
-use super::table::{align_columns, format_significant};
+use super::table::{align_columns, format_significant, short_loop_name};
+use crate::console::{WIDTH, wrap};
 
 /// The least width of a column of numbers.
-const NUMBER_WIDTH: usize = 9;
+const NUMBER_WIDTH: usize = 6;
 
 /// The width of the first column.
 const CASE_WIDTH: usize = 8;
+
+/// The name of the last column, which names the bare loop.
+const LOOP_HEADING: &str = "bare loop is";
+
+/// The same for a terminal, where room is scarce.
+const LOOP_HEADING_SHORT: &str = "loop";
+
+/// The width of the longest name of a bare loop in a row for a terminal.
+const LOOP_WIDTH: usize = "socket".len();
 
 /// The explanation of ratios, for all outputs that show them.
 pub(super) const ABOUT_RATIOS: &str =
@@ -20,21 +30,30 @@ pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program is over rounds,
 /// The figure's title and column names, for a terminal.
 pub(super) fn format_heading(figure: &Figure) -> String {
     let Figure { title, place, quantity, .. } = figure;
-    format!(
-        "{title}; {place}; {}\n{}",
-        quantity.description(),
-        align_columns(&column_names(figure), &column_widths(figure))
-    )
+    let title = wrap(&format!("{title}; {place}; {}", quantity.description()), "", "");
+    let mut names = column_names(figure, has_room_for_p99(figure));
+    if let Some(last) = names.last_mut().filter(|last| *last == LOOP_HEADING) {
+        *last = LOOP_HEADING_SHORT.to_owned();
+    }
+    format!("{title}\n{}", align_columns(&names, &column_widths(figure, has_room_for_p99(figure))))
 }
 
 /// A row of the figure, for a terminal.
 pub(super) fn format_row(figure: &Figure, row: &CaseRow) -> String {
-    align_columns(&format_columns(row), &column_widths(figure))
+    let has_p99 = has_room_for_p99(figure);
+    align_columns(&format_columns(row, has_p99, short_loop_name), &column_widths(figure, has_p99))
+}
+
+/// Whether rows for a terminal with a p99 beside each median fit its width.
+fn has_room_for_p99(figure: &Figure) -> bool {
+    let numbers: usize = column_widths(figure, true).iter().map(|width| width + 1).sum();
+    numbers + 1 + LOOP_WIDTH <= WIDTH
 }
 
 /// All rows of a figure, as a Markdown table.
 pub(super) fn format_markdown(figure: &Figure) -> String {
-    format_markdown_table(&column_names(figure), figure.rows.iter().map(format_columns))
+    let rows = figure.rows.iter().map(|row| format_columns(row, true, str::to_owned));
+    format_markdown_table(&column_names(figure, true), rows)
 }
 
 /// The medians and ratios of the chosen rows, as a Markdown table. Of the contenders besides homespun and the
@@ -69,12 +88,14 @@ pub(super) fn format_markdown_table(
     lines.map(|columns| format!("| {} |\n", columns.join(" | "))).collect()
 }
 
-fn column_names(figure: &Figure) -> Vec<String> {
-    let each = figure.contenders.iter().flat_map(|contender| [contender.name.clone(), "p99".to_owned()]);
+fn column_names(figure: &Figure, has_p99: bool) -> Vec<String> {
+    let p99 = has_p99.then(|| "p99".to_owned());
+    let each = figure.contenders.iter().flat_map(|contender| [Some(contender.name.clone()), p99.clone()]);
+    let each = each.flatten();
     let mut names: Vec<String> =
         ["size".to_owned()].into_iter().chain(each).chain(ratio_column_names(figure)).collect();
     if has_floor(figure) {
-        names.push("bare loop is".to_owned());
+        names.push(LOOP_HEADING.to_owned());
     }
     names
 }
@@ -91,17 +112,16 @@ fn has_floor(figure: &Figure) -> bool {
     figure.contenders.iter().any(|contender| contender.role == Role::Floor)
 }
 
-fn format_columns(row: &CaseRow) -> Vec<String> {
+fn format_columns(row: &CaseRow, has_p99: bool, loop_name: fn(&str) -> String) -> Vec<String> {
     let p99 = |cell: &Cell| cell.spread.map(|spread| spread.percentiles.p99_us);
     let each = row.cells.iter().flat_map(|cell| {
-        [
-            format_number_or_dash(cell.map(|cell| cell.median)),
-            format_number_or_dash(cell.as_ref().and_then(p99)),
-        ]
+        let median = format_number_or_dash(cell.map(|cell| cell.median));
+        let p99 = has_p99.then(|| format_number_or_dash(cell.as_ref().and_then(p99)));
+        [Some(median), p99].into_iter().flatten()
     });
     let mut columns: Vec<String> =
         [row.case.label.clone()].into_iter().chain(each).chain(format_ratios(row)).collect();
-    columns.extend(row.floor.clone());
+    columns.extend(row.floor.as_deref().map(loop_name));
     columns
 }
 
@@ -121,8 +141,8 @@ pub(super) fn format_number_or_dash(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), format_significant)
 }
 
-fn column_widths(figure: &Figure) -> Vec<usize> {
-    let names = column_names(figure);
+fn column_widths(figure: &Figure, has_p99: bool) -> Vec<usize> {
+    let names = column_names(figure, has_p99);
     // The name of the bare loop is the last column, aligned to the left.
     let numbers = names.len() - usize::from(has_floor(figure));
     let width = |name: &String| name.chars().count().max(NUMBER_WIDTH);
@@ -138,14 +158,30 @@ mod tests {
     fn columns_align_with_their_heading() {
         let figure = make_figure();
         let rows: Vec<String> = figure.rows.iter().map(|each| format_row(&figure, each)).collect();
+        let text = [vec![format_heading(&figure)], rows].concat().join("\n");
         let expected = "\
-fi_pingpong over shared memory: messages back & forth; cores 0 and 1, sharing a cache (L3); \
-half of a round trip in µs
-    size bare loop       p99  homespun       p99       shm       p99     /bare      /shm  bare loop is
-     8 B     0.200     0.400     0.250     0.500     0.500      1.00      1.25      0.50  ring
-   4 KiB      1.00      2.00      1.25      2.50         -         -      1.25         -  ring
-   1 MiB      40.0      80.0      50.0       100       100       200      1.25      0.50  ring";
-        assert_eq!([vec![format_heading(&figure)], rows].concat().join("\n"), expected);
+fi_pingpong over shared memory: messages back & forth; cores 0 and 1, sharing a
+cache (L3); half of a round trip in µs
+    size bare loop    p99 homespun    p99    shm    p99  /bare   /shm  loop
+     8 B     0.200  0.400    0.250  0.500  0.500   1.00   1.25   0.50  ring
+   4 KiB      1.00   2.00     1.25   2.50      -      -   1.25      -  ring
+   1 MiB      40.0   80.0     50.0    100    100    200   1.25   0.50  ring";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn figure_of_many_contenders_has_no_p99_in_a_terminal() {
+        let mut figure = make_figure();
+        let other = figure.contenders.last().expect("a contender").clone();
+        figure.contenders.push(other);
+        for row in &mut figure.rows {
+            row.cells.push(None);
+            row.ratios.push(None);
+        }
+        let rows: Vec<String> = figure.rows.iter().map(|each| format_row(&figure, each)).collect();
+        let text = [vec![format_heading(&figure)], rows].concat().join("\n");
+        assert!(!text.contains("p99"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
     #[test]

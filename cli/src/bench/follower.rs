@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::Args;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::access;
 use super::bare::{self, Medium, Memory, Poller};

@@ -1,43 +1,31 @@
 //! A domain's results as text for a terminal: a heading, and a row for each size.
 
 use super::report::{AccessReport, SizeReport};
+use crate::console::wrap;
 use crate::size;
 
-const COLUMNS: usize = 12;
+/// The columns of messages. With the widest name of a bare loop, rows have 79 characters.
+const HEADING: [&str; 11] =
+    ["size", "latency", "p50", "p99", "bare us", "ratio", "M msg/s", "MB/s", "bare", "ratio", "bare loop"];
 
-const HEADING: [&str; COLUMNS] = [
-    "size",
-    "latency us",
-    "p50",
-    "p99",
-    "bare us",
-    "ratio",
-    "M msg/s",
-    "MB/s",
-    "bare MB/s",
-    "ratio",
-    "memcpy MB/s",
-    "bare loop",
-];
+const WIDTHS: [usize; 10] = [5, 7, 5, 5, 7, 5, 7, 6, 6, 5];
 
-const WIDTHS: [usize; COLUMNS - 1] = [5, 10, 8, 8, 9, 6, 8, 9, 9, 6, 11];
-
-const ACCESS_HEADING: [&str; COLUMNS] = [
+/// The columns of accesses. These have no bandwidth of the bare loop, for lack of room.
+const ACCESS_HEADING: [&str; 11] = [
     "operation",
     "size",
-    "latency us",
+    "latency",
     "p50",
     "p99",
     "bare us",
     "ratio",
     "M op/s",
     "MB/s",
-    "bare MB/s",
     "ratio",
     "bare loop",
 ];
 
-const ACCESS_WIDTHS: [usize; COLUMNS - 1] = [9, 5, 10, 8, 8, 9, 6, 8, 9, 9, 6];
+const ACCESS_WIDTHS: [usize; 10] = [9, 5, 7, 5, 5, 7, 5, 6, 6, 5];
 
 /// The heading of the rows of messages.
 pub(super) fn message_heading(domain: &str) -> String {
@@ -55,44 +43,56 @@ pub(super) fn access_heading(domain: &str) -> String {
     format!("domain {domain}, access to memory\n{heading}")
 }
 
-/// The results of one operation in one size. The columns are those of messages without the comparison with
-/// copies.
+/// The results of one operation in one size.
 pub(super) fn access_row(report: &AccessReport) -> String {
-    let [measured @ .., _, bare_loop] = format_columns(&report.figures);
-    let mut words = vec![report.operation.to_owned()];
-    words.extend(measured);
-    words.push(bare_loop);
+    let [size, latency, p50, p99, bare, ratio, rate, bandwidth, _, message_ratio, bare_loop] =
+        format_columns(&report.figures);
+    let operation = report.operation.to_owned();
+    let words = [operation, size, latency, p50, p99, bare, ratio, rate, bandwidth, message_ratio, bare_loop];
     align_columns(&words, &ACCESS_WIDTHS)
 }
 
 /// A note for hosts where processes may not read the memory of each other.
 pub(super) fn format_readv_note(refusal: &str) -> String {
-    format!("process_vm_readv is not allowed here ({refusal}): large messages are compared with rings")
+    let note =
+        format!("process_vm_readv is not allowed here ({refusal}): large messages are compared with rings");
+    wrap(&note, "", "")
 }
 
-fn format_columns(report: &SizeReport) -> [String; COLUMNS] {
-    let rounded = |number: Option<f64>| number.map_or_else(|| "-".into(), |number| format!("{number:.1}"));
-    let time = |time_us: Option<f64>| time_us.map_or_else(|| "-".into(), |time_us| format!("{time_us:.3}"));
+fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
+    let [_, time_width, percentile_width, _, bare_width, ratio_width, _, rate_width, _, _] = WIDTHS;
     let percentiles = report.latency_percentiles;
-    let SizeReport { bare_loop, bare_message_loop, .. } = *report;
+    let percentile = |time_us| format_narrow_or_dash(time_us, percentile_width);
+    let rate = |number| format_narrow_or_dash(number, rate_width);
+    let ratio = |number| format_narrow_or_dash(Some(number), ratio_width);
+    let bare_loops = [report.bare_loop, report.bare_message_loop].map(short_loop_name);
     [
         size::format(report.size_bytes as u64),
-        time(Some(report.latency_us)),
-        time(percentiles.map(|percentiles| percentiles.p50_us)),
-        time(percentiles.map(|percentiles| percentiles.p99_us)),
-        time(Some(report.bare_latency_us)),
-        format_significant(report.latency_ratio),
-        format_significant(report.messages_per_s / 1e6),
-        rounded(report.bandwidth_mb_per_s),
-        rounded(report.bare_bandwidth_mb_per_s),
-        format_significant(report.message_time_ratio),
-        rounded(report.memcpy_mb_per_s),
-        if bare_loop == bare_message_loop {
-            bare_loop.to_owned()
-        } else {
-            format!("{bare_loop}, {bare_message_loop}")
-        },
+        format_narrow_or_dash(Some(report.latency_us), time_width),
+        percentile(percentiles.map(|percentiles| percentiles.p50_us)),
+        percentile(percentiles.map(|percentiles| percentiles.p99_us)),
+        format_narrow_or_dash(Some(report.bare_latency_us), bare_width),
+        ratio(report.latency_ratio),
+        rate(Some(report.messages_per_s / 1e6)),
+        rate(report.bandwidth_mb_per_s),
+        rate(report.bare_bandwidth_mb_per_s),
+        ratio(report.message_time_ratio),
+        if bare_loops[0] == bare_loops[1] { bare_loops[0].clone() } else { bare_loops.join(",") },
     ]
+}
+
+/// A number with its significant digits; where these are too many, a power of ten. A dash for none.
+fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
+    let Some(number) = number else { return "-".into() };
+    let text = format_significant(number);
+    if text.len() <= width { text } else { format!("{number:.1e}") }
+}
+
+/// The name of a bare loop for tables, where room is scarce: `readv` for `process_vm_readv`, and `p16K` for
+/// `pipelined-16K`.
+pub(super) fn short_loop_name(name: &str) -> String {
+    let name = name.strip_prefix("process_vm_").unwrap_or(name);
+    name.strip_prefix("pipelined-").map_or_else(|| name.to_owned(), |chunk| format!("p{chunk}"))
 }
 
 /// A number with three significant digits, but always with all digits before the decimal point.
@@ -117,6 +117,7 @@ mod tests {
     use super::super::report::tests::{make_access_report, make_size_report};
     use super::super::step::{Chunk, Way};
     use super::*;
+    use crate::console::WIDTH;
 
     #[test]
     fn columns_are_aligned() {
@@ -126,10 +127,9 @@ mod tests {
             [message_heading("shm"), message_row(&make_size_report(8, Way::Ring)), message_row(&mixed)];
         let expected = "\
 domain shm
- size latency us      p50      p99   bare us  ratio  M msg/s      MB/s bare MB/s  ratio memcpy MB/s  bare loop
-    8      3.000    3.000    9.000     2.000   1.50     2.00      16.0      32.0   2.00           -  ring
-   1M      3.000    3.000    9.000     2.000   1.50     2.00 2097152.0 4194304.0   2.00   8388608.0  \
-process_vm_readv, pipelined-16K";
+ size latency   p50   p99 bare us ratio M msg/s   MB/s   bare ratio  bare loop
+    8    3.00  3.00  9.00    2.00  1.50    2.00   16.0   32.0  2.00  ring
+   1M    3.00  3.00  9.00    2.00  1.50    2.00  2.1e6  4.2e6  2.00  readv,p16K";
         assert_eq!(rows.join("\n"), expected);
     }
 
@@ -138,14 +138,24 @@ process_vm_readv, pipelined-16K";
         let rows = [
             access_heading("tcp"),
             access_row(&make_access_report("write", 8, Way::Socket)),
-            access_row(&make_access_report("read", 1 << 20, Way::Socket)),
+            access_row(&make_access_report("fetch-add", 1 << 10, Way::Socket)),
         ];
         let expected = "\
 domain tcp, access to memory
-operation  size latency us      p50      p99   bare us  ratio   M op/s      MB/s bare MB/s  ratio  bare loop
-    write     8      3.000    3.000    9.000     2.000   1.50     2.00      16.0      32.0   2.00  socket
-     read    1M      3.000    3.000    9.000     2.000   1.50     2.00 2097152.0 4194304.0   2.00  socket";
+operation  size latency   p50   p99 bare us ratio M op/s   MB/s ratio  bare loop
+    write     8    3.00  3.00  9.00    2.00  1.50   2.00   16.0  2.00  socket
+fetch-add    1K    3.00  3.00  9.00    2.00  1.50   2.00   2048  2.00  socket";
         assert_eq!(rows.join("\n"), expected);
+    }
+
+    #[test]
+    fn rows_with_the_longest_names_fit_a_terminal() {
+        let loops = [Way::Readv.name(), Way::Pipelined(Chunk::ALL[4]).name()].map(short_loop_name).join(",");
+        let row = |widths: &[usize], last: &str| {
+            widths.iter().map(|width| width + 1).sum::<usize>() + 1 + last.len()
+        };
+        assert!(row(&WIDTHS, &loops) <= WIDTH, "{}", row(&WIDTHS, &loops));
+        assert!(row(&ACCESS_WIDTHS, "bare loop") <= WIDTH, "{}", row(&ACCESS_WIDTHS, "bare loop"));
     }
 
     #[test]
@@ -157,6 +167,15 @@ operation  size latency us      p50      p99   bare us  ratio   M op/s      MB/s
         size.messages_per_s = 1e-3;
         let row = message_row(&size);
         assert_eq!(row.split_whitespace().count(), HEADING.len(), "{row}");
+    }
+
+    #[test]
+    fn numbers_that_are_too_wide_are_powers_of_ten() {
+        let numbers = [0.000_013_2, 0.0132, 1.0, 12_345.0, 123_456.0]
+            .map(|number| format_narrow_or_dash(Some(number), 6));
+        assert_eq!(numbers, ["1.3e-5", "0.0132", "1.00", "12345", "123456"]);
+        assert_eq!(format_narrow_or_dash(Some(1_234_567.0), 6), "1.2e6");
+        assert_eq!(format_narrow_or_dash(None, 6), "-");
     }
 
     #[test]

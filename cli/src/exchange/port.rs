@@ -211,25 +211,26 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Checks that the requested domain exists, if there is a request.
+/// Returns the name of the requested domain, if there is a request, as the domain itself spells it.
 ///
 /// # Errors
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
-pub(crate) fn require_domain(requested: Option<&str>) -> Result<(), Failure> {
-    require_domain_of(&Fabric::new(), requested)
+pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
+    find_domain_of(&Fabric::new(), requested)
 }
 
-/// As [`require_domain`], for this fabric.
+/// As [`find_domain`], for this fabric.
 ///
 /// # Errors
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
-pub(crate) fn require_domain_of(fabric: &Fabric, requested: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn find_domain_of(fabric: &Fabric, requested: Option<&str>) -> Result<Option<String>, Failure> {
     let available = domain_names_of(fabric)?;
-    match requested.filter(|requested| !available.iter().any(|name| name == requested)) {
-        Some(requested) => Err(Failure::NoDomain { requested: requested.to_owned(), available }),
-        None => Ok(()),
+    let Some(requested) = requested else { return Ok(None) };
+    match available.iter().find(|name| name.eq_ignore_ascii_case(requested)) {
+        Some(name) => Ok(Some(name.clone())),
+        None => Err(Failure::NoDomain { requested: requested.to_owned(), available }),
     }
 }
 

@@ -43,12 +43,12 @@ mod tests {
 
     #[test]
     fn sizes_keep_their_order() {
-        assert_eq!("1M,8,0,64M".parse(), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20])));
+        assert_eq!("1M,8,0,64M,1.5K,1KiB".parse(), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20, 1536, 1024])));
     }
 
     #[test]
     fn malformed_too_large_or_too_many_sizes_are_refused() {
-        for text in ["", "1,", ",1", "1 2", "65M", "x"] {
+        for text in ["", "1,", ",1", "1 2", "65M", "64.5M", "x"] {
             assert!(text.parse::<Sizes>().is_err(), "{text:?}");
         }
         assert!(vec!["1"; SIZES_MAX].join(",").parse::<Sizes>().is_ok());

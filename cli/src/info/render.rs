@@ -9,7 +9,11 @@ use homespun::info::{
 };
 use homespun::{Address, AddressFormat};
 
+use crate::console::wrap;
 use crate::size;
+
+/// The indentation of lines, in characters.
+const INDENT: usize = 4;
 
 /// The width of line names, in characters.
 const SHORT_NAME_WIDTH: usize = 14;
@@ -25,6 +29,9 @@ pub(super) fn render_short(info: &Info) -> String {
     if let Some(peer) = info.dest_addr {
         text.add_line("to", peer);
     }
+    let FabricAttr { name, prov_version, .. } = &info.fabric;
+    let fabric = or_unspecified(name.as_deref());
+    text.add_line("provider", format!("{PROVIDER_NAME} {prov_version}, fabric {fabric}"));
     text.add_line("protocol", format_protocol(&info.ep));
     text.add_line("capabilities", format_flags(&info.caps));
     let Info { tx, rx, ep, .. } = info;
@@ -39,7 +46,7 @@ pub(super) fn render_short(info: &Info) -> String {
 /// The findings about this host, each with the domain that it concerns.
 pub(super) fn render_findings(findings: &[(&str, String)]) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
-    text.add_heading("\nfound on this host");
+    text.add_heading("found on this host");
     for (domain, finding) in findings {
         text.add_line(domain, finding);
     }
@@ -225,8 +232,10 @@ impl Text {
 
     fn add_line(&mut self, name: &str, value: impl Display) {
         let Text { written, name_width } = self;
+        let indent = " ".repeat(INDENT + *name_width);
+        let value = wrap(&value.to_string(), &format!("{:INDENT$}{name:name_width$}", ""), &indent);
         // Writing to a string does not fail.
-        let _ = writeln!(written, "    {name:name_width$}{value}");
+        let _ = writeln!(written, "{value}");
     }
 }
 
@@ -234,10 +243,7 @@ fn format_heading(info: &Info) -> String {
     let domain = info.domain.name.as_deref().unwrap_or("any domain");
     let endpoint = or_unspecified(info.ep.ep_type.map(describe_endpoint_type));
     let format = info.addr_format.map_or("any address", family_name);
-    let fabric = info.fabric.name.as_deref().unwrap_or("unnamed");
-    let provider = info.fabric.prov_name.as_deref().unwrap_or(PROVIDER_NAME);
-    let version = info.fabric.prov_version;
-    format!("{domain}: {endpoint} over {format} (provider {provider} {version}, fabric {fabric})")
+    format!("{domain}: {endpoint} over {format}")
 }
 
 fn describe_source(info: &Info) -> String {
@@ -255,7 +261,8 @@ fn describe_port(address: Address) -> String {
     }
 }
 
-fn family_name(format: AddressFormat) -> &'static str {
+/// A short name of an address format.
+pub(super) fn family_name(format: AddressFormat) -> &'static str {
     match format {
         AddressFormat::SockaddrIn => "IPv4",
         AddressFormat::SockaddrIn6 => "IPv6",
@@ -267,6 +274,15 @@ fn describe_endpoint_type(kind: EndpointType) -> &'static str {
         EndpointType::Msg => "connected messages (FI_EP_MSG)",
         EndpointType::Dgram => "datagrams (FI_EP_DGRAM)",
         EndpointType::Rdm => "reliable messages (FI_EP_RDM)",
+    }
+}
+
+/// The name of an endpoint type in C.
+pub(super) fn endpoint_type_name(kind: EndpointType) -> &'static str {
+    match kind {
+        EndpointType::Msg => "FI_EP_MSG",
+        EndpointType::Dgram => "FI_EP_DGRAM",
+        EndpointType::Rdm => "FI_EP_RDM",
     }
 }
 
@@ -344,10 +360,7 @@ mod tests {
     #[test]
     fn short_form_has_addresses_capabilities_and_limits() {
         let text = render_short(&make_info());
-        assert!(
-            text.starts_with("tcp: reliable messages (FI_EP_RDM) over IPv4 (provider homespun "),
-            "{text}"
-        );
+        assert!(text.starts_with("tcp: reliable messages (FI_EP_RDM) over IPv4\n"), "{text}");
         for line in [
             "    from          every interface, port 7471\n",
             "    to            127.0.0.1:80\n",
@@ -368,7 +381,7 @@ mod tests {
     #[test]
     fn finding_is_shown_with_its_domain() {
         let text = render_findings(&[("shm", "a sentence".into())]);
-        assert_eq!(text, "\nfound on this host\n    shm           a sentence\n");
+        assert_eq!(text, "found on this host\n    shm           a sentence\n");
     }
 
     #[test]

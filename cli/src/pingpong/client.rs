@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use homespun::flags::Caps;
 
+use super::document::{DomainResult, SizeResult};
 use super::plan::{Greeting, Plan};
 use super::server::READY;
 use super::table::{Heading, SizeRow};
@@ -28,40 +29,59 @@ pub(super) struct Client<'a> {
     pub(super) about_server: &'a str,
     /// A remark about this host's cores.
     pub(super) about_cores: &'a str,
+    /// The cores of this process and of the server, as far as they are known.
+    pub(super) cores: [Option<usize>; 2],
+    /// Whether to print the table while measuring.
+    pub(super) shows_rows: bool,
 }
 
 impl Client<'_> {
-    /// Measures, and shows the table.
-    pub(super) fn run(&self, console: &mut Console) -> Result<(), Failure> {
+    /// Measures, and returns the results.
+    pub(super) fn run(&self, console: &mut Console) -> Result<DomainResult, Failure> {
         let (port, address) = Port::open_to_peer(&self.server, self.domain, Caps::empty())?;
         let Plan { tagged, check, ref runs } = *self.plan;
         let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
         let mut channel = Channel::open(&port, address, settings)?;
         greet_and_await_ready(&channel, Greeting::encode(port.address(), self.plan))?;
 
-        self.print_head(&port, &channel, console)?;
+        let [client_core, server_core] = self.cores;
+        let mut result = DomainResult {
+            domain: port.domain_name().to_owned(),
+            client_address: port.address().to_string(),
+            server_address: channel.peer_address().to_string(),
+            client_core,
+            server_core,
+            sizes: Vec::with_capacity(runs.len()),
+        };
+        if self.shows_rows {
+            self.print_head(&result, console)?;
+        }
         console.start_progress(runs.len());
         for run in runs {
             console.show_step(size::format_with_unit(run.size_bytes as u64));
-            console.print_line(measure_row(&mut channel, run)?)?;
+            let measured = measure_size(&mut channel, run)?;
+            if self.shows_rows {
+                console.print_line(SizeRow(measured))?;
+            }
+            result.sizes.push(measured);
             console.step_done();
         }
         console.end_progress();
-        Ok(())
+        Ok(result)
     }
 
     /// Prints the lines above the table.
-    fn print_head(&self, port: &Port, channel: &Channel<'_>, console: &Console) -> Result<(), Failure> {
+    fn print_head(&self, result: &DomainResult, console: &Console) -> Result<(), Failure> {
         let Plan { tagged, check, .. } = *self.plan;
-        let domain = port.domain_name();
-        let (client, server) = (port.address(), channel.peer_address());
+        let DomainResult { domain, client_address, server_address, .. } = result;
         let window = WINDOW_MAX_MESSAGES;
         let window_size = size::format_with_unit(WINDOW_MAX_BYTES);
         console.print_line(format_args!("domain {domain}, {}", describe_messages(tagged, check)))?;
-        console.print_line(format_args!("from {client} to {server}{}", self.about_server))?;
-        console.print_line(self.about_cores)?;
+        console
+            .print_wrapped(format_args!("from {client_address} to {server_address}{}", self.about_server))?;
+        console.print_wrapped(self.about_cores)?;
         console.print_line("latency: half of a round trip, the median over batches")?;
-        console.print_line(format_args!(
+        console.print_wrapped(format_args!(
             "MB/s: 10^6 bytes one way, up to {window} messages or {window_size} in flight, \
              the median over rounds"
         ))?;
@@ -70,11 +90,13 @@ impl Client<'_> {
     }
 }
 
-fn measure_row(channel: &mut Channel<'_>, run: &Run) -> Result<SizeRow, Failure> {
+fn measure_size(channel: &mut Channel<'_>, run: &Run) -> Result<SizeResult, Failure> {
     let latency_us = measure::lead(channel, Metric::Latency, run)?.each_us;
     let message_us = measure::lead(channel, Metric::Bandwidth, run)?.each_us;
     let Run { size_bytes, round_trips, messages, .. } = *run;
-    Ok(SizeRow { size_bytes, round_trips, latency_us, messages, message_us })
+    let bandwidth_mb_per_s = None;
+    let result = SizeResult { size_bytes, round_trips, latency_us, messages, message_us, bandwidth_mb_per_s };
+    Ok(result.with_bandwidth())
 }
 
 /// Sends the plan to the server, and waits until the server is ready.

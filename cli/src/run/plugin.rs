@@ -10,8 +10,9 @@ use crate::failure::Failure;
 const PLUGIN: &str = "libhomespun_fi.so";
 
 /// The directories to search, relative to this program's directory. Cargo puts the plugin into the first two
-/// (for tests, into `deps`). An installation may put it into the other two.
-const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
+/// (into `deps` if it builds only what this program needs). An installation may put it into the next three.
+/// The last two are the other profiles of a build tree, and are empty elsewhere.
+const PLACES: [&str; 7] = [".", "deps", "../lib/homespun", "../lib", "../lib64", "../release", "../debug"];
 
 /// The absolute path of the plugin's directory: the requested directory, else the first of the searched ones
 /// that has a plugin.
@@ -24,13 +25,17 @@ pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Failur
 }
 
 fn candidate_directories() -> Vec<PathBuf> {
+    // The system resolves symbolic links, so a link to the program leads to its own directory.
     let program = env::current_exe().ok();
-    let beside = program.as_deref().and_then(Path::parent);
-    let mut places: Vec<PathBuf> =
-        beside.into_iter().flat_map(|beside| PLACES.map(|place| beside.join(place))).collect();
+    let mut places = program.as_deref().and_then(Path::parent).map(places_around).unwrap_or_default();
     // Search `FI_PROVIDER_PATH` last, because a plugin that was built with this program is preferred.
     places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
     places
+}
+
+/// The directories that may contain the plugin of a program in this directory.
+fn places_around(directory: &Path) -> Vec<PathBuf> {
+    PLACES.map(|place| directory.join(place)).into()
 }
 
 fn first_with_plugin(places: Vec<PathBuf>) -> Result<PathBuf, Failure> {
@@ -63,6 +68,28 @@ mod tests {
         let missing = first_with_plugin(vec![empty.clone()]).expect_err("it is not there").to_string();
         assert!(missing.contains(&empty.display().to_string()), "{missing}");
         assert!(missing.contains("cargo build --release -p homespun-libfabric"), "{missing}");
+    }
+
+    #[test]
+    fn plugin_is_found_in_an_installation_and_in_a_build_tree() {
+        for (program, plugin) in [
+            ("bin", "bin"),
+            ("bin", "lib/homespun"),
+            ("bin", "lib"),
+            ("bin", "lib64"),
+            ("target/debug", "target/debug/deps"),
+            ("target/debug", "target/release"),
+            ("target/release", "target/debug"),
+        ] {
+            let root = tempfile::tempdir().expect("a temporary directory");
+            let [program, plugin] = [program, plugin].map(|name| root.path().join(name));
+            fs::create_dir_all(&program).expect("a temporary directory");
+            fs::create_dir_all(&plugin).expect("a temporary directory");
+            fs::write(plugin.join(PLUGIN), "").expect("a temporary directory");
+            let found = first_with_plugin(places_around(&program)).expect("it is there");
+            let [found, plugin] = [found, plugin].map(|path| fs::canonicalize(path).expect("it is there"));
+            assert_eq!(found, plugin);
+        }
     }
 
     #[test]

@@ -21,6 +21,13 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
+impl Outcome {
+    /// The results without line breaks, for texts that may be wrapped anywhere.
+    pub(crate) fn unwrapped_stdout(&self) -> String {
+        self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// A running command. Dropping it kills the command.
 #[derive(Debug)]
 pub(crate) struct Running {

@@ -31,8 +31,9 @@ fn info_reports_barred_copies_with_the_reason() {
         let outcome = run_info_with_copies_refused(errno);
         assert!(outcome.status.success(), "{outcome:?}");
         let found = format!("cross-memory copies are barred here (process_vm_readv: {reason}");
-        assert!(outcome.stdout.contains(&found), "{found:?} is not in:\n{}", outcome.stdout);
-        assert!(outcome.stdout.contains("large messages take two copies"), "{outcome:?}");
+        let found_text = outcome.unwrapped_stdout();
+        assert!(found_text.contains(&found), "{found:?} is not in:\n{}", outcome.stdout);
+        assert!(found_text.contains("large messages take two copies"), "{outcome:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `homespun info`.
 
-use crate::command::{run, run_with_environment};
+use crate::command::{available_domains, run, run_with_environment};
 
 #[test]
 fn info_without_arguments_shows_every_address_format() {
@@ -11,9 +11,64 @@ fn info_without_arguments_shows_every_address_format() {
         "FI_MSG FI_RMA FI_TAGGED FI_ATOMIC",
         "4 KiB if injected",
     ] {
-        assert!(outcome.stdout.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
+        assert!(outcome.unwrapped_stdout().contains(part), "{part:?} is not in:\n{}", outcome.stdout);
     }
     assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn info_begins_with_a_summary_of_the_domains() {
+    let outcome = run(&["info"]);
+    let (summary, _) = outcome.stdout.split_once("\n\n").expect("several sections");
+    let rows: Vec<&str> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let mut domains = available_domains();
+    domains.sort_by_key(|name| *name == "shm");
+    assert_eq!(rows, [&["domain"], &domains[..]].concat(), "{outcome:?}");
+}
+
+#[test]
+fn domain_option_accepts_any_case() {
+    let outcome = run(&["info", "--domain", "TCP", "--json"]);
+    let infos: Vec<homespun::Info> = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert!(infos.iter().all(|info| info.domain.name.as_deref() == Some("tcp")), "{outcome:?}");
+}
+
+#[test]
+fn env_info_lists_unknown_variables() {
+    let variables = [("FI_HOMESPUN_TX_SIZES", "7")];
+    let outcome = run_with_environment(&variables, &["info", "--env"]);
+    assert!(outcome.stdout.contains("\nFI_HOMESPUN_TX_SIZES: no such parameter\n"), "{outcome:?}");
+    assert_eq!(outcome.stderr, "", "the marks say it already");
+    let outcome = run_with_environment(&variables, &["info", "--env", "--json"]);
+    let settings: Vec<serde_json::Value> = serde_json::from_str(&outcome.stdout).expect("an array");
+    let [.., unknown] = &settings[..] else { panic!("{outcome:?}") };
+    assert_eq!(unknown["variable"], "FI_HOMESPUN_TX_SIZES");
+    assert!(unknown["value"].is_null() && unknown["default"].is_null(), "{unknown}");
+    assert!(unknown["problem"].as_str().is_some_and(|text| text.contains("no such parameter")), "{unknown}");
+}
+
+#[test]
+fn interface_without_a_match_is_an_error_that_lists_the_others() {
+    let variables = [("FI_HOMESPUN_IFACE", "no-such-interface")];
+    for arguments in [["info"].as_slice(), &["pingpong"], &["bench"], &["run", "env"]] {
+        let outcome = run_with_environment(&variables, arguments);
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert_eq!(outcome.stdout, "", "{outcome:?}");
+        let complaint = "homespun: FI_HOMESPUN_IFACE=no-such-interface matches no interface of this host";
+        let [line] = outcome.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{outcome:?}") };
+        assert!(line.starts_with(complaint) && line.contains("lo (127.0.0.1"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn host_that_does_not_resolve_is_named() {
+    let outcome = run(&["info", "999.1.1.1", "7471", "--numeric"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let complaint = "homespun: host \"999.1.1.1\" with port \"7471\" does not resolve: ";
+    assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
+    let outcome = run(&["info", "127.0.0.1", "65536"]);
+    let complaint = "homespun: host \"127.0.0.1\" with port \"65536\" does not resolve: ";
+    assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
 }
 
 #[test]
@@ -50,8 +105,8 @@ fn info_of_a_source_shows_the_local_address() {
 }
 
 #[test]
-fn verbose_info_shows_every_attribute() {
-    let outcome = run(&["info", "-v"]);
+fn full_info_shows_every_attribute() {
+    let outcome = run(&["info", "--full"]);
     assert!(outcome.status.success(), "{outcome:?}");
     for name in ["mem_tag_format", "msg_order", "cq_data_size", "threading", "prov_version"] {
         let shown = outcome.stdout.lines().any(|line| line.trim_start().starts_with(name));
@@ -73,7 +128,7 @@ fn json_info_parses_to_the_same_infos() {
     let back: Vec<homespun::Info> =
         serde_json::from_str(&outcome.stdout).expect("what was written can be read");
     assert!(back.iter().all(|info| info.caps.contains(homespun::Caps::TAGGED)));
-    assert_eq!(run(&["info", "--json", "--verbose"]).status.code(), Some(2));
+    assert_eq!(run(&["info", "--json", "--full"]).status.code(), Some(2));
 }
 
 #[test]
@@ -83,7 +138,7 @@ fn env_info_shows_parameters_and_their_values() {
     assert!(outcome.status.success(), "{outcome:?}");
     for line in [
         "FI_HOMESPUN_PORTS = 7000-7099 (default: any port)\n",
-        "FI_HOMESPUN_TX_SIZE = 65536 (default: 65536)\n",
+        "FI_HOMESPUN_TX_SIZE = 65536 (the default)\n  ! FI_HOMESPUN_TX_SIZE=many is ignored: it should be",
         "FI_HOMESPUN_CQ_SIZE: not set (default: 2048)\n",
     ] {
         assert!(outcome.stdout.contains(line), "{line:?} is not in:\n{}", outcome.stdout);

@@ -5,6 +5,8 @@ mod bench;
 mod command;
 mod confined;
 mod info;
+mod logging;
 mod pingpong;
 mod run;
 mod sleep;
+mod width;

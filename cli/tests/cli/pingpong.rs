@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use serde_json::Value;
+
 use crate::command::{Outcome, available_domains, kill, run, start};
 
 /// More round trips than a test waits for.
@@ -30,6 +32,50 @@ fn every_domain_is_measured_in_turn() {
     let rows = outcome.stdout.lines().filter(|line| line.trim_start().starts_with("64K"));
     assert_eq!(rows.count(), available_domains().len(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn json_pingpong_is_one_document_with_every_domain() {
+    let sizes = ["--sizes", "0,8,1.5K", "--iterations", "20", "--tagged", "--json"];
+    let outcome = run(&[&["pingpong"], &sizes[..]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+    let document: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    assert_eq!(document["homespun_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&document["tagged"], &document["checked"]), (&true.into(), &false.into()));
+    let measured = document["domains"].as_array().expect("a list");
+    let names: Vec<&str> = measured.iter().filter_map(|domain| domain["domain"].as_str()).collect();
+    assert_eq!(names, available_domains());
+    for domain in measured {
+        for end in ["client_address", "server_address"] {
+            assert!(domain[end].as_str().is_some_and(|at| at.starts_with("127.0.0.1:")), "{domain}");
+        }
+        assert_eq!(domain["client_core"].is_u64(), domain["server_core"].is_u64(), "{domain}");
+        let sizes = domain["sizes"].as_array().expect("a list");
+        let lengths: Vec<u64> = sizes.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
+        assert_eq!(lengths, [0, 8, 1536]);
+        for size in sizes {
+            assert_eq!((&size["round_trips"], &size["messages"]), (&20.into(), &20.into()), "{size}");
+            for time in ["latency_us", "message_us"] {
+                assert!(size[time].as_f64().is_some_and(|time_us| time_us > 0.0), "{time}: {size}");
+            }
+            assert_eq!(size["bandwidth_mb_per_s"].is_f64(), size["size_bytes"] != 0, "{size}");
+        }
+    }
+}
+
+#[test]
+fn json_client_prints_the_document_of_its_domain() {
+    let mut server = start(&["pingpong", "--listen", "127.0.0.1:0", "--domain", "SHM"]);
+    let address = server.await_line_rest("listening at ");
+    let address = address.split(' ').next().expect("an address").to_owned();
+    let client = ["pingpong", &address, "-d", "Shm", "--sizes", "8", "--iterations", "20", "--json"];
+    let outcome = run(&client);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    let domain = &document["domains"][0];
+    assert_eq!((&domain["domain"], &domain["server_address"]), (&"shm".into(), &address.into()));
+    assert!(domain["client_core"].is_null() && domain["server_core"].is_null(), "{domain}");
 }
 
 #[test]
@@ -160,6 +206,7 @@ fn pingpong_with_wrong_options_is_refused() {
         &["--keep"],
         &["--core", "0"],
         &["--listen", "127.0.0.1:0", "--sizes", "1"],
+        &["--listen", "127.0.0.1:0", "--json"],
         &["127.0.0.1:1", "--listen", "127.0.0.1:0"],
         &["127.0.0.1:"],
     ] {

@@ -1,6 +1,7 @@
 //! `homespun run`.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -95,11 +96,76 @@ fn arguments_after_two_dashes_go_to_the_command() {
     let outcome = run(&["run", "--", "printf", "%s,", "--domain", "--", "-np", "a b", "--help"]);
     assert_eq!(outcome.stdout, "--domain,--,-np,a b,--help,", "{outcome:?}");
     for arguments in
-        [["run"].as_slice(), &["run", "--"], &["run", "env"], &["run", "--no-such-option", "--", "env"]]
+        [["run"].as_slice(), &["run", "--"], &["run", "--no-such-option", "env"], &["run", "-np", "2", "env"]]
     {
         let outcome = run(arguments);
         assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
         assert_eq!(outcome.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn command_needs_no_two_dashes() {
+    let outcome = run(&["run", "--domain", "SHM", "printf", "%s,", "--domain", "--", "-np", "a b", "-v"]);
+    assert_eq!(outcome.stdout, "--domain,--,-np,a b,-v,", "{outcome:?}");
+    let outcome = run(&["run", "-d", "SHM", "env"]);
+    assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("shm"), "{outcome:?}");
+}
+
+#[test]
+fn bad_parameters_are_warned_of_before_the_command() {
+    let variables = [("FI_HOMESPUN_TX_SIZE", "many"), ("FI_HOMESPUN_TX_SIZES", "7")];
+    let outcome = run_with_environment(&variables, &["run", "echo", "done"]);
+    assert_eq!(outcome.stdout, "done\n", "{outcome:?}");
+    assert_eq!(
+        filter_stderr_lines(&outcome),
+        [
+            "homespun: warning: FI_HOMESPUN_TX_SIZE=many is ignored: it should be a number",
+            "homespun: warning: FI_HOMESPUN_TX_SIZES is ignored: homespun has no such parameter",
+        ]
+    );
+}
+
+#[test]
+fn domain_variable_that_names_no_domain_is_refused() {
+    let variables = [("FI_HOMESPUN_DOMAIN", "token-ring")];
+    let outcome = run_with_environment(&variables, &["run", "env"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("there is no domain token-ring, only shm and tcp"), "{outcome:?}");
+    let outcome = run_with_environment(&variables, &["run", "--domain", "tcp", "env"]);
+    assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("tcp"), "{outcome:?}");
+}
+
+/// A directory with a launcher that says that it belongs to this MPI, and otherwise says that it was started.
+fn make_launcher(mpi: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let launcher = directory.path().join("mpirun");
+    let script =
+        format!("#!/bin/sh\ncase \"$1\" in --version) echo 'mpirun ({mpi}) 4.1';; *) echo started;; esac\n");
+    fs::write(&launcher, script).expect("a temporary file");
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("a temporary file");
+    directory
+}
+
+#[test]
+fn root_is_told_the_variables_that_open_mpi_needs() {
+    let is_root = rustix::process::geteuid().is_root();
+    for (mpi, consent, warns) in [
+        ("Open MPI", [("OMPI_ALLOW_RUN_AS_ROOT", "0"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "")], is_root),
+        ("Open MPI", [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")], false),
+        ("Another MPI", [("OMPI_ALLOW_RUN_AS_ROOT", "0"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "")], false),
+    ] {
+        let directory = make_launcher(mpi);
+        let launcher = directory.path().join("mpirun");
+        let launcher = launcher.to_str().expect("a name in UTF-8");
+        let outcome = run_with_environment(&consent, &["run", launcher, "-np", "2", "app"]);
+        assert_eq!(outcome.stdout, "started\n", "{outcome:?}");
+        let warning = format!(
+            "homespun: as root, {launcher} of Open MPI starts nothing unless the environment has \
+             OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+        );
+        let expected: &[&str] = if warns { &[&warning] } else { &[] };
+        assert_eq!(filter_stderr_lines(&outcome), expected);
     }
 }
 

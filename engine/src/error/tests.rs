@@ -55,6 +55,19 @@ fn text_says_what_is_wrong_and_what_is_accepted() {
 }
 
 #[test]
+fn unresolved_name_is_quoted_with_the_resolvers_reason() {
+    let unresolved = |node: Option<&str>, service: Option<&str>| {
+        let (node, service) = (node.map(str::to_owned), service.map(str::to_owned));
+        let misuse = Misuse::Unresolved(Box::new(Unresolved { node, service, reason: "no".into() }));
+        assert_eq!(misuse.errno(), Errno::ENODATA);
+        Error::from(misuse).to_string()
+    };
+    assert_eq!(unresolved(Some("a"), Some("b")), "host \"a\" with port \"b\" does not resolve: no");
+    assert_eq!(unresolved(Some("a\n"), None), "host \"a\\n\" does not resolve: no");
+    assert_eq!(unresolved(None, Some("b")), "port \"b\" does not resolve: no");
+}
+
+#[test]
 fn source_does_not_repeat_the_text() {
     let misuse = Error::from(Misuse::Busy(InUse::AddressVector));
     assert!(misuse.source().is_none());

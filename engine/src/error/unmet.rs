@@ -130,6 +130,9 @@ pub enum Unmet {
     /// A source or destination of this address format.
     #[error("an address of the format {}", FiFormat(*.0))]
     AddressFormat(AddressFormat),
+    /// An interface that the user allows in `FI_HOMESPUN_IFACE`, with an address of this format.
+    #[error("an address of the format {} at an interface that FI_HOMESPUN_IFACE allows", FiFormat(*.0))]
+    AllowedInterface(AddressFormat),
     /// A source and a destination of the same address format.
     #[error("a source and a destination of one address format")]
     OneAddressFormat,
@@ -142,12 +145,6 @@ pub enum Unmet {
     /// A destination to which the host has a route.
     #[error("a destination that there is a route to")]
     Route,
-    /// A service that is a port number or the name of a port.
-    #[error("a service that is a port")]
-    Port,
-    /// A node and service for which the resolver knows an address.
-    #[error("a node and service that resolve")]
-    Resolvable,
     /// An address format that homespun does not know.
     #[error("an address format other than FI_SOCKADDR_IN and FI_SOCKADDR_IN6")]
     UnknownAddressFormat,

@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -214,7 +214,7 @@ impl Drop for Process {
 /// Reads a pipe in a thread until the pipe is closed, because a read cannot be cancelled. The thread ends
 /// with the process.
 fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (sender, text) = mpsc::channel();
+    let (sender, text) = unbounded();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {

@@ -1,10 +1,10 @@
 //! Exchanges messages one at a time, and waits for each by polling or by sleeping.
 
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{RecvTimeoutError, unbounded};
 use homespun_host::{Accepted, CallError, Completion, Lockstep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -169,7 +169,7 @@ impl Messages {
     /// call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let wake_handle = self.endpoint.wake_handle();
-        let (awake, is_awake) = mpsc::channel::<()>();
+        let (awake, is_awake) = unbounded::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::ops::Range;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use crossbeam_channel::Receiver;
 use homespun::Errno;
 use homespun_host::{CallError, Libfabric, Lockstep, WaitObject};
 use rustix::time::{ClockId, clock_gettime};

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
-
 use super::report::{ContenderReport, LatencyReport, ShortfallFields, SleepReport};
 use crate::bench::table::format_significant;
+use crate::console::wrap;
+use crate::plain_table::{new_table, render_table};
 use crate::size;
 
 /// Two tables, one of round trips and one of idle pairs, and the reasons for missing figures.
@@ -25,24 +24,24 @@ impl fmt::Display for SleepTables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SleepReport { libfabric, libfabric_version, cores, rounds, idle_ms, contenders, .. } = self.0;
         let version = libfabric_version.as_deref().unwrap_or("of an unknown version");
-        writeln!(
-            f,
+        let setup = format!(
             "libfabric {version} ({libfabric}), tagged messages between two processes, {rounds} rounds"
-        )?;
-        writeln!(f, "p50, p99: half of single round trips; a ratio below 1: homespun takes less time")?;
+        );
+        writeln!(f, "{}", wrap(&setup, "", ""))?;
+        let about = "p50, p99: half of single round trips; a ratio below 1: homespun takes less time";
+        writeln!(f, "{}", wrap(about, "", ""))?;
         match cores {
             Some([own, other]) => writeln!(f, "the two processes stay on cores {own} and {other}")?,
             None => writeln!(f, "the system chooses where the two processes run")?,
         }
         let mut notes = Vec::new();
         write!(f, "\n{}", latency_table(contenders, &mut notes))?;
-        writeln!(
-            f,
-            "\n\nprocessor time of the two processes while no message comes, for {idle_ms} ms a round"
-        )?;
+        let about =
+            format!("processor time of the two processes while no message comes, for {idle_ms} ms a round");
+        writeln!(f, "\n\n{}", wrap(&about, "", ""))?;
         write!(f, "\n{}", idle_table(contenders, &mut notes))?;
         for note in notes {
-            write!(f, "\n{note}")?;
+            write!(f, "\n{}", wrap(&note, "", "  "))?;
         }
         Ok(())
     }
@@ -88,23 +87,6 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
         }
     }
     render_table(&table)
-}
-
-/// A table with these headings. The first `words` columns are aligned to the left, the others to the right.
-fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(heading);
-    for column in table.column_iter_mut().skip(words) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// The lines of a table, without spaces before and after them.
-fn render_table(table: &Table) -> String {
-    let lines: Vec<String> =
-        table.lines().map(|line| line.trim_end().trim_start_matches(' ').into()).collect();
-    lines.join("\n")
 }
 
 impl ContenderReport {

@@ -1,0 +1,77 @@
+//! What the fabric reports while the command runs: `tracing` events, on standard error.
+
+use std::fmt;
+use std::io;
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The levels by the number of `-v`.
+const LEVELS: [LevelFilter; 4] =
+    [LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
+
+/// Who reads the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The user of this process.
+    User,
+    /// The user of the process that started this one. That process has already shown the same warnings.
+    ParentsUser,
+}
+
+/// Shows events from now on. Without `-v` these are warnings and errors.
+pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
+    let level = match (verbosity, audience) {
+        (0, Audience::ParentsUser) => LevelFilter::ERROR,
+        _ => LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)],
+    };
+    let format = Line { has_target: verbosity > 0 };
+    // Nothing installs another subscriber before.
+    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).event_format(format).init();
+}
+
+/// Returns the arguments that give a process which this one starts the same verbosity.
+pub(crate) fn verbosity_arguments() -> impl Iterator<Item = &'static str> {
+    let count = LEVELS.iter().position(|level| *level == LevelFilter::current());
+    std::iter::repeat_n("-v", count.unwrap_or(0))
+}
+
+/// Writes an event as a line that begins like the command's own messages.
+struct Line {
+    /// Whether to name the part of homespun that reports.
+    has_target: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        write!(writer, "homespun: {}: ", level_name(*metadata.level()))?;
+        if self.has_target {
+            write!(writer, "{}: ", metadata.target())?;
+        }
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warning",
+        Level::INFO => "info",
+        Level::DEBUG => "debug",
+        Level::TRACE => "trace",
+    }
+}

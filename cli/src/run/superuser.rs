@@ -1,0 +1,80 @@
+//! Open MPI as the superuser.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+
+/// The variables without which Open MPI's launchers refuse to start as the superuser. Each must be 1.
+const CONSENT: [&str; 2] = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+
+/// The option that stands for both of them.
+const CONSENT_OPTION: &str = "--allow-run-as-root";
+
+/// The names under which Open MPI installs its launcher. Other MPIs use some of these as well.
+const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi"];
+
+/// Returns the warning for a command that Open MPI will refuse to the superuser, with what is missing.
+pub(super) fn warn_of_missing_consent(command: &[OsString]) -> Option<String> {
+    if !geteuid().is_root() || !needs_consent(command) {
+        return None;
+    }
+    let missing = missing_consent(|name| env::var_os(name));
+    let launcher = command.first().filter(|program| !missing.is_empty() && is_open_mpi(program))?;
+    let launcher = launcher.display();
+    let missing = missing.join(" and ");
+    Some(format!("as root, {launcher} of Open MPI starts nothing unless the environment has {missing}"))
+}
+
+fn needs_consent(command: &[OsString]) -> bool {
+    let name = command.first().and_then(|program| Path::new(program).file_name());
+    name.is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
+        && !command.iter().any(|argument| argument == CONSENT_OPTION)
+}
+
+/// Returns the missing variables with their values, as a shell sets them.
+fn missing_consent(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
+    let missing = CONSENT.into_iter().filter(|name| lookup(name).is_none_or(|value| value != "1"));
+    missing.map(|name| format!("{name}=1")).collect()
+}
+
+/// Whether a launcher says that it belongs to Open MPI. False if it cannot be started.
+fn is_open_mpi(launcher: &OsStr) -> bool {
+    let output = Command::new(launcher).arg("--version").stdin(Stdio::null()).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("Open MPI"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(command: &[&str]) -> bool {
+        needs_consent(&command.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn only_launchers_without_the_option_need_consent() {
+        assert!(needs(&["mpirun", "-np", "2", "app"]));
+        assert!(needs(&["/opt/openmpi/bin/mpiexec", "app"]));
+        assert!(!needs(&["mpirun", "--allow-run-as-root", "app"]));
+        assert!(!needs(&["mpiexec.hydra", "app"]));
+        assert!(!needs(&["env", "mpirun"]));
+        assert!(!needs(&[]));
+    }
+
+    #[test]
+    fn both_variables_must_be_one() {
+        let missing = |set: &[(&str, &str)]| {
+            missing_consent(|name| {
+                set.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        let [allow, confirm] = CONSENT;
+        assert_eq!(missing(&[]), [format!("{allow}=1"), format!("{confirm}=1")]);
+        assert_eq!(missing(&[(allow, "1")]), [format!("{confirm}=1")]);
+        assert_eq!(missing(&[(allow, "0"), (confirm, "1")]), [format!("{allow}=1")]);
+        assert!(missing(&[(allow, "1"), (confirm, "1")]).is_empty());
+    }
+}

@@ -1,0 +1,59 @@
+//! Every output fits a terminal of 80 columns.
+
+use crate::command::{Outcome, run, run_with_environment};
+
+const WIDTH: usize = 80;
+
+fn assert_fits(arguments: &[&str], outcome: &Outcome) {
+    assert!(outcome.status.success(), "{outcome:?}");
+    for line in outcome.stdout.lines() {
+        let width = line.chars().count();
+        assert!(width <= WIDTH, "{width} columns of {arguments:?}: {line:?}");
+    }
+}
+
+#[test]
+fn help_fits_80_columns() {
+    // The help is no wider in a wider terminal.
+    for columns in ["80", "200"] {
+        for command in [None, Some("info"), Some("pingpong"), Some("bench"), Some("run")] {
+            for help in ["-h", "--help"] {
+                let arguments: Vec<&str> = command.into_iter().chain([help]).collect();
+                assert_fits(&arguments, &run_with_environment(&[("COLUMNS", columns)], &arguments));
+            }
+        }
+    }
+}
+
+#[test]
+fn examples_in_help_take_one_line_each() {
+    for command in ["info", "pingpong", "bench", "run"] {
+        let help = run(&[command, "--help"]).stdout;
+        let (_, examples) = help.split_once("\nExamples:\n").expect("a section");
+        let (examples, _) = examples.split_once("\n\n").expect("another section");
+        for line in examples.lines() {
+            assert!(line.starts_with("  "), "{command}: {line:?} continues another line");
+        }
+    }
+}
+
+#[test]
+fn info_fits_80_columns() {
+    for arguments in
+        [["info"].as_slice(), &["info", "--full"], &["info", "127.0.0.1", "7471"], &["info", "--env"]]
+    {
+        assert_fits(arguments, &run(arguments));
+    }
+    let variables = [("FI_HOMESPUN_IFACE", "127.0.0.0/8,^172.16.0.0/12,10.1.0.0/16,docker0,tailscale0")];
+    assert_fits(&["info", "--env"], &run_with_environment(&variables, &["info", "--env"]));
+}
+
+#[test]
+fn measurements_fit_80_columns() {
+    for arguments in [
+        ["pingpong", "--sizes", "0,8,64K,1M", "--iterations", "20"].as_slice(),
+        &["bench", "--quick", "--rounds", "1", "--sizes", "0,8,1000,1M"],
+    ] {
+        assert_fits(arguments, &run(arguments));
+    }
+}

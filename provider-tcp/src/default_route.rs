@@ -1,0 +1,130 @@
+//! The interfaces of the host's default routes, from the kernel's routing tables.
+
+use std::fs;
+
+use homespun_engine::address::AddressFormat;
+
+/// The routing tables in the `proc` file system (`proc(5)`).
+const IPV4_TABLE: &str = "/proc/net/route";
+const IPV6_TABLE: &str = "/proc/net/ipv6_route";
+
+/// Flags of a route: it is usable; it refuses what takes it (`linux/route.h`).
+const RTF_UP: u32 = 0x1;
+const RTF_REJECT: u32 = 0x200;
+
+/// The names of the interfaces of all default routes of this format, in the order in which the kernel prefers
+/// them. Empty if there is none, or if the table cannot be read.
+pub(crate) fn default_route_interfaces(format: AddressFormat) -> Vec<String> {
+    match format {
+        AddressFormat::SockaddrIn => in_order(&read(IPV4_TABLE), parse_ipv4_line),
+        AddressFormat::SockaddrIn6 => in_order(&read(IPV6_TABLE), parse_ipv6_line),
+    }
+}
+
+/// A default route.
+struct DefaultRoute<'a> {
+    /// The route with the smallest metric counts.
+    metric: u32,
+    interface: &'a str,
+}
+
+fn read(table: &str) -> String {
+    // A host without IPv6 has no such table, and a sandbox may hide either.
+    fs::read_to_string(table).unwrap_or_default()
+}
+
+fn in_order<'a>(table: &'a str, parse: impl Fn(&'a str) -> Option<DefaultRoute<'a>>) -> Vec<String> {
+    let mut routes: Vec<DefaultRoute<'_>> = table.lines().filter_map(parse).collect();
+    routes.sort_by_key(|route| route.metric);
+    routes.into_iter().map(|route| route.interface.to_owned()).collect()
+}
+
+/// Parses a line of `/proc/net/route`: interface, destination, gateway, flags, references, uses, metric, mask
+/// and others. `None` unless it is a usable default route.
+fn parse_ipv4_line(line: &str) -> Option<DefaultRoute<'_>> {
+    let mut words = line.split_whitespace();
+    let interface = words.next()?;
+    let destination = parse_hexadecimal(words.next()?)?;
+    let flags = parse_hexadecimal(words.nth(1)?)?;
+    // Unlike the other numbers, the metric is decimal.
+    let metric = words.nth(2)?.parse().ok()?;
+    let mask = parse_hexadecimal(words.next()?)?;
+    (destination == 0 && mask == 0 && is_usable(flags)).then_some(DefaultRoute { metric, interface })
+}
+
+/// Parses a line of `/proc/net/ipv6_route`: destination and the length of its prefix, source and the length
+/// of its prefix, next hop, metric, references, uses, flags, interface. `None` unless it is a usable default
+/// route.
+fn parse_ipv6_line(line: &str) -> Option<DefaultRoute<'_>> {
+    let mut words = line.split_whitespace();
+    let destination = u128::from_str_radix(words.next()?, 16).ok()?;
+    let prefix_len = parse_hexadecimal(words.next()?)?;
+    let metric = parse_hexadecimal(words.nth(3)?)?;
+    let flags = parse_hexadecimal(words.nth(2)?)?;
+    let interface = words.next()?;
+    (destination == 0 && prefix_len == 0 && is_usable(flags)).then_some(DefaultRoute { metric, interface })
+}
+
+fn parse_hexadecimal(word: &str) -> Option<u32> {
+    u32::from_str_radix(word, 16).ok()
+}
+
+fn is_usable(flags: u32) -> bool {
+    flags & (RTF_UP | RTF_REJECT) == RTF_UP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IPV4: &str = "\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0
+eth0\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
+tun0\t00000000\t0108000A\t0003\t0\t0\t50\t00000080\t0\t0\t0
+eth1\t00000000\t0101A8C0\t0002\t0\t0\t1\t00000000\t0\t0\t0
+*\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0001A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0
+";
+
+    const IPV6: &str = "\
+fd000000000000000000000000000000 40 00000000000000000000000000000000 00 00000000000000000000000000000000 \
+00000100 00000001 00000000 00000001     eth1
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 \
+00000400 00000002 00000000 00000003     wlan0
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 \
+00000064 00000002 00000000 00000003     eth0
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 \
+ffffffff 00000001 00000000 00200200       lo
+";
+
+    #[test]
+    fn ipv4_default_routes_are_ordered_by_metric() {
+        assert_eq!(in_order(IPV4, parse_ipv4_line), ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn ipv6_default_routes_are_ordered_by_metric() {
+        assert_eq!(in_order(IPV6, parse_ipv6_line), ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn malformed_line_is_no_route() {
+        let ipv4 = IPV4.lines().nth(3).expect("a default route");
+        let ipv6 = IPV6.lines().nth(2).expect("a default route");
+        assert!(parse_ipv4_line(ipv4).is_some() && parse_ipv6_line(ipv6).is_some());
+        // The columns after the mask do not matter, and after the interface there are none.
+        let mask_end = ipv4.rfind("\t0\t0\t0").expect("its end");
+        for end in 0..mask_end - "0000000".len() {
+            assert!(parse_ipv4_line(&ipv4[..end]).is_none(), "{:?}", &ipv4[..end]);
+        }
+        for end in 0..ipv6.len() - "eth0".len() {
+            assert!(parse_ipv6_line(&ipv6[..end]).is_none(), "{:?}", &ipv6[..end]);
+        }
+        for (good, bad) in [("0003", "x003"), ("100", "-1"), ("0101A8C0\t0003", "0003")] {
+            assert!(parse_ipv4_line(&ipv4.replace(good, bad)).is_none(), "{bad}");
+        }
+        assert!(parse_ipv6_line(&ipv6.replace("00000064", "100000064")).is_none());
+    }
+}

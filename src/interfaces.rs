@@ -1,0 +1,43 @@
+//! The interfaces that the user allows, as `getinfo` respects them.
+
+use homespun_engine::address::AddressFormat;
+use homespun_engine::error::{Error, Misuse, NoInterface, SystemRequest, Unmet};
+use homespun_tcp::{InterfaceSelector, LocalInterfaces};
+
+use crate::info::Info;
+
+/// Removes the infos for endpoints at every interface whose peers could not reach them: there, `selector`
+/// allows no address of their format. `is_remote` tells whether a domain reaches other hosts, and so uses
+/// interfaces.
+///
+/// # Errors
+///
+/// [`Misuse::NoInterface`] if the selector matches no interface at all, even if the infos need none: the user
+/// has made a mistake. [`Misuse::Unmet`] if no info is left.
+pub(crate) fn retain_reachable(
+    mut infos: Vec<Info>,
+    selector: &InterfaceSelector,
+    is_remote: impl Fn(&str) -> bool,
+) -> Result<Vec<Info>, Error> {
+    let interfaces = LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))?;
+    let mut formats = vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];
+    formats.retain(|&format| interfaces.reachable_ip(format, Some(selector)).is_some());
+    if formats.is_empty() {
+        let (allowed, available) = (selector.to_string(), interfaces.to_string());
+        return Err(Misuse::NoInterface(Box::new(NoInterface { allowed, available })).into());
+    }
+    let mut missing = None;
+    infos.retain(|info| {
+        let Some(source) = info.src_addr.filter(|address| !address.is_specific()) else { return true };
+        let is_reachable =
+            !info.domain.name.as_deref().is_some_and(&is_remote) || formats.contains(&source.format());
+        if !is_reachable {
+            missing = Some(source.format());
+        }
+        is_reachable
+    });
+    match missing {
+        Some(format) if infos.is_empty() => Err(Misuse::Unmet(Unmet::AllowedInterface(format)).into()),
+        _ => Ok(infos),
+    }
+}

@@ -1,0 +1,91 @@
+//! What is wrong with the variables `FI_HOMESPUN_*` of an environment.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use parking_lot::Mutex;
+use tracing::{Level, warn};
+
+/// A variable that is not in force as the user has written it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamProblem {
+    /// The name of the variable.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+    /// What is wrong with it.
+    pub kind: ParamProblemKind,
+}
+
+/// What is wrong with a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParamProblemKind {
+    /// There is no parameter of this name. The variable is ignored.
+    Unknown,
+    /// The value is none that the parameter can have. The default is in force.
+    Malformed {
+        /// What the value should be.
+        expected: String,
+    },
+    /// The number is outside the range of the parameter. The nearest number of the range is in force.
+    OutOfRange {
+        /// That number.
+        taken: usize,
+    },
+}
+
+impl fmt::Display for ParamProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ParamProblem { variable, value, kind } = self;
+        match kind {
+            ParamProblemKind::Unknown => write!(f, "{variable} is ignored: homespun has no such parameter"),
+            ParamProblemKind::Malformed { expected } => {
+                write!(f, "{variable}={value} is ignored: it should be {expected}")
+            }
+            ParamProblemKind::OutOfRange { taken } => {
+                write!(f, "{variable}={value} is out of range: {taken} is used instead")
+            }
+        }
+    }
+}
+
+/// Warns of these problems, of each once in this process: an application may read its parameters often.
+pub(super) fn warn_once(problems: &[ParamProblem]) {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    // Until the application has installed a subscriber, a warning would be lost.
+    if problems.is_empty() || !tracing::event_enabled!(Level::WARN) {
+        return;
+    }
+    for problem in problems {
+        let text = problem.to_string();
+        // The subscriber runs without the lock, since it may read parameters, too.
+        let is_new = WARNED.lock().insert(text.clone());
+        if is_new {
+            warn!("{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_names_its_variable_and_the_consequence() {
+        let text =
+            |kind| ParamProblem { variable: "FI_HOMESPUN_X".into(), value: "7".into(), kind }.to_string();
+        assert_eq!(
+            text(ParamProblemKind::Unknown),
+            "FI_HOMESPUN_X is ignored: homespun has no such parameter"
+        );
+        assert_eq!(
+            text(ParamProblemKind::Malformed { expected: "a colour".into() }),
+            "FI_HOMESPUN_X=7 is ignored: it should be a colour"
+        );
+        assert_eq!(
+            text(ParamProblemKind::OutOfRange { taken: 8 }),
+            "FI_HOMESPUN_X=7 is out of range: 8 is used instead"
+        );
+    }
+}
