@@ -266,9 +266,9 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
-    /// Whether a pass has something to do that no event of the kernel announces: links that were not read to
-    /// their end or are [draining](Transport::draining_count), connections that wait to be accepted, and those
-    /// whose time to say hello may be over.
+    /// Whether a pass has something to do that no event of the kernel announces. This may be a link that was
+    /// not read to its end or is [draining](Transport::draining_count), a connection that waits to be
+    /// accepted, or one whose time to say hello may be over.
     #[inline]
     pub fn has_pending_work(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::has_connections);
