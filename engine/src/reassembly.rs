@@ -1,21 +1,21 @@
 //! Payload that arrives in pieces.
 
-/// A payload that arrives in pieces, and its destination.
+/// A payload that arrives in pieces, and what it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reassembly<P> {
+pub(crate) struct Reassembly<O> {
     /// The length of the whole payload.
     pub(crate) len_bytes: u64,
     /// How many bytes have arrived. This includes bytes that were dropped since the destination had
     /// no room.
     pub(crate) arrived_bytes: u64,
-    /// The destination.
-    pub(crate) place: P,
+    /// What the payload belongs to: a message, a read or a write.
+    pub(crate) owner: O,
 }
 
-impl<P> Reassembly<P> {
+impl<O> Reassembly<O> {
     /// Creates a payload of which no byte has arrived.
-    pub(crate) fn new(len_bytes: u64, place: P) -> Reassembly<P> {
-        Reassembly { len_bytes, arrived_bytes: 0, place }
+    pub(crate) fn new(len_bytes: u64, owner: O) -> Reassembly<O> {
+        Reassembly { len_bytes, arrived_bytes: 0, owner }
     }
 
     /// Returns how many bytes have yet to arrive.
@@ -28,7 +28,7 @@ impl<P> Reassembly<P> {
         &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
-    /// Counts bytes that are in place. Returns whether the payload is then complete.
+    /// Counts bytes that have arrived. Returns whether the payload is then complete.
     pub(crate) fn advance_and_check_whole(&mut self, count_bytes: usize) -> bool {
         self.arrived_bytes += count_bytes as u64;
         self.arrived_bytes >= self.len_bytes

@@ -4,7 +4,7 @@
 //! ```text
 //!  message_arrived, pull, ... +----------------------------------------------+  complete, fail, count
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
-//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
+//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack, ...
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
 //!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
 //!                             +----------------------------------------------+
@@ -37,7 +37,7 @@ use slotmap::SlotMap;
 use self::credit::Budget;
 pub use self::effects::MemberId;
 pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
-pub(crate) use self::granting::KeptCredit;
+pub(crate) use self::granting::HeldCredit;
 use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::MultiReceives;
@@ -249,7 +249,7 @@ impl Receiver {
         // One by one: when a fetch ends, a buffer may take messages that were kept aside, which
         // changes the fetches.
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
-            self.budget.release(fetch.filling.place.held_bytes);
+            self.budget.release(fetch.filling.owner.held_bytes);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);

@@ -293,7 +293,7 @@ impl Connection {
                 self.establish(id, number, true, effects);
                 self.handshakes.close_all_when_sent();
                 let confirm = Handshake { step: HandshakeStep::Confirm, number, data_bytes: 0 };
-                effects.owe(id, Header::Connection(confirm));
+                effects.queue_header(id, Header::Connection(confirm));
                 effects.report(ConnectionReport::Connected { data: data.into() });
             }
             (ConnectStage::Leaving { link }, _) if *link == id => {

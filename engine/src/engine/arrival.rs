@@ -169,7 +169,7 @@ impl<S: Sink> Arrivals<'_, S> {
             return;
         };
         if engine.initiator.read_piece_ended_atomic(&ended) {
-            engine.atomic_results_arrived(id, ended.place, self.sink);
+            engine.atomic_results_arrived(id, ended.owner, self.sink);
         }
     }
 

@@ -59,7 +59,8 @@ impl Engine {
     /// is always so, and with `asks_match` also whether receives have matched them.
     pub(super) fn fence_asked(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
-        let is_unanswered = self.links.get(id).is_some_and(|link| link.tx.debts().has_header(is_fenced));
+        let is_unanswered =
+            self.links.get(id).is_some_and(|link| link.tx.pending_replies().has_header(is_fenced));
         if is_unanswered {
             return self.abort_breached_link(id, "sends a fence before the last one was answered", sink);
         }

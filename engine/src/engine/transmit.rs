@@ -53,25 +53,25 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as the links take them: first answers and the
-    /// other frames that are owed to peers, then rests of partly written frames, then payload that
-    /// peers have asked for, then queued operations. Before all of these, pulls payload that peers
+    /// Gives the transport the waiting frames, as far as the links take them: first the
+    /// pending replies to peers, then rests of partly written frames, then payload that peers have
+    /// asked for, then queued operations. Before all of these, pulls payload that peers
     /// offer, and connects to lost peers that receives wait for. Call this after
     /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
         }
-        if self.links.have_debts() | (self.initiator.active_len() > 0) {
+        if self.links.have_pending_replies() | (self.initiator.active_len() > 0) {
             self.transmit_waiting(transport, sink);
         }
     }
 
-    /// Sends owed frames and queued operations. Out of line, since most passes have neither.
+    /// Sends pending replies and queued operations. Out of line, since most passes have neither.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if self.links.have_debts() {
-            self.pay_debts(transport, sink);
+        if self.links.have_pending_replies() {
+            self.send_pending_replies(transport, sink);
         }
         for _ in 0..self.initiator.active_len() {
             let Some(peer) = self.initiator.pop_active() else { break };
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has rare work, that is, work other than owed frames and queued operations. A
-    /// pass without rare work pays one branch for it.
+    /// Whether a pass has rare work, that is, work other than pending replies and queued
+    /// operations. A pass without rare work pays one branch for it.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_bits()
@@ -235,7 +235,7 @@ impl Engine {
             return true;
         };
         if frame == Frame::ReadData {
-            return self.try_pay_debts_of(id, transport, sink);
+            return self.try_send_pending_replies_of(id, transport, sink);
         }
         let Some(send) = self.initiator.get(send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(taken_bytes));
@@ -255,7 +255,7 @@ impl Engine {
         }
         // Frame after frame may be partly written. The answers that the peer waits for must not
         // wait for all of them.
-        self.try_pay_debts_of(id, transport, sink)
+        self.try_send_pending_replies_of(id, transport, sink)
     }
 
     /// Records that a link has begun to take an eager message.

@@ -267,8 +267,8 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Arriving { message, place, .. } = &filling.place;
-        match *place {
+        let Arriving { message, destination, .. } = &filling.owner;
+        match *destination {
             PayloadDestination::Posted(id) => {
                 if self.has_turn(id) {
                     self.end_turn_with_failure(id, source, filling, error, effects);

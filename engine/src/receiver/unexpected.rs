@@ -88,7 +88,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
         let link = self.links.get_mut(link_id)?;
-        link.grant.add_kept(cost_bytes);
+        link.grant.hold(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
         let origin = link.message_origin(link_id);
@@ -136,7 +136,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
         let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
-        self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
+        self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
@@ -155,7 +155,7 @@ impl Receiver {
             if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
                 link.fenced_messages -= 1;
                 if link.fenced_messages == 0 {
-                    effects.owe(origin.link, Header::Fenced);
+                    effects.queue_header(origin.link, Header::Fenced);
                 }
             }
         }
@@ -229,7 +229,7 @@ impl Receiver {
             .fetch
             .is_some_and(|fetch| self.hold_credit_if_payload_requested(fetch, unexpected.cost_bytes))
         {
-            self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
+            self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
@@ -266,14 +266,14 @@ impl Receiver {
         id: UnexpectedId,
         fetch: Option<FetchId>,
         link: LinkId,
-        place: PayloadDestination,
+        destination: PayloadDestination,
     ) {
         if let Some(fetch) = fetch {
-            self.redirect_and_begin_fetch(fetch, place);
+            self.redirect_and_begin_fetch(fetch, destination);
         } else if let Some(filling) = self.reassembly_mut(link)
-            && filling.place.place == PayloadDestination::Unexpected(id)
+            && filling.owner.destination == PayloadDestination::Unexpected(id)
         {
-            filling.place.place = place;
+            filling.owner.destination = destination;
         }
     }
 

@@ -48,7 +48,7 @@ impl Target {
             // The length fits: a description has at most `REMOTE_MAX_BYTES`.
             remote_bytes: remote.as_bytes().len() as u8,
         };
-        effects.owe(id, Header::MappableRegion(offer));
+        effects.queue_header(id, Header::MappableRegion(offer));
     }
 
     /// Makes peers access all regions by frames from now on. Retires the regions that peers have
