@@ -379,7 +379,7 @@ impl CounterShared {
     /// Wakes sleepers, after a change that no lock orders with their last check.
     fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
-            waiter.fence_and_ring();
+            waiter.ring_after_seqcst_fence();
         }
     }
 
@@ -420,7 +420,7 @@ struct Goal<'a> {
 impl Goal<'_> {
     fn progress_and_check(&self) -> Option<Result<(), CounterWaitError>> {
         self.progress();
-        self.check_ready();
+        self.poll_ready();
         self.found.take()
     }
 }
@@ -438,7 +438,7 @@ impl Awaited for Goal<'_> {
         self.counter.run_all_due_work();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         let [value, errors, _] = self.counter.values_and_change_count();
         let found = if value >= self.threshold {
             Some(Ok(()))
@@ -466,7 +466,7 @@ impl Awaited for Change<'_> {
         self.0.run_all_due_work();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.0.reported.is_outdated(self.0.values_and_change_count())
     }
 

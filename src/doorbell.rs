@@ -53,7 +53,7 @@ impl Doorbell {
             self.is_armed.store(true, Ordering::SeqCst);
         }
         // SYNC POINT sleep. The check reads some state without the lock under which others change it: see
-        // `fence_and_ring`.
+        // `ring_after_seqcst_fence`.
         fence(Ordering::SeqCst);
     }
 
@@ -73,7 +73,7 @@ impl Doorbell {
 
     /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
     #[cold]
-    pub(crate) fn fence_and_ring(&self) {
+    pub(crate) fn ring_after_seqcst_fence(&self) {
         // SYNC POINT sleep.
         fence(Ordering::SeqCst);
         self.ring();

@@ -130,7 +130,7 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::mark_taken) the
+    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_take) the
     /// request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
@@ -373,17 +373,17 @@ impl Drop for EndpointShared {
                 context.members().leave(pump);
             }
             if self.is_driven_by_domain_counters() {
-                self.domain.domain_counters().forget_endpoint(driven);
+                self.domain.domain_counters().remove_endpoint(driven);
             }
             if let Some(reporter) = self.reporter.get() {
-                reporter.eq().forget_endpoint(driven);
+                reporter.eq().remove_endpoint(driven);
             }
             if let Some(progress_thread) = self.progress_thread() {
-                progress_thread.forget_endpoint(driven);
+                progress_thread.remove_endpoint(driven);
             }
             self.domain.work_queue().drop_waiting_works_of(&**pump);
             pump.close(self.domain.close_linger());
-            self.domain.work_queue().forget_endpoint(&**pump);
+            self.domain.work_queue().drop_all_works_of(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.drop_entries();

@@ -94,19 +94,19 @@ impl ProgressThread {
         self.shared().map_or(Ok(()), |shared| shared.add_wake_source(drive))
     }
 
-    /// Has the thread drive this endpoint. Call [`start`](Self::start) and
+    /// Adds an endpoint that the thread drives. Call [`start`](Self::start) and
     /// [`add_wake_source`](Self::add_wake_source) first, and enable the endpoint with the doorbell that
     /// `start` has returned.
-    pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
+    pub(crate) fn add_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.drive_endpoint(drive);
+            shared.add_endpoint(drive);
         }
     }
 
-    /// Stops driving an endpoint. The caller must close it next.
-    pub(crate) fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
+    /// Removes an endpoint, which the thread no longer drives. The caller must close it next.
+    pub(crate) fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.forget_endpoint(drive);
+            shared.remove_endpoint(drive);
         }
     }
 
@@ -173,7 +173,7 @@ impl ThreadShared {
         added
     }
 
-    fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
+    fn add_endpoint(&self, drive: &Arc<dyn Drive>) {
         let mut can_wake = false;
         drive.with_wake_fd(&mut |_| can_wake = true);
         let endpoint = Endpoint { drive: drive.clone(), can_wake, is_muted: AtomicBool::new(false) };
@@ -181,7 +181,7 @@ impl ThreadShared {
         self.doorbell.ring();
     }
 
-    fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
+    fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         self.endpoints.lock().retain(|endpoint| !Arc::ptr_eq(&endpoint.drive, drive));
         drive.with_wake_fd(&mut |fd| self.sources.remove(fd));
     }

@@ -260,7 +260,7 @@ impl Connection {
                 Ok(HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Confirm) => {
-                self.confirm_received(id, number, effects).map(|()| HandshakeResult::Nothing)
+                self.handle_confirmation(id, number, effects).map(|()| HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Shutdown) => Ok(HandshakeResult::Shutdown),
             _ => Err(ProtocolViolation("takes a step of a connection that is not its turn")),

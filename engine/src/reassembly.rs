@@ -12,6 +12,13 @@ pub(crate) struct Reassembly<O> {
     pub(crate) owner: O,
 }
 
+/// Whether a payload has arrived whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    Partly,
+    Whole,
+}
+
 impl<O> Reassembly<O> {
     /// Creates a payload of which no byte has arrived.
     pub(crate) fn new(len_bytes: u64, owner: O) -> Reassembly<O> {
@@ -28,10 +35,10 @@ impl<O> Reassembly<O> {
         &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
-    /// Counts bytes that have arrived. Returns whether the payload is then complete.
-    pub(crate) fn advance_and_check_whole(&mut self, count_bytes: usize) -> bool {
+    /// Counts bytes that have arrived.
+    pub(crate) fn advance(&mut self, count_bytes: usize) -> Arrived {
         self.arrived_bytes += count_bytes as u64;
-        self.arrived_bytes >= self.len_bytes
+        if self.arrived_bytes >= self.len_bytes { Arrived::Whole } else { Arrived::Partly }
     }
 }
 

@@ -60,7 +60,7 @@ impl DrivenEndpoints {
 
 impl CounterShared {
     /// Has this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: that
-    /// thread wakes them. Call it before [`drive_endpoint`](Self::drive_endpoint).
+    /// thread wakes them. Call it before [`add_endpoint`](Self::add_endpoint).
     ///
     /// # Errors
     ///
@@ -85,8 +85,9 @@ impl CounterShared {
         Ok(())
     }
 
-    /// Drives this endpoint from now on. It must be watched and enabled.
-    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// Adds an endpoint that the counter drives. Call [`add_wake_source`](Self::add_wake_source) and
+    /// enable the endpoint first.
+    pub(crate) fn add_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.driven_endpoints.known.lock();
         self.driven_endpoints.driven.add(endpoint.clone());
         self.fence_and_wake_sleepers();

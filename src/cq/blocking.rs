@@ -109,7 +109,7 @@ impl CompletionQueue {
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn signal(&self) -> Result<(), Error> {
         let waiter = self.shared.waiter().ok_or(NO_WAIT_OBJECT)?;
-        self.shared.signals.raise();
+        self.shared.signals.record_signal();
         waiter.ring();
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Awaited for Entries<'_> {
         self.cq.driven.fire_due_works();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.cq.has_enough(self.threshold)
             || match self.signal {
                 Signal::Of(reader) => reader.has_signal(),

@@ -122,7 +122,7 @@ impl WaitSet {
         let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
         is_found || {
             any.progress();
-            any.check_ready()
+            any.poll_ready()
         }
     }
 
@@ -208,7 +208,7 @@ impl Membership {
     /// Attaches the member, once it is open, and wakes the set's sleepers.
     pub(super) fn attach(&self, member: Weak<dyn Member>) {
         self.set.members.lock().attach(self.number, member);
-        self.set.waiter.fence_and_ring();
+        self.set.waiter.ring_after_seqcst_fence();
     }
 
     /// As [`WaitSet::try_wait`].

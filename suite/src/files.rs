@@ -37,7 +37,7 @@ impl NamedFile {
     ///
     /// [`Prerequisite::FILES_ON_A_DEVICE`]: crate::prerequisites::Prerequisite::FILES_ON_A_DEVICE
     #[track_caller]
-    pub fn assert_clean_or_skip(&self, process_id: u32) {
+    pub fn assert_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
         if counts_dirty_pages_or_skip(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
@@ -45,9 +45,9 @@ impl NamedFile {
     }
 
     /// Checks that the device lacks some of the bytes that a process has changed in the file's pages. On
-    /// the same hosts as for [`assert_clean_or_skip`](Self::assert_clean_or_skip), the check is skipped.
+    /// the same hosts as for [`assert_written_back_or_skip`](Self::assert_written_back_or_skip), the check is skipped.
     #[track_caller]
-    pub fn assert_dirty_or_skip(&self, process_id: u32) {
+    pub fn assert_not_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
         if counts_dirty_pages_or_skip(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");

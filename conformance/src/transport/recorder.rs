@@ -93,7 +93,7 @@ impl Recorder {
     }
 
     /// Whether a frame of the link has begun and is not complete.
-    pub fn is_mid_frame(&self, link: LinkId) -> bool {
+    pub fn is_reading_frame(&self, link: LinkId) -> bool {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 

@@ -311,12 +311,12 @@ impl Connection {
         }
     }
 
-    /// Records that the requester has confirmed the connection. It may do so once.
+    /// Handles the requester's confirmation of the connection. The requester may confirm once.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the connection awaits no confirmation.
-    pub(super) fn confirm_received(
+    pub(super) fn handle_confirmation(
         &mut self,
         id: LinkId,
         number: u64,
@@ -384,7 +384,7 @@ impl Connection {
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
-        if let Some(error) = lost.take_if(|_| patience.start_or_check_expired(now, REQUESTER_WAIT_MAX_MS)) {
+        if let Some(error) = lost.take_if(|_| patience.poll_expired(now, REQUESTER_WAIT_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
     }

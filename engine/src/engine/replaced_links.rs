@@ -83,7 +83,7 @@ impl Engine {
                 former.silence = Timeout::default();
                 former.progress = progress;
             }
-            let is_overdue = former.silence.start_or_check_expired(now, REPLACED_LINK_IDLE_MAX_MS);
+            let is_overdue = former.silence.poll_expired(now, REPLACED_LINK_IDLE_MAX_MS);
             overdue.extend(is_overdue.then_some(former.link));
             !is_overdue
         });

@@ -3,7 +3,7 @@
 //! ```text
 //!  queued --Write--> (being taken) --> Sent --Answer--> ended
 //!     |
-//!     +----Offer---> Exposed --Answer--> ended
+//!     +----Offer---> Offered --Answer--> ended
 //!     |                 |
 //!     |                 +--Clear--> Cleared --Data--> Sent --Answer--> ended
 //!     |
@@ -56,7 +56,7 @@ impl Engine {
             if sent == Sent::Full {
                 link.tx.keep_exposed(send_id, remote);
             }
-            (sent, RequestStage::Exposed)
+            (sent, RequestStage::Offered)
         } else {
             let write = rma_header(send_id, send, one_sided, RmaKind::Write { data: send.message.data });
             let sent = match send.source.contiguous() {

@@ -52,9 +52,9 @@ impl Initiator {
         }
     }
 
-    /// Records that a piece is whole and in place. Returns whether the operation is atomic: then it
-    /// has succeeded.
-    pub(crate) fn read_piece_ended_atomic(&mut self, piece: &Reassembly<SendId>) -> bool {
+    /// Records that a piece is whole. Returns whether the operation is atomic: then the piece is its
+    /// answer.
+    pub(crate) fn finish_read_piece(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.owner) {
             *read_bytes = piece.arrived_bytes;
         }
@@ -73,7 +73,7 @@ impl Initiator {
         let Some(one_sided) = &send.one_sided else { return false };
         match (&one_sided.read, stage, outcome) {
             (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
-            (None, RequestStage::Exposed, _) => true,
+            (None, RequestStage::Offered, _) => true,
             (_, _, Outcome::Fault) => false,
             (None, RequestStage::Sent, _) => true,
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {

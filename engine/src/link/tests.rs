@@ -119,7 +119,7 @@ fn request_is_cleared_sent_and_done_once() {
     tx.pop_cleared();
     assert_eq!(tx.next_cleared(), None);
     assert!(tx.offer_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
-    assert!(!tx.payload_taken_ends_send(send, true));
+    assert_eq!(tx.record_payload_sent(send, true), SendEnd::WithAnswer);
     assert!(tx.offer_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
     assert_eq!(tx.offer_done(op_number_of(send), false, |_| true), Ok(send));
     assert!(tx.has_all_completed());
@@ -158,11 +158,11 @@ fn offered_write_holds_up_messages_that_must_not_overtake_it() {
     let mut tx = LinkTx::default();
     tx.access_begun(ids[0], &WRITE, RequestStage::Sent, Order::SAW);
     assert!(tx.may_begin_message_given_credit(), "the peer writes it as it arrives");
-    let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Exposed, Order::SAW);
+    let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Offered, Order::SAW);
     assert!(!tx.may_begin_message_given_credit());
     tx.access_ended(ids[1], &WRITE, offered, Order::SAW);
     assert!(tx.may_begin_message_given_credit());
-    tx.access_begun(ids[2], &WRITE, RequestStage::Exposed, Order::SAS);
+    tx.access_begun(ids[2], &WRITE, RequestStage::Offered, Order::SAS);
     assert!(tx.may_begin_message_given_credit(), "the order does not concern writes");
 }
 

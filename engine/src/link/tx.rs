@@ -19,7 +19,7 @@ use self::mapped_regions::MappedRegions;
 use self::message_mark::MessageMark;
 use self::order::Postponed;
 use self::requests::Requests;
-pub(crate) use self::requests::{RequestStage, SendProtocol, op_number_of};
+pub(crate) use self::requests::{RequestStage, SendEnd, SendProtocol, op_number_of};
 use self::send_credit::SendCredit;
 use super::PendingReplies;
 use crate::operation::SendId;

@@ -182,7 +182,7 @@ impl LoopbackTransport {
         let why = match (&link.stream, why) {
             (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
             // The peer closed the link after it had written only a part of a frame.
-            (Stream::Frames(decoder), LinkError::Closed) if decoder.is_mid_frame() => {
+            (Stream::Frames(decoder), LinkError::Closed) if decoder.is_reading_frame() => {
                 LinkError::System(Errno::ECONNRESET)
             }
             (_, why) => why,
@@ -332,7 +332,7 @@ impl Stream {
             }
             Stream::Frames(decoder) => {
                 let payload_left = usize::try_from(decoder.payload_left()).unwrap_or(usize::MAX);
-                (payload_left, decoder.is_mid_frame() && payload_left == 0)
+                (payload_left, decoder.is_reading_frame() && payload_left == 0)
             }
         };
         // Behind the payload there may be as many headers as the budget allows, so a cut goes

@@ -47,7 +47,7 @@ pub(crate) trait ReceiverEffects {
 
     /// Whether a member reports the success also of receives that did not ask for a report.
     #[inline(always)]
-    fn reports_unsignalled_success(&self, _: MemberId) -> bool {
+    fn wants_unsignalled_reports(&self, _: MemberId) -> bool {
         false
     }
 
@@ -130,8 +130,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.queue_credit_grant(link);
     }
 
-    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
-        self.0.reports_unsignalled_success(member)
+    fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
+        self.0.wants_unsignalled_reports(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {

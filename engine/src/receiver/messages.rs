@@ -9,7 +9,7 @@ use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
-use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
@@ -212,7 +212,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance_and_check_whole(count_bytes) {
+        if filling.advance(count_bytes) == Arrived::Partly {
             return;
         }
         let Some(link) = self.links.get_mut(id) else { return };

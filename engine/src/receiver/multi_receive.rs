@@ -334,7 +334,7 @@ impl Receiver {
         let is_release = buffer.arriving == 1
             && matches!(buffer.end, Some(End::Consumed))
             && !self.is_deferred_buffer(buffer_id);
-        if buffer.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
+        if buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
             let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;

@@ -120,8 +120,8 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         self.queue_or_mail(link, Reply::Credit);
     }
 
-    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
-        self.mailboxes.reports_unsignalled_success(member)
+    fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
+        self.mailboxes.wants_unsignalled_reports(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {

@@ -76,7 +76,7 @@ impl Mailboxes {
     }
 
     /// Whether a member also reports the success of receives that did not ask for a report.
-    pub(super) fn reports_unsignalled_success(&self, member: MemberId) -> bool {
+    pub(super) fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
         self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
     }
 

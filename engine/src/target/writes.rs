@@ -10,7 +10,7 @@ use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
-use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::region::Window;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
@@ -217,7 +217,7 @@ impl Target {
     /// the write.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance_and_check_whole(count_bytes) {
+        if filling.advance(count_bytes) == Arrived::Partly {
             return;
         }
         match self.links.get_mut(id).and_then(|link| link.writing.take()) {

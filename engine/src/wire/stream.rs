@@ -110,7 +110,7 @@ impl Decoder {
     }
 
     /// Whether a frame has begun and is incomplete, so that the stream must not end here.
-    pub fn is_mid_frame(&self) -> bool {
+    pub fn is_reading_frame(&self) -> bool {
         match &self.state {
             State::Header(partial) => partial.len_bytes > 0,
             State::Payload { .. } => true,

@@ -200,7 +200,7 @@ fn receive_takes_over_message_that_is_being_pulled() {
 }
 
 #[test]
-fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
+fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() {
     for refused_after in 0..3 {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
         transport.pulls =
