@@ -253,9 +253,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the room in bytes below which a multi-receive buffer takes no more messages and is
-    /// released: the endpoint option `FI_OPT_MIN_MULTI_RECV` of `fi_endpoint(3)`. By default
-    /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
+    /// Returns the least free space, in bytes, that a multi-receive buffer needs to take another
+    /// message. With less, the buffer is released. This is the endpoint option `FI_OPT_MIN_MULTI_RECV`
+    /// of `fi_endpoint(3)`. Default: [`MIN_MULTI_RECV_DEFAULT_BYTES`].
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }

@@ -115,12 +115,12 @@ impl CompletionQueue {
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
-    /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later
-    /// entry or signal wakes it. Call it before each sleep.
+    /// `fi_trywait(3)`. Makes progress first. Call it before each sleep.
     ///
-    /// Returns `false` if there may be an entry to read. Always returns `false` if an endpoint's
-    /// transport must be polled, and for [`WaitObject::Yield`]. For a member of a wait set, the result is
-    /// that of the [whole set](crate::WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later entry or signal will wake the application.
+    /// Returns `false` if an entry may be ready, if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. A member of a wait set answers for the
+    /// [whole set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///

@@ -10,11 +10,11 @@
 //!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue as a send does, and keeps its place there. Only a write with
-//! remote data needs credit, for the completion at the target. Other accesses need no new memory
-//! there. At any completion level, an access ends with its answer: only the answer tells the
-//! initiator that the target has not refused the access. The number of unanswered accesses on a
-//! link is limited.
+//! An access waits in its peer's queue as a send does, and keeps its place in the queue. Only a write
+//! with remote data needs credit, for the completion at the target. Other accesses need no new memory
+//! at the target. At any completion level, an access by frames ends with its answer: only the answer
+//! tells the initiator that the target has not refused the access. The number of unanswered accesses
+//! on a link is limited. `direct.rs` accesses mapped memory without frames.
 
 use super::Engine;
 use super::transmit::Taken;

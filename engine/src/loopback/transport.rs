@@ -335,8 +335,8 @@ impl Stream {
                 (payload_left, decoder.is_reading_frame() && payload_left == 0)
             }
         };
-        // Behind the payload there may be as many headers as the budget allows, so a cut goes
-        // through frames.
+        // The read may cover the rest of this payload and then as many headers as the budget
+        // allows. So a cut can fall anywhere, also between later frames or inside one.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
         if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {
@@ -365,9 +365,8 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload for which the receiver has space goes
-/// there. All other bytes go through the decoder. Returns how many frames, and pieces of unfinished
-/// frames, were reported.
+/// Reports bytes that follow the hello. With `place`, payload goes into the receiver's space, as far as
+/// it fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,
