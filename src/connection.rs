@@ -210,8 +210,8 @@ impl RequestShared {
         }
     }
 
-    /// Takes the reference to the passive endpoint. Drop it with no lock held, since it may be the
-    /// last one.
+    /// Takes the reference to the passive endpoint. Drop the reference with no lock held, since it may
+    /// be the last one.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }

@@ -238,14 +238,13 @@ impl Counter {
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Drives the endpoints. Returns
-    /// `true` if the application may sleep: any later change wakes it. Call it before each sleep.
-    /// Only one thread at a time may sleep this way.
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
+    /// before each sleep. Only one thread at a time may sleep this way.
     ///
-    /// Returns `false` if a value has changed since the last call that returned `false`, even if another
-    /// thread has read it meanwhile. Always returns `false` if an endpoint's transport must be polled,
-    /// and for [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
-    /// set](WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later change will wake the application. Returns
+    /// `false` if a value has changed since the last call that returned `false`, even if another thread
+    /// has read the value meanwhile. Also returns `false` if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. A member of a wait set answers for the [whole set](WaitSet::try_wait).
     ///
     /// # Errors
     ///

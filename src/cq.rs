@@ -111,13 +111,13 @@ impl ReadError {
 /// decides what happens when it is full:
 ///
 /// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
-///   finds no room waits at its endpoint, in order, until there is some. It counts as outstanding
-///   there, so that posts finally get [`Again::QueueFull`](crate::Again).
+///   finds the queue full waits at its endpoint, in order, until the queue has room. Its operation
+///   still counts as outstanding, so that posts finally get [`Again::QueueFull`](crate::Again).
 /// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
-///   the queue full overruns it: it and all later ones are lost, and buffers that they would hand
-///   back are dropped. The entries in the queue can still be read. After that every read returns
-///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves
-///   are not affected, reads still drive progress, and peers do not notice.
+///   the queue full overruns the queue: this and all later completions are lost, and the buffers
+///   that they would hand back are dropped. The entries in the queue can still be read. After them
+///   every read returns [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The
+///   operations themselves are not affected, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///

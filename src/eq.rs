@@ -304,10 +304,10 @@ impl EventQueue {
         self.read_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns its result.
-    /// An endpoint that closes takes its errors out of the queue, which waits until `look` has returned.
-    /// So the error's object exists while `look` runs. The queue is locked meanwhile, so `look` must not
-    /// use it.
+    /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns the result of
+    /// `look`. The queue is locked while `look` runs, so `look` must not use the queue. An endpoint that
+    /// closes takes its errors out of the queue, and waits for this lock. So the error's object exists
+    /// while `look` runs.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();

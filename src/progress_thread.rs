@@ -3,12 +3,13 @@
 //! The thread sleeps on an [`EpollSet`] until a transport has work, and takes no processor time before
 //! that. An application that polls is faster than the thread, and the two would slow each other down: a
 //! ring of shared memory that a sleeper has armed costs the peer a system call for each message. So the
-//! thread does not drive an endpoint that the application polls, and checks now and then whether it still
-//! does. [`WatchResult`](crate::drive::WatchResult) lists the states in which it finds an endpoint.
+//! thread does not drive (it *mutes*) an endpoint that the application polls, and checks now and then
+//! whether the application still polls. [`WatchResult`](crate::drive::WatchResult) lists the states in
+//! which the thread finds an endpoint.
 //!
 //! The thread waits for no particular condition, so it has no [`Waiter`](crate::wait::Waiter). Each round
-//! has these steps, in this order. An event during one of them is found by a later step, or ends the
-//! sleep:
+//! has these steps, in this order. A later step finds an event that comes during an earlier one, or the
+//! event ends the sleep:
 //!
 //! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings it, and so does a thread
 //!    that changes the list of endpoints;

@@ -145,7 +145,7 @@ impl Receiver {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 
-    /// Posts a receive. If unexpected messages match it, it takes the earliest of them at once.
+    /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Receiver {
     }
 
     /// Cancels the oldest receive with this key that no message has matched, or the multi-receive
-    /// buffer with this key that still takes messages. Returns whether there was one.
+    /// buffer with this key that still takes messages. Returns whether it has cancelled one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
@@ -281,7 +281,7 @@ impl Receiver {
             aside.clear();
         }
         for (id, message) in lost {
-            if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects)
+            if let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects)
                 && let Some(context) = unexpected.claim
             {
                 self.fail_claimed_message(message.tag.is_some(), context, error);

@@ -38,7 +38,8 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a counter to which a region is bound, or on which works depend, or one more reason for it.
+    /// Adds a counter to which a region is bound, or on which works depend. If the counter is known, adds
+    /// one more reason to keep it.
     ///
     /// # Errors
     ///

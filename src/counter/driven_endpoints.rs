@@ -15,7 +15,7 @@ bitflags! {
     /// The reasons to drive an endpoint.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct DriveReason: u8 {
-        /// It is bound to the counter.
+        /// The endpoint is bound to the counter.
         const BOUND = 1 << 0;
         /// The counter drives all endpoints of its domain that can be targets, or have works.
         const DOMAIN = 1 << 1;
@@ -35,7 +35,7 @@ struct DrivenEndpoint {
 }
 
 impl DrivenEndpoints {
-    /// Makes progress at all of them.
+    /// Makes progress at all endpoints.
     #[inline]
     pub(super) fn progress(&self) {
         self.driven.progress_without_reader();
@@ -46,7 +46,7 @@ impl DrivenEndpoints {
         self.driven.fire_due_works();
     }
 
-    /// Arms all of them, for a thread that is about to sleep.
+    /// Arms all endpoints, for a thread that is about to sleep.
     pub(super) fn arm(&self) -> Armed {
         self.driven.arm()
     }

@@ -62,11 +62,11 @@ impl CompletionQueue {
     }
 
     /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an
-    /// error. Then it reads up to `max` completions as [`read_each`](Self::read_each) does. After the
-    /// timeout, or a signal, it reads the entries that are there. A threshold of 0 counts as 1. With a
-    /// `max` of 0 it waits and reads nothing. If the queue has no wait object of its own, the call does
-    /// not wait: it reads the entries that are there, or returns [`ReadError::NoWaitObject`] if there are
-    /// none and the timeout is not 0.
+    /// error. Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the
+    /// timeout, or a signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a
+    /// `max` of 0, waits and reads nothing. If the queue has no wait object of its own, this call does
+    /// not wait: it reads the entries that the queue has. If the queue has none and the timeout is not 0,
+    /// it returns [`ReadError::NoWaitObject`].
     ///
     /// # Errors
     ///
@@ -175,11 +175,11 @@ impl CompletionQueue {
 
     /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
     /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The queue broadcasts the condition when there may be an
-    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. It may also broadcast
-    /// when there is none.
+    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. The queue may also
+    /// broadcast when there is none.
     ///
-    /// The application must lock the mutex before `try_wait`, and hold it until it waits. Otherwise it
-    /// may sleep for up to a second while there is an entry to read.
+    /// The application must lock the mutex before `try_wait`, and hold the mutex until it waits.
+    /// Otherwise the application may sleep for up to a second while there is an entry to read.
     ///
     /// The first call starts a thread, which takes two descriptors, and sleeps as long as the application
     /// does.

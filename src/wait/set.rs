@@ -127,12 +127,13 @@ impl WaitSet {
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Returns `true` if the
-    /// application may sleep: any later change at a member wakes it. Call it before each sleep.
-    /// Only one thread at a time may sleep this way, and none may [`wait`](Self::wait) meanwhile.
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
+    /// before each sleep. Only one thread at a time may sleep this way, and no thread may
+    /// [`wait`](Self::wait) meanwhile.
     ///
-    /// Returns `false` if a member may have an event. Always returns `false` if an endpoint's transport
-    /// must be polled, and for [`WaitObject::Yield`]. `try_wait` of a member has the same result.
+    /// Returns `true` if the application may sleep: a later change at a member will wake the application.
+    /// Returns `false` if a member may have an event, if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. `try_wait` of a member has the same result.
     ///
     /// # Errors
     ///

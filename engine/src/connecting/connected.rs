@@ -15,9 +15,9 @@
 //! the second link. The passive endpoint keeps the first link until the requester has confirmed the
 //! connection, or the accepting endpoint has given up.
 //!
-//! The acceptor first makes sure that the requester is there, and is connected once the link has
-//! taken its `Accept`. So it knows of the connection before the requester can act on it, for
-//! example by asking for another connection.
+//! The acceptor first makes sure that the requester still exists. The acceptor is connected once the
+//! link has taken its `Accept`. So the acceptor knows of the connection before the requester can act
+//! on the connection, for example by asking for another one.
 //!
 //! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
 //! When the peer has read the shutdown, it ends the link, which confirms the shutdown. A frame that
@@ -239,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// Sends the `Accept` on a link that has come up to the requester. Ends the link if the
-    /// endpoint there is not the requester's instance.
+    /// Sends the `Accept` on a link that has come up to the requester's address. Ends the link if
+    /// the endpoint at this address has another instance than the requester.
     pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,

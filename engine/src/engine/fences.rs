@@ -55,8 +55,9 @@ pub(super) fn try_pass_fence(
 }
 
 impl Engine {
-    /// Handles a fence of the peer. It asks whether the peer's earlier messages have arrived, which
-    /// is always so, and with `asks_match` also whether receives have matched them.
+    /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
+    /// They always have, since a link keeps the order. With `asks_match` the fence also asks whether
+    /// receives have matched these messages.
     pub(super) fn fence_asked(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =

@@ -328,8 +328,9 @@ impl Engine {
         id
     }
 
-    /// Leaves the shared receiver, if the engine has one, and gives up all messages that it has
-    /// received there. Call this before the endpoint lingers, so that it matches no more receives.
+    /// Leaves the shared receiver, if the engine has one, and gives up all messages that the
+    /// shared receiver holds for it. Call this before the endpoint lingers, so that the endpoint
+    /// matches no more receives.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;

@@ -42,8 +42,8 @@ pub struct LoopbackTransport {
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// The bytes that were read last. They are copied here so that the network is not locked while
-    /// the receiver runs.
+    /// A copy of the bytes that were read last, so that the network is not locked while the receiver
+    /// runs.
     scratch: Vec<u8>,
 }
 
@@ -60,7 +60,8 @@ enum Stream {
     Frames(Decoder),
 }
 
-/// A report. The transport decides on it while it holds the lock, and makes it without the lock.
+/// A report. The transport chooses the report while it holds the lock, and makes the report without
+/// the lock.
 enum PendingReport {
     /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
     /// into the receiver's space.

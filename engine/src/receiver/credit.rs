@@ -11,9 +11,9 @@
 //!       + (what links left behind that have ended)
 //! ```
 //!
-//! is within the budget, except that every link begins with [`CREDIT_INITIAL_BYTES`], however many
-//! links there are. Ended links may leave so many messages behind that the budget is overdrawn
-//! nevertheless. Then no new link comes up, but existing links lose nothing. A link in use gets a
+//! is within the budget. There are two exceptions. Every link begins with [`CREDIT_INITIAL_BYTES`],
+//! however many links there are. And ended links may leave so many messages behind that the budget is
+//! overdrawn; then no new link comes up, but existing links lose nothing. A link in use gets a
 //! *window* of a sixteenth of the free budget, so that early links leave some for later ones.
 
 use crate::limits::CREDIT_INITIAL_BYTES;
@@ -41,7 +41,7 @@ pub(super) struct Grant {
     pub(super) granted_bytes: u64,
     /// The credit that messages have spent.
     spent_bytes: u64,
-    /// The part of `spent_bytes` that is free again.
+    /// The part of `spent_bytes` that was returned.
     returned_bytes: u64,
     /// The part of `spent_bytes` that unexpected messages still hold.
     held_bytes: u64,

@@ -13,8 +13,8 @@
 //! While completions of receives wait for room in their queue, a buffer takes no message, since one
 //! posted buffer could cause any number of completions. A message for the buffer is *kept aside*
 //! among the unexpected messages. From then on the receiver matches no untagged message until the
-//! queue has room. Then it matches them all in the order of arrival, as it would have done before.
-//! So no message, receive or peek overtakes another.
+//! queue has room. Then the receiver matches these messages in the order of arrival. So no message,
+//! receive or peek overtakes another.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;

@@ -112,8 +112,8 @@ impl Receiver {
         Some(id)
     }
 
-    /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
-    /// there was enough.
+    /// Reserves memory for the payload of an offer that no receive has matched. Returns `false` if
+    /// there is too little.
     pub(super) fn try_reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
@@ -128,21 +128,21 @@ impl Receiver {
         true
     }
 
-    /// Removes an unexpected message, and frees its credit and its reserved memory. The caller
-    /// removes it from matching.
-    pub(super) fn remove_unexpected_and_free_credit(
+    /// Removes an unexpected message, returns its credit and frees its reserved memory. The caller
+    /// removes the message from matching.
+    pub(super) fn remove_unexpected_and_return_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
-        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
+        let unexpected = self.remove_unexpected_without_credit(id, effects)?;
         self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
-    /// As [`remove_unexpected_and_free_credit`](Self::remove_unexpected_and_free_credit), but leaves it to
-    /// the caller to free the credit.
-    fn remove_unexpected_keeping_credit(
+    /// Removes an unexpected message, and frees its reserved memory. The message's credit stays held: the
+    /// caller returns it.
+    fn remove_unexpected_without_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
@@ -170,7 +170,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
         if !unexpected.is_whole() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
             return self.fill_receive(receive_id, id, *unexpected, effects);
@@ -189,7 +189,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) {
+        if let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) {
             self.fill_receive(receive_id, id, *unexpected, effects);
         }
     }
@@ -224,7 +224,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<(PeerId, Message, MemberId)> {
-        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
+        let unexpected = self.remove_unexpected_without_credit(id, effects)?;
         if !unexpected
             .fetch
             .is_some_and(|fetch| self.hold_credit_if_payload_requested(fetch, unexpected.cost_bytes))
@@ -249,7 +249,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.fail_claimed_message(message.tag.is_some(), context, error),
             None => {
