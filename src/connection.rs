@@ -159,13 +159,13 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
-    pub(crate) fn mark_taken(&self) -> Result<(), Error> {
+    pub(crate) fn try_take(&self) -> Result<(), Error> {
         self.change_decision(Decision::Open, Decision::Taken)
     }
 
-    /// Undoes [`mark_taken`](Self::mark_taken) when the endpoint that has taken the request closes
+    /// Undoes [`try_take`](Self::try_take) when the endpoint that has taken the request closes
     /// without accepting it.
-    pub(crate) fn unmark_taken(&self) {
+    pub(crate) fn give_back(&self) {
         let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
     }
 
@@ -210,8 +210,8 @@ impl RequestShared {
         }
     }
 
-    /// Takes the reference to the passive endpoint. Drop it with no lock held, since it may be the
-    /// last one.
+    /// Takes the reference to the passive endpoint. Drop the reference with no lock held, since it may
+    /// be the last one.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }

@@ -238,14 +238,13 @@ impl Counter {
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Drives the endpoints. Returns
-    /// `true` if the application may sleep: any later change wakes it. Call it before each sleep.
-    /// Only one thread at a time may sleep this way.
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
+    /// before each sleep. Only one thread at a time may sleep this way.
     ///
-    /// Returns `false` if a value has changed since the last call that returned `false`, even if another
-    /// thread has read it meanwhile. Always returns `false` if an endpoint's transport must be polled,
-    /// and for [`WaitObject::Yield`]. For a member of a wait set, the result is that of the [whole
-    /// set](WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later change will wake the application. Returns
+    /// `false` if a value has changed since the last call that returned `false`, even if another thread
+    /// has read the value meanwhile. Also returns `false` if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. A member of a wait set answers for the [whole set](WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -379,7 +378,7 @@ impl CounterShared {
     /// Wakes sleepers, after a change that no lock orders with their last check.
     fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
-            waiter.fence_and_ring();
+            waiter.ring_after_seqcst_fence();
         }
     }
 
@@ -420,7 +419,7 @@ struct Goal<'a> {
 impl Goal<'_> {
     fn progress_and_check(&self) -> Option<Result<(), CounterWaitError>> {
         self.progress();
-        self.check_ready();
+        self.poll_ready();
         self.found.take()
     }
 }
@@ -438,7 +437,7 @@ impl Awaited for Goal<'_> {
         self.counter.run_all_due_work();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         let [value, errors, _] = self.counter.values_and_change_count();
         let found = if value >= self.threshold {
             Some(Ok(()))
@@ -466,7 +465,7 @@ impl Awaited for Change<'_> {
         self.0.run_all_due_work();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.0.reported.is_outdated(self.0.values_and_change_count())
     }
 

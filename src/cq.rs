@@ -42,6 +42,15 @@ pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 /// one.
 const IDLE_READS_MAX: u32 = 15;
 
+/// What a read of a queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadKind {
+    /// Reads entries only.
+    EntriesOnly,
+    /// Also drives the endpoints.
+    WithProgress,
+}
+
 /// The attributes of a completion queue: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -102,13 +111,13 @@ impl ReadError {
 /// decides what happens when it is full:
 ///
 /// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
-///   finds no room waits at its endpoint, in order, until there is some. It counts as outstanding
-///   there, so that posts finally get [`Again::QueueFull`](crate::Again).
+///   finds the queue full waits at its endpoint, in order, until the queue has room. Its operation
+///   still counts as outstanding, so that posts finally get [`Again::QueueFull`](crate::Again).
 /// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
-///   the queue full overruns it: it and all later ones are lost, and buffers that they would hand
-///   back are dropped. The entries in the queue can still be read. After that every read returns
-///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves
-///   are not affected, reads still drive progress, and peers do not notice.
+///   the queue full overruns the queue: this and all later completions are lost, and the buffers
+///   that they would hand back are dropped. The entries in the queue can still be read. After them
+///   every read returns [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The
+///   operations themselves are not affected, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///
@@ -253,7 +262,7 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         self.shared.wake_sleepers();
-        if self.shared.count_read_and_check_progress_due() {
+        if self.shared.count_read() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
@@ -301,7 +310,7 @@ impl CompletionQueue {
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read_and_check_progress_due() {
+        if max == 0 || self.shared.count_read() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -439,7 +448,7 @@ impl CqShared {
     }
 
     /// Has this endpoint wake sleepers on the queue. Call it before
-    /// [`drive_endpoint`](Self::drive_endpoint), and not for an endpoint that a progress thread drives:
+    /// [`add_endpoint`](Self::add_endpoint), and not for an endpoint that a progress thread drives:
     /// that thread wakes sleepers for new entries.
     ///
     /// # Errors
@@ -449,17 +458,17 @@ impl CqShared {
         self.waiter().map_or(Ok(()), |waiter| waiter.add_wake_source(&**endpoint))
     }
 
-    /// Has reads drive this endpoint.
-    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// Adds an endpoint that reads drive.
+    pub(crate) fn add_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
         if let Some(waiter) = self.waiter() {
-            waiter.fence_and_ring();
+            waiter.ring_after_seqcst_fence();
         }
     }
 
     /// Undoes [`add_wake_source`](Self::add_wake_source) and
-    /// [`drive_endpoint`](Self::drive_endpoint). The endpoint must be closed next.
-    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// [`add_endpoint`](Self::add_endpoint). The endpoint must be closed next.
+    pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = self.waiter() {
             waiter.remove_wake_source(&**endpoint);
         }
@@ -479,16 +488,16 @@ impl CqShared {
         &self.unread
     }
 
-    /// Counts a read. Returns whether it drives progress. It does if the queue is empty. It also does
-    /// after [`IDLE_READS_MAX`] reads that found an entry: else an application that always finds one,
-    /// such as a completion of its own sends, would never drive progress.
+    /// Counts a read. A read drives progress if the queue is empty, and after [`IDLE_READS_MAX`] reads
+    /// that found an entry. Without the second rule, an application that always finds an entry, such as
+    /// a completion of its own sends, would never drive progress.
     #[inline]
-    fn count_read_and_check_progress_due(&self) -> bool {
+    fn count_read(&self) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
         self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
-        is_due
+        if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }
 
     /// Locks the list of endpoints, for a test that checks that no thread locks it.

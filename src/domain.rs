@@ -243,7 +243,7 @@ impl Domain {
         if request.listener_info().info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid(Argument::RequestOfOtherDomain).into());
         }
-        request.mark_taken()?;
+        request.try_take()?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 

@@ -15,11 +15,12 @@ use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread
-/// may be asleep on it.
+/// may be asleep on the descriptor.
 ///
-/// A doorbell is either armed or readable. A thread that arms it and then sleeps on it wakes when it is
-/// rung. If several threads sleep, all of them wake, unless one arms the doorbell anew before the others
-/// have woken. A new doorbell is readable, so a thread that sleeps on it without arming it wakes at once.
+/// A doorbell is either armed or readable. A thread arms the doorbell, then sleeps, and wakes when
+/// another thread rings. If several threads sleep, all of them wake, unless one arms the doorbell anew
+/// before the others have woken. A new doorbell is readable: a thread that sleeps without arming it
+/// wakes at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: EventFd,
@@ -53,7 +54,7 @@ impl Doorbell {
             self.is_armed.store(true, Ordering::SeqCst);
         }
         // SYNC POINT sleep. The check reads some state without the lock under which others change it: see
-        // `fence_and_ring`.
+        // `ring_after_seqcst_fence`.
         fence(Ordering::SeqCst);
     }
 
@@ -73,7 +74,7 @@ impl Doorbell {
 
     /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
     #[cold]
-    pub(crate) fn fence_and_ring(&self) {
+    pub(crate) fn ring_after_seqcst_fence(&self) {
         // SYNC POINT sleep.
         fence(Ordering::SeqCst);
         self.ring();

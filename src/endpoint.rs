@@ -130,7 +130,7 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::mark_taken) the
+    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_take) the
     /// request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
@@ -253,9 +253,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the room in bytes below which a multi-receive buffer takes no more messages and is
-    /// released: the endpoint option `FI_OPT_MIN_MULTI_RECV` of `fi_endpoint(3)`. By default
-    /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
+    /// Returns the least free space, in bytes, that a multi-receive buffer needs to take another
+    /// message. With less, the buffer is released. This is the endpoint option `FI_OPT_MIN_MULTI_RECV`
+    /// of `fi_endpoint(3)`. Default: [`MIN_MULTI_RECV_DEFAULT_BYTES`].
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }
@@ -373,17 +373,17 @@ impl Drop for EndpointShared {
                 context.members().leave(pump);
             }
             if self.is_driven_by_domain_counters() {
-                self.domain.domain_counters().forget_endpoint(driven);
+                self.domain.domain_counters().remove_endpoint(driven);
             }
             if let Some(reporter) = self.reporter.get() {
-                reporter.eq().forget_endpoint(driven);
+                reporter.eq().remove_endpoint(driven);
             }
             if let Some(progress_thread) = self.progress_thread() {
-                progress_thread.forget_endpoint(driven);
+                progress_thread.remove_endpoint(driven);
             }
             self.domain.work_queue().drop_waiting_works_of(&**pump);
             pump.close(self.domain.close_linger());
-            self.domain.work_queue().forget_endpoint(&**pump);
+            self.domain.work_queue().drop_all_works_of(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.drop_entries();

@@ -304,10 +304,10 @@ impl EventQueue {
         self.read_error_with(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns its result.
-    /// An endpoint that closes takes its errors out of the queue, which waits until `look` has returned.
-    /// So the error's object exists while `look` runs. The queue is locked meanwhile, so `look` must not
-    /// use it.
+    /// As [`read_error`](Self::read_error), but also calls `look` with the error, and returns the result of
+    /// `look`. The queue is locked while `look` runs, so `look` must not use the queue. An endpoint that
+    /// closes takes its errors out of the queue, and waits for this lock. So the error's object exists
+    /// while `look` runs.
     pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
@@ -363,7 +363,7 @@ impl EventQueue {
 
 impl EqShared {
     /// Has this endpoint wake sleepers on the queue. Call it before
-    /// [`drive_endpoint`](Self::drive_endpoint), and not for an endpoint that a progress thread drives.
+    /// [`add_endpoint`](Self::add_endpoint), and not for an endpoint that a progress thread drives.
     ///
     /// # Errors
     ///
@@ -372,17 +372,17 @@ impl EqShared {
         self.waiter.as_ref().map_or(Ok(()), |waiter| waiter.add_wake_source(&**endpoint))
     }
 
-    /// Has reads drive this endpoint.
-    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// Adds an endpoint that reads drive.
+    pub(crate) fn add_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
         if let Some(waiter) = &self.waiter {
-            waiter.fence_and_ring();
+            waiter.ring_after_seqcst_fence();
         }
     }
 
-    /// Undoes [`add_wake_source`](Self::add_wake_source) and [`drive_endpoint`](Self::drive_endpoint). The
+    /// Undoes [`add_wake_source`](Self::add_wake_source) and [`add_endpoint`](Self::add_endpoint). The
     /// endpoint must be closed next.
-    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = &self.waiter {
             waiter.remove_wake_source(&**endpoint);
         }
@@ -444,12 +444,13 @@ impl EqShared {
         }
     }
 
-    /// Drops the entries of a closed endpoint. Also settles pending accepts: they keep passive endpoints
-    /// that the application may have closed, and perhaps no thread reads the queue any more.
-    fn drop_entries_of(&self, origin: EventOrigin) {
+    /// Drops the entries of a closed endpoint; a dropped request rejects itself. Also settles pending
+    /// accepts: they keep passive endpoints that the application may have closed, and perhaps no thread
+    /// reads the queue any more.
+    fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);
-        // Drop the entries after unlocking the queue, since a dropped request rejects itself.
+        // Drop the entries after unlocking the queue: a dropped request calls its passive endpoint.
         let (events, others) = queues.events.drain(..).partition(|entry| !is_of_others(entry.origin));
         queues.events = others;
         let (errors, others) = queues.errors.drain(..).partition(|entry| !is_of_others(entry.origin));

@@ -257,7 +257,7 @@ impl PassiveEndpoint {
             works: Arc::default(),
         })?;
         listener.pump.listen(setup.backlog_requests)?;
-        eq.shared().drive_endpoint(&as_drive(&listener.pump));
+        eq.shared().add_endpoint(&as_drive(&listener.pump));
         setup.stage = PassiveStage::Listening(reporter);
         Ok(())
     }
@@ -315,7 +315,7 @@ impl Drop for PassiveShared {
         if let (PassiveStage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
             // From now on there are no new requests, no progress, and no events.
             listener.pump.stop_listening();
-            reporter.eq().forget_endpoint(&as_drive(&listener.pump));
+            reporter.eq().remove_endpoint(&as_drive(&listener.pump));
             reporter.drop_entries();
         }
         if let Some((eq, _)) = &setup.eq {

@@ -70,8 +70,8 @@ impl PollSet {
         PollSet { domain, members: Mutex::new(Arc::default()), first: AtomicUsize::new(0) }
     }
 
-    /// Adds a queue or a counter: `fi_poll_add`. It cannot be closed before it is [removed](Self::remove)
-    /// or the set is dropped. [`poll`](Self::poll) names it by its context.
+    /// Adds a queue or a counter: `fi_poll_add`. [`poll`](Self::poll) returns `context` for it. The
+    /// object cannot be closed until it is [removed](Self::remove) or the set is dropped.
     ///
     /// # Errors
     ///

@@ -3,12 +3,13 @@
 //! The thread sleeps on an [`EpollSet`] until a transport has work, and takes no processor time before
 //! that. An application that polls is faster than the thread, and the two would slow each other down: a
 //! ring of shared memory that a sleeper has armed costs the peer a system call for each message. So the
-//! thread does not drive an endpoint that the application polls, and checks now and then whether it still
-//! does. [`WatchResult`](crate::drive::WatchResult) lists the states in which it finds an endpoint.
+//! thread does not drive (it *mutes*) an endpoint that the application polls, and checks now and then
+//! whether the application still polls. [`WatchResult`](crate::drive::WatchResult) lists the states in
+//! which the thread finds an endpoint.
 //!
 //! The thread waits for no particular condition, so it has no [`Waiter`](crate::wait::Waiter). Each round
-//! has these steps, in this order. An event during one of them is found by a later step, or ends the
-//! sleep:
+//! has these steps, in this order. A later step finds an event that comes during an earlier one, or the
+//! event ends the sleep:
 //!
 //! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings it, and so does a thread
 //!    that changes the list of endpoints;
@@ -94,19 +95,19 @@ impl ProgressThread {
         self.shared().map_or(Ok(()), |shared| shared.add_wake_source(drive))
     }
 
-    /// Has the thread drive this endpoint. Call [`start`](Self::start) and
+    /// Adds an endpoint that the thread drives. Call [`start`](Self::start) and
     /// [`add_wake_source`](Self::add_wake_source) first, and enable the endpoint with the doorbell that
     /// `start` has returned.
-    pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
+    pub(crate) fn add_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.drive_endpoint(drive);
+            shared.add_endpoint(drive);
         }
     }
 
-    /// Stops driving an endpoint. The caller must close it next.
-    pub(crate) fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
+    /// Removes an endpoint, which the thread no longer drives. The caller must close it next.
+    pub(crate) fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.forget_endpoint(drive);
+            shared.remove_endpoint(drive);
         }
     }
 
@@ -173,7 +174,7 @@ impl ThreadShared {
         added
     }
 
-    fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
+    fn add_endpoint(&self, drive: &Arc<dyn Drive>) {
         let mut can_wake = false;
         drive.with_wake_fd(&mut |_| can_wake = true);
         let endpoint = Endpoint { drive: drive.clone(), can_wake, is_muted: AtomicBool::new(false) };
@@ -181,7 +182,7 @@ impl ThreadShared {
         self.doorbell.ring();
     }
 
-    fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
+    fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         self.endpoints.lock().retain(|endpoint| !Arc::ptr_eq(&endpoint.drive, drive));
         drive.with_wake_fd(&mut |fd| self.sources.remove(fd));
     }

@@ -151,11 +151,11 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// The application has polled while the progress thread may be asleep. After several polls, tells
-    /// that thread once to ignore this endpoint: otherwise each further poll would cost several system
-    /// calls.
+    /// The application has polled while the progress thread may be asleep. After several polls, has the
+    /// progress thread ignore (mute) this endpoint: otherwise each further poll would cost several
+    /// system calls. Before that, arms the transport again or wakes the thread.
     #[cold]
-    fn rearm_or_stand_progress_thread_down(&mut self) {
+    fn rearm_or_mute_endpoint(&mut self) {
         match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
             Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
                 self.duties.remove(Duties::WATCH);
@@ -268,7 +268,7 @@ impl<T: Transport> Pump<T> {
         if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
             return WatchResult::Polled;
         }
-        state.timekeeper.check_clock_next_pass();
+        state.timekeeper.read_clock_next_pass();
         let received = state.pass_without_reader();
         if state.engine.has_mail_for_others() {
             receive_context::deliver_mail_to_others(&mut guard);

@@ -116,7 +116,7 @@ impl Drop for OpenContext {
     fn drop(&mut self) {
         let works = self.domain.work_queue();
         works.drop_waiting_works_of(&*self.shared);
-        works.forget_endpoint(&*self.shared);
+        works.drop_all_works_of(&*self.shared);
     }
 }
 

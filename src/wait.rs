@@ -7,7 +7,7 @@
 //!
 //! The sources of an awaited event are the descriptors of its endpoints' transports, a doorbell, and a
 //! timer. A waiter has an `epoll(7)` set of all of them. A thread goes to sleep by these steps, in this
-//! order. An event during one of them is found by a later step, or wakes the sleeper:
+//! order. A later step finds an event that comes during an earlier one, or the event wakes the sleeper:
 //!
 //! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
 //!    endpoints rings it;

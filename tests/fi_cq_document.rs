@@ -116,7 +116,7 @@ fn statements_have_a_test_or_a_reason() {
 }
 
 #[test]
-fn tests_run_where_the_document_says() {
+fn where_column_agrees_with_the_test_lists() {
     let suite = read_file("tests/semantics/main.rs");
     for row in parse_rows() {
         let said: BTreeSet<&str> = row.places.split(", ").filter(|place| !place.is_empty()).collect();

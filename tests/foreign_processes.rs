@@ -213,7 +213,7 @@ fn forked_child_cannot_use_inherited_endpoints() {
         // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
         alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
-        bob.fork_child_using_inherited_endpoint(&alice, &region, &message);
+        bob.fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(&alice, &region, &message);
         assert!(received_bytes(&alice.next_completion().buffer) == message);
         assert!(region.content() == payload(20, 8));
         let is_mapped = net.maps_peer_memory();

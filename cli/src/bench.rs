@@ -94,7 +94,7 @@ pub(crate) struct BenchArguments {
     sizes: Option<Sizes>,
     /// The number of rounds.
     ///
-    /// The default is 9; with --against or --only sleep 5; with --quick 3.
+    /// The default is 9; 5 with --against or --only sleep; 3 with --quick.
     #[arg(
         long,
         value_name = "COUNT",

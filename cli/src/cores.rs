@@ -35,7 +35,7 @@ impl AllowedCores {
     /// Two cores to measure between, on different physical cores if possible. `None` if there is only one
     /// core.
     pub(crate) fn choose_pair(&self) -> Option<(usize, usize)> {
-        self.choose_pair_by(physical_core_id)
+        self.choose_pair_preferring_other_physical_core(physical_core_id)
     }
 
     /// The pairs of cores to measure on: one pair that shares a cache, and one that shares none, as far as
@@ -67,7 +67,10 @@ impl AllowedCores {
         fallback.map(pair).into_iter().collect()
     }
 
-    fn choose_pair_by<P: PartialEq>(&self, physical: impl Fn(usize) -> Option<P>) -> Option<(usize, usize)> {
+    fn choose_pair_preferring_other_physical_core<P: PartialEq>(
+        &self,
+        physical: impl Fn(usize) -> Option<P>,
+    ) -> Option<(usize, usize)> {
         let (&first, others) = self.allowed.split_first()?;
         let near = physical(first);
         let other = others.iter().find(|core| near.is_none() || physical(**core) != near);
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     fn choose_pair(allowed: &[usize], physical: impl Fn(usize) -> Option<usize>) -> Option<(usize, usize)> {
-        AllowedCores { allowed: allowed.to_vec() }.choose_pair_by(physical)
+        AllowedCores { allowed: allowed.to_vec() }.choose_pair_preferring_other_physical_core(physical)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //!  connect, accept, queue_shutdown +-----------------------------------+  report, add_message_link, ...
 //!  listen, reject, settle_request  | the stage of the connection, or   | --------------------------------->
-//!  ------------------------------> | requests of a passive endpoint    |  owe, abort_handshake_link, ...
+//!  ------------------------------> | requests of a passive endpoint    |  queue_header, ...
 //!  link_up, frame_arrived, ...     | links that make and end           | --------------------------------->
 //!  ------------------------------> | connections                       |  Err(ProtocolViolation)
 //!                                  +-----------------------------------+
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake step, or its beginning, on a link that carries messages. `owes_answer`
+    /// Handles a handshake step, or its beginning, on a link that carries messages. `is_answer_pending`
     /// says whether the link has yet to send the answer to an earlier step.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Connection {
         &mut self,
         id: LinkId,
         handshake: Handshake,
-        owes_answer: bool,
+        is_answer_pending: bool,
         effects: &mut impl ConnectionEffects,
     ) -> Result<HandshakeResult, ProtocolViolation> {
         let Handshake { step, number, .. } = handshake;
@@ -252,15 +252,15 @@ impl Connection {
             (RoleState::Unconnected, HandshakeStep::Request) => {
                 // Otherwise a peer that asks repeatedly, but reads no answers, could make this side
                 // keep any number of answers.
-                if owes_answer {
+                if is_answer_pending {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
                 let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };
-                effects.owe(id, Header::Connection(handshake));
+                effects.queue_header(id, Header::Connection(handshake));
                 Ok(HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Confirm) => {
-                self.confirm_received(id, number, effects).map(|()| HandshakeResult::Nothing)
+                self.handle_confirmation(id, number, effects).map(|()| HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Shutdown) => Ok(HandshakeResult::Shutdown),
             _ => Err(ProtocolViolation("takes a step of a connection that is not its turn")),

@@ -4,7 +4,6 @@ mod arrival;
 mod atomics;
 mod awaited_sources;
 mod connections;
-mod debts;
 mod direct;
 mod effects;
 mod fences;
@@ -13,6 +12,7 @@ mod posting;
 mod receive_side;
 mod rendezvous;
 mod replaced_links;
+mod replies;
 mod rma;
 #[cfg(test)]
 mod tests;
@@ -218,7 +218,7 @@ impl Engine {
     /// them, and sends whose payload a peer has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
-            || self.links.have_debts()
+            || self.links.have_pending_replies()
             || self.links.have_unfetched_sends()
             || self.connection.has_unsent()
     }

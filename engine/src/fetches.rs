@@ -30,9 +30,9 @@ use crate::transport::{LinkId, Pull, RemotePayload};
 
 /// The payloads that peers have offered. `P` says where a payload goes.
 #[derive(Debug)]
-pub(crate) struct Fetches<P> {
+pub(crate) struct Fetches<O> {
     // Boxed, since a table never shrinks, and this one may once have held very many fetches.
-    by_id: SlotMap<FetchId, Box<Fetch<P>>>,
+    by_id: SlotMap<FetchId, Box<Fetch<O>>>,
     /// Fetches, by the link and the sender's number of the offer.
     by_offer: BTreeMap<(LinkId, u64), FetchId>,
     /// The fetches that this side pulls, in turn. Some of them may have ended meanwhile.
@@ -48,11 +48,11 @@ pub(crate) struct Fetches<P> {
 
 /// A payload that its sender has offered.
 #[derive(Debug)]
-pub(crate) struct Fetch<P> {
+pub(crate) struct Fetch<O> {
     pub(crate) link: LinkId,
     /// The sender's number of the offer.
     pub(crate) op: u64,
-    pub(crate) filling: Reassembly<P>,
+    pub(crate) filling: Reassembly<O>,
     stage: FetchStage,
 }
 
@@ -69,36 +69,36 @@ enum FetchStage {
 }
 
 /// The memory that fetched payload goes to.
-pub(crate) trait Memory<P> {
+pub(crate) trait Memory<O> {
     /// Returns how many bytes of the payload the memory takes.
-    fn wanted_bytes(&mut self, filling: &Reassembly<P>) -> u64;
+    fn wanted_bytes(&mut self, filling: &Reassembly<O>) -> u64;
 
     /// Makes `copy` put the next `step_bytes` into the memory.
     fn pull(
         &mut self,
-        filling: &Reassembly<P>,
+        filling: &Reassembly<O>,
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
     /// Discards the bytes that were pulled, since the payload will come again from its beginning.
-    fn forget_pulled(&mut self, place: &P);
+    fn forget_pulled(&mut self, owner: &O);
 }
 
 /// The result of a pull step.
 #[derive(Debug)]
-pub(crate) enum FetchStep<P> {
+pub(crate) enum FetchStep<O> {
     /// The step pulled this many bytes, and the rest may follow.
     Pulled(usize),
     /// The step pulled the last `pulled_bytes`, or the memory takes no more bytes.
-    Ended { fetch: Box<Fetch<P>>, pulled_bytes: usize },
+    Ended { fetch: Box<Fetch<O>>, pulled_bytes: usize },
     /// The sender's memory could not be read.
-    Faulted(Box<Fetch<P>>),
+    Faulted(Box<Fetch<O>>),
     /// The caller must ask the sender to send the payload.
     Asked { link: LinkId, op: u64, cannot_pull: bool },
 }
 
-impl<P> Default for Fetches<P> {
+impl<O> Default for Fetches<O> {
     fn default() -> Self {
         Fetches {
             by_id: SlotMap::with_key(),
@@ -111,7 +111,7 @@ impl<P> Default for Fetches<P> {
     }
 }
 
-impl<P> Fetches<P> {
+impl<O> Fetches<O> {
     #[cfg(test)]
     pub(crate) fn set_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.step_max_bytes = step_max_bytes;
@@ -138,18 +138,18 @@ impl<P> Fetches<P> {
     }
 
     /// Returns the reassembly of a fetch that has not ended.
-    pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
+    pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
 
     /// Returns the reassembly of a fetch that is waiting.
-    pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<P>> {
+    pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<O>> {
         let fetch = self.by_id.get(id)?;
         matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
     }
 
     /// Returns the reassembly of a fetch whose payload this side has asked the sender for.
-    pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
+    pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<O>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
@@ -159,7 +159,7 @@ impl<P> Fetches<P> {
         &mut self,
         link: LinkId,
         op: u64,
-        filling: Reassembly<P>,
+        filling: Reassembly<O>,
         remote: RemotePayload,
     ) -> FetchId {
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
@@ -202,9 +202,9 @@ impl<P> Fetches<P> {
     /// exposed.
     pub(crate) fn pull_step(
         &mut self,
-        memory: &mut impl Memory<P>,
+        memory: &mut impl Memory<O>,
         pull: &mut impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
-    ) -> FetchStep<P> {
+    ) -> FetchStep<O> {
         let Some(id) = self.pulling.pop_front() else { return FetchStep::Pulled(0) };
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
         let FetchStage::Pulling(remote) = &fetch.stage else { return FetchStep::Pulled(0) };
@@ -245,7 +245,7 @@ impl<P> Fetches<P> {
         }
     }
 
-    fn end_fetch(&mut self, id: FetchId, pulled_bytes: usize) -> FetchStep<P> {
+    fn end_fetch(&mut self, id: FetchId, pulled_bytes: usize) -> FetchStep<O> {
         match self.remove(id) {
             Some(fetch) => FetchStep::Ended { fetch, pulled_bytes },
             None => FetchStep::Pulled(pulled_bytes),
@@ -257,12 +257,12 @@ impl<P> Fetches<P> {
         &mut self,
         id: FetchId,
         cannot_pull: bool,
-        memory: &mut impl Memory<P>,
-    ) -> FetchStep<P> {
+        memory: &mut impl Memory<O>,
+    ) -> FetchStep<O> {
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
         fetch.stage = FetchStage::Cleared;
         fetch.filling.arrived_bytes = 0;
-        memory.forget_pulled(&fetch.filling.place);
+        memory.forget_pulled(&fetch.filling.owner);
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
@@ -276,7 +276,7 @@ impl<P> Fetches<P> {
     }
 
     /// Ends a fetch, and returns it.
-    pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<P>>> {
+    pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<O>>> {
         let fetch = self.by_id.remove(id)?;
         self.by_offer.remove(&(fetch.link, fetch.op));
         self.count_change(fetch.link, 1);
@@ -285,7 +285,7 @@ impl<P> Fetches<P> {
 
     /// Ends one fetch of a link, that with the lowest number, and returns it. The caller repeats
     /// this until it returns `None`.
-    pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
+    pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
         self.remove(*id)
@@ -311,7 +311,7 @@ impl<P> Fetches<P> {
     }
 }
 
-impl<P> FetchStep<P> {
+impl<O> FetchStep<O> {
     /// Returns how many bytes the step has copied.
     pub(crate) fn pulled_bytes(&self) -> usize {
         match self {

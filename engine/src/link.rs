@@ -10,24 +10,24 @@
 //!  | the frame that the link has taken in part |      | the frame that has arrived in    |
 //!  | credit, levels, fences, order             |      | part, where neither receiver nor |
 //!  | accesses and offers without an answer     |      | target takes it piece by piece   |
-//!  | Debts: what the peer waits to hear        |      |                                  |
+//!  | PendingReplies: replies for the peer      |      |                                  |
 //!  +-------------------------------------------+      +----------------------------------+
 //! ```
 //!
 //! The engine tells both halves of the events on the link. They return the ids of the
 //! operations that an event ends. They hold no operation, no transport and no completion queue.
 
-mod debts;
 mod links;
+mod pending_replies;
 mod rx;
 #[cfg(test)]
 mod tests;
 mod tx;
 
-pub(crate) use self::debts::Debts;
 pub(crate) use self::links::{Link, Links};
+pub(crate) use self::pending_replies::PendingReplies;
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{
-    BegunAccess, Frame, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage,
+    BegunAccess, Frame, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage, SendEnd,
     SendProtocol, op_number_of,
 };

@@ -1,21 +1,28 @@
 //! Payload that arrives in pieces.
 
-/// A payload that arrives in pieces, and its destination.
+/// A payload that arrives in pieces, and what it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reassembly<P> {
+pub(crate) struct Reassembly<O> {
     /// The length of the whole payload.
     pub(crate) len_bytes: u64,
     /// How many bytes have arrived. This includes bytes that were dropped since the destination had
     /// no room.
     pub(crate) arrived_bytes: u64,
-    /// The destination.
-    pub(crate) place: P,
+    /// What the payload belongs to: a message, a read or a write.
+    pub(crate) owner: O,
 }
 
-impl<P> Reassembly<P> {
+/// Whether a payload has arrived whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    Partly,
+    Whole,
+}
+
+impl<O> Reassembly<O> {
     /// Creates a payload of which no byte has arrived.
-    pub(crate) fn new(len_bytes: u64, place: P) -> Reassembly<P> {
-        Reassembly { len_bytes, arrived_bytes: 0, place }
+    pub(crate) fn new(len_bytes: u64, owner: O) -> Reassembly<O> {
+        Reassembly { len_bytes, arrived_bytes: 0, owner }
     }
 
     /// Returns how many bytes have yet to arrive.
@@ -28,10 +35,10 @@ impl<P> Reassembly<P> {
         &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
-    /// Counts bytes that are in place. Returns whether the payload is then complete.
-    pub(crate) fn advance_and_check_whole(&mut self, count_bytes: usize) -> bool {
+    /// Counts bytes that have arrived.
+    pub(crate) fn advance(&mut self, count_bytes: usize) -> Arrived {
         self.arrived_bytes += count_bytes as u64;
-        self.arrived_bytes >= self.len_bytes
+        if self.arrived_bytes >= self.len_bytes { Arrived::Whole } else { Arrived::Partly }
     }
 }
 

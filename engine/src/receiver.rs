@@ -4,7 +4,7 @@
 //! ```text
 //!  message_arrived, pull, ... +----------------------------------------------+  complete, fail, count
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
-//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
+//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  queue_header, queue_ack, ...
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
 //!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
 //!                             +----------------------------------------------+
@@ -37,7 +37,7 @@ use slotmap::SlotMap;
 use self::credit::Budget;
 pub use self::effects::MemberId;
 pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
-pub(crate) use self::granting::KeptCredit;
+pub(crate) use self::granting::HeldCredit;
 use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::{MemberMessages, MultiReceives};
@@ -145,7 +145,7 @@ impl Receiver {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 
-    /// Posts a receive. If unexpected messages match it, it takes the earliest of them at once.
+    /// Posts a receive. If unexpected messages match, the receive takes the earliest of them at once.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Receiver {
     }
 
     /// Cancels the oldest receive with this key that no message has matched, or the multi-receive
-    /// buffer with this key that still takes messages. Returns whether there was one.
+    /// buffer with this key that still takes messages. Returns whether it has cancelled one.
     pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
@@ -249,7 +249,7 @@ impl Receiver {
         // One by one: when a fetch ends, a buffer may take messages that were kept aside, which
         // changes the fetches.
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
-            self.budget.release(fetch.filling.place.held_bytes);
+            self.budget.release(fetch.filling.owner.held_bytes);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
@@ -281,7 +281,7 @@ impl Receiver {
             *aside = MemberMessages::default();
         }
         for (id, message) in lost {
-            if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects)
+            if let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects)
                 && let Some(context) = unexpected.claim
             {
                 self.fail_claimed_message(message.tag.is_some(), context, error);

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::distribution::{Distribution, NoMember};
-pub(crate) use self::mailbox::{Debt, Mail, Report};
+pub(crate) use self::mailbox::{Mail, Reply, Report};
 use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;

@@ -1,18 +1,18 @@
 //! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
-//!  write_arrived, begin_write, ...     +------------------------------+  owe, owe_read_data, count, ...
+//!  write_arrived, begin_write, ...     +------------------------------+  queue_header, count, ...
 //!  ----------------------------------> | windows of regions           | ------------------------------->
-//!  read_request_arrived, ...           | what is being written, read  |  return_credit, withhold_credit, ...
+//!  read_request_arrived, ...           | what is being written, read  |  return_credit, hold_credit, ...
 //!  ----------------------------------> | offered writes, durability   | ------------------------------->
 //!  link_added, link_ended, ...         | offered regions, held events |  Err(ProtocolViolation)
 //!  ----------------------------------> +------------------------------+
 //! ```
 //!
 //! ```text
-//!  Write --> all there --> owes Answer
+//!  Write --> all there --> Answer queued
 //!
-//!  Offer --> is fetched like a message that was matched --> owes Answer
+//!  Offer --> is fetched like a message that was matched --> Answer queued
 //!
 //!  Read  --> ReadData, piece by piece --> Answer
 //! ```
@@ -121,10 +121,10 @@ impl Target {
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
-            self.inbounds.remove(filling.place);
+            self.inbounds.remove(filling.owner);
         }
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
-            self.inbounds.remove(fetch.filling.place);
+            self.inbounds.remove(fetch.filling.owner);
         }
     }
 
@@ -207,6 +207,6 @@ impl Target {
 /// The error of a peer that has more accesses under way than it may.
 const TOO_MANY: ProtocolViolation = ProtocolViolation("has more accesses under way than it may");
 
-fn owe_answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {
-    effects.owe(id, Header::Answer { op, outcome });
+fn queue_answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {
+    effects.queue_header(id, Header::Answer { op, outcome });
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::limits::TIMEOUT_GRACE_MS;
 use crate::moment::Moment;
 
-/// A limit on silence. The time starts with the first
-/// [`start_or_check_expired`](Self::start_or_check_expired).
+/// A limit on silence. The time starts with the first [`poll_expired`](Self::poll_expired).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeout {
     deadline: Option<Moment>,
@@ -14,14 +13,14 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
-    /// Returns whether the limit is exceeded at `now`. The caller repeats this call as long as the
-    /// silence lasts.
+    /// Starts the time, unless it runs already. Returns whether the limit is exceeded at `now`. The
+    /// caller repeats this call as long as the silence lasts.
     ///
     /// At the first call after the deadline, the limit is not exceeded yet: an application that
     /// made no passes for long has not received the frames that arrived meanwhile. So a grace
     /// period begins. The limit is exceeded if nothing arrives in this period either, whether the
     /// application makes passes or sleeps.
-    pub(crate) fn start_or_check_expired(&mut self, now: Moment, limit_ms: u64) -> bool {
+    pub(crate) fn poll_expired(&mut self, now: Moment, limit_ms: u64) -> bool {
         let deadline = *self.deadline.get_or_insert(now + Duration::from_millis(limit_ms));
         if now < deadline {
             return false;

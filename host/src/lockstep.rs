@@ -86,7 +86,7 @@ pub struct Lockstep {
     incoming: Buffer,
 }
 
-/// A handle that ends the sleep of another thread in [`Lockstep::read_blocking`].
+/// A handle that ends the sleep of another thread in [`Lockstep::sread_one`].
 #[derive(Debug, Clone)]
 pub struct WakeHandle(Object<FidCq>);
 
@@ -235,7 +235,7 @@ impl Lockstep {
 
     /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`, or
     /// earlier if the sleep is interrupted.
-    pub fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
+    pub fn sread_one(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: as for `read`. There is no condition.
@@ -244,7 +244,7 @@ impl Lockstep {
         })
     }
 
-    /// A handle with which another thread ends a sleep in [`read_blocking`](Self::read_blocking).
+    /// A handle with which another thread ends a sleep in [`sread_one`](Self::sread_one).
     pub fn wake_handle(&self) -> WakeHandle {
         WakeHandle(self.cq.clone())
     }

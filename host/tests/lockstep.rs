@@ -72,10 +72,10 @@ fn lockstep_endpoints_exchange_one_message_at_a_time_and_sleep() {
 
     // Nothing is in flight, so only the time-out or a signal ends a sleep.
     while right.read().expect("a queue without errors").is_some() {}
-    assert_eq!(right.read_blocking(Duration::from_millis(1)), Ok(None));
+    assert_eq!(right.sread_one(Duration::from_millis(1)), Ok(None));
     let wake_handle = right.wake_handle();
     wake_handle.wake().expect("homespun has signals");
-    assert_eq!(right.read_blocking(PATIENCE), Ok(None));
+    assert_eq!(right.sread_one(PATIENCE), Ok(None));
     let deadline = Instant::now() + PATIENCE;
     while !left.try_wait().expect("homespun has fi_trywait") {
         assert_eq!(left.read(), Ok(None));

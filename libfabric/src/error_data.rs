@@ -14,12 +14,14 @@ use parking_lot::Mutex;
 pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 
 impl ErrorData {
-    /// Fills in `err_data` and `err_data_size`. The latter is `None` if the application's entry has
-    /// no such field.
+    /// Gives `data` to the application. If the application has passed a buffer, copies as much as
+    /// fits. Otherwise stores a pointer to the plugin's own buffer, which is valid until the next
+    /// error is read. Writes the length to `err_data_size`, which is `None` if this version of the
+    /// entry has no such field.
     ///
     /// # Safety
     ///
-    /// `err_data` and the size are valid, and what `err_data` points to has that size.
+    /// `err_data` and `err_data_size` are valid. The buffer of the application, if any, has this size.
     pub(crate) unsafe fn deliver(
         &self,
         data: Box<[u8]>,

@@ -26,10 +26,10 @@ pub(crate) type Desc = *mut c_void;
 /// Several descriptors.
 pub(crate) type Descs = *mut *mut c_void;
 
-/// Defines the functions of a vtable of endpoints, or of another object that the function after
-/// `of` gets from a `struct fid_ep`. Each is written as a Rust function, but its first argument is
-/// the object where C passes the structure. It runs behind the [edge](crate::edge), and in an
-/// `unsafe` block: the caller keeps to the function's manual page.
+/// Defines the C functions of a vtable. Write each as a Rust function whose first argument is the
+/// object; C passes a `struct fid_ep`. The object is the endpoint, or what the function after `of`
+/// finds from the `struct fid_ep`. The body runs in [`run_entry_point`](crate::edge::run_entry_point),
+/// and in an `unsafe` block, because the C caller keeps to the manual page.
 macro_rules! entry_points {
     (
         of $object:path,

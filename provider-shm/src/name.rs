@@ -63,9 +63,10 @@ pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<
     }
 }
 
-/// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ports. The first of these
-/// depends on the instance and on the number of previous calls. So a new endpoint does not take the port of
-/// one of this process that has just closed, where peers of the old one would still connect.
+/// The ports to try for an endpoint: the requested one, or for port 0 every dynamic port. For port 0 the
+/// search starts at a port that depends on the instance and on the number of earlier calls. So a new
+/// endpoint does not reuse the port of an endpoint that this process has just closed: peers of the closed
+/// endpoint would still connect to this port.
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);

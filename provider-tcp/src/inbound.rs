@@ -148,7 +148,7 @@ impl Inbound {
 
     fn end_of_stream_outcome(&self) -> ReadOutcome {
         match &self.state {
-            StreamState::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
+            StreamState::Frames(decoder) if decoder.is_reading_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
             // A peer that ends in order has sent its hello before.
             StreamState::Hello(_) => ReadOutcome::Broken(RESET),

@@ -38,7 +38,8 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a counter to which a region is bound, or on which works depend, or one more reason for it.
+    /// Adds a counter to which a region is bound, or on which works depend. If the counter is known, adds
+    /// one more reason to keep it.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl DomainCounters {
             return watched;
         }
         self.sleeper_counters.lock().push(counter.clone());
-        endpoints.iter().for_each(|endpoint| counter.drive_endpoint(endpoint));
+        endpoints.iter().for_each(|endpoint| counter.add_endpoint(endpoint));
         counters.push(Member { counter: counter.clone(), reasons: 1 });
         Ok(())
     }
@@ -91,13 +92,13 @@ impl DomainCounters {
             known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         })?;
         enable()?;
-        counters.iter().for_each(|known| known.counter.drive_endpoint(endpoint));
+        counters.iter().for_each(|known| known.counter.add_endpoint(endpoint));
         endpoints.push(endpoint.clone());
         Ok(())
     }
 
-    /// Stops driving an endpoint.
-    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// Removes an endpoint, which the counters no longer drive.
+    pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));

@@ -15,7 +15,7 @@ bitflags! {
     /// The reasons to drive an endpoint.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct DriveReason: u8 {
-        /// It is bound to the counter.
+        /// The endpoint is bound to the counter.
         const BOUND = 1 << 0;
         /// The counter drives all endpoints of its domain that can be targets, or have works.
         const DOMAIN = 1 << 1;
@@ -35,7 +35,7 @@ struct DrivenEndpoint {
 }
 
 impl DrivenEndpoints {
-    /// Makes progress at all of them.
+    /// Makes progress at all endpoints.
     #[inline]
     pub(super) fn progress(&self) {
         self.driven.progress_without_reader();
@@ -46,7 +46,7 @@ impl DrivenEndpoints {
         self.driven.fire_due_works();
     }
 
-    /// Arms all of them, for a thread that is about to sleep.
+    /// Arms all endpoints, for a thread that is about to sleep.
     pub(super) fn arm(&self) -> Armed {
         self.driven.arm()
     }
@@ -60,7 +60,7 @@ impl DrivenEndpoints {
 
 impl CounterShared {
     /// Has this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: that
-    /// thread wakes them. Call it before [`drive_endpoint`](Self::drive_endpoint).
+    /// thread wakes them. Call it before [`add_endpoint`](Self::add_endpoint).
     ///
     /// # Errors
     ///
@@ -85,8 +85,9 @@ impl CounterShared {
         Ok(())
     }
 
-    /// Drives this endpoint from now on. It must be watched and enabled.
-    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+    /// Adds an endpoint that the counter drives. Call [`add_wake_source`](Self::add_wake_source) and
+    /// enable the endpoint first.
+    pub(crate) fn add_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.driven_endpoints.known.lock();
         self.driven_endpoints.driven.add(endpoint.clone());
         self.fence_and_wake_sleepers();

@@ -62,11 +62,11 @@ impl CompletionQueue {
     }
 
     /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an
-    /// error. Then it reads up to `max` completions as [`read_each`](Self::read_each) does. After the
-    /// timeout, or a signal, it reads the entries that are there. A threshold of 0 counts as 1. With a
-    /// `max` of 0 it waits and reads nothing. If the queue has no wait object of its own, the call does
-    /// not wait: it reads the entries that are there, or returns [`ReadError::NoWaitObject`] if there are
-    /// none and the timeout is not 0.
+    /// error. Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the
+    /// timeout, or a signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a
+    /// `max` of 0, waits and reads nothing. If the queue has no wait object of its own, this call does
+    /// not wait: it reads the entries that the queue has. If the queue has none and the timeout is not 0,
+    /// it returns [`ReadError::NoWaitObject`].
     ///
     /// # Errors
     ///
@@ -109,18 +109,18 @@ impl CompletionQueue {
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn signal(&self) -> Result<(), Error> {
         let waiter = self.shared.waiter().ok_or(NO_WAIT_OBJECT)?;
-        self.shared.signals.raise();
+        self.shared.signals.record_signal();
         waiter.ring();
         Ok(())
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
-    /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later
-    /// entry or signal wakes it. Call it before each sleep.
+    /// `fi_trywait(3)`. Makes progress first. Call it before each sleep.
     ///
-    /// Returns `false` if there may be an entry to read. Always returns `false` if an endpoint's
-    /// transport must be polled, and for [`WaitObject::Yield`]. For a member of a wait set, the result is
-    /// that of the [whole set](crate::WaitSet::try_wait).
+    /// Returns `true` if the application may sleep: a later entry or signal will wake the application.
+    /// Returns `false` if an entry may be ready, if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. A member of a wait set answers for the
+    /// [whole set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -175,11 +175,11 @@ impl CompletionQueue {
 
     /// Returns the mutex and the condition variable to sleep on, for a queue that was opened with
     /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The queue broadcasts the condition when there may be an
-    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. It may also broadcast
-    /// when there is none.
+    /// entry to read, if the last [`try_wait`](Self::try_wait) returned `true`. The queue may also
+    /// broadcast when there is none.
     ///
-    /// The application must lock the mutex before `try_wait`, and hold it until it waits. Otherwise it
-    /// may sleep for up to a second while there is an entry to read.
+    /// The application must lock the mutex before `try_wait`, and hold the mutex until it waits.
+    /// Otherwise the application may sleep for up to a second while there is an entry to read.
     ///
     /// The first call starts a thread, which takes two descriptors, and sleeps as long as the application
     /// does.
@@ -226,7 +226,7 @@ impl Awaited for Entries<'_> {
         self.cq.driven.fire_due_works();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.cq.has_enough(self.threshold)
             || match self.signal {
                 Signal::Of(reader) => reader.has_signal(),

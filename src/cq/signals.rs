@@ -24,7 +24,8 @@ pub(super) struct WaitingReader<'a> {
 }
 
 impl Signals {
-    pub(super) fn raise(&self) {
+    /// Records a signal. The caller then rings the waiter.
+    pub(super) fn record_signal(&self) {
         let mut state = self.0.lock();
         if state.readers > 0 {
             state.raised += 1;

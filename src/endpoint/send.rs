@@ -127,12 +127,13 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| SendMsg { buffers, to, tag, data, context, flags }))
     }
 
-    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg`, and all that the other sends
-    /// of `fi_msg(3)` and `fi_tagged(3)` do.
+    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg`. The other sends of
+    /// `fi_msg(3)` and `fi_tagged(3)` are special cases.
     ///
     /// # Errors
     ///
-    /// [`Again`](crate::Again) when a queue is full.
+    /// [`Again`](crate::Again) when the endpoint has as many outstanding operations as its transmit
+    /// size allows.
     /// [`Misuse`](crate::Misuse) for an unknown address, a message that is too long, a
     /// capability that the endpoint lacks, or an endpoint that is not enabled; also for a flag that
     /// changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`). Sends
@@ -140,11 +141,12 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// Every segment must be readable from any thread, and remain unchanged, until the application has
-    /// read the operation's completion or has closed the endpoint; with [`OpFlags::INJECT`], until this
-    /// call returns. With selective completion, an operation without a completion of its own has ended
-    /// when a later operation to the same peer with [`OpFlags::FENCE`] has completed. Other completions
-    /// do not show that it has ended, since operations complete in any order.
+    /// Every segment must stay readable from any thread, and unchanged, until the operation has ended.
+    /// With [`OpFlags::INJECT`] the operation has ended when this call returns. Otherwise it has ended
+    /// when the application has read its completion or has closed the endpoint. Under selective
+    /// completion, a send without a completion has ended when a later operation to the same peer with
+    /// [`OpFlags::FENCE`] has completed. No other completion proves this, since operations complete in
+    /// any order.
     pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = *send;
         // SAFETY: the caller promises what `Source::raw` requires. The engine ends the operation before

@@ -138,7 +138,7 @@ impl Endpoint {
         if let Some(pump) = pump {
             setup.rebind_pump(pump);
             if is_new {
-                cq.shared().drive_endpoint(&as_drive(pump));
+                cq.shared().add_endpoint(&as_drive(pump));
             }
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Endpoint {
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
             setup.rebind_pump(pump);
-            counter.shared().drive_endpoint(&as_drive(pump));
+            counter.shared().add_endpoint(&as_drive(pump));
         }
         Ok(())
     }
@@ -354,13 +354,13 @@ impl EndpointShared {
 
     /// Has the queues, the counters and the progress thread drive the endpoint.
     fn let_readers_drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
-        setup.bound_cqs().for_each(|cq| cq.shared().drive_endpoint(driven));
-        setup.counters.iter().for_each(|counter| counter.drive_endpoint(driven));
+        setup.bound_cqs().for_each(|cq| cq.shared().add_endpoint(driven));
+        setup.counters.iter().for_each(|counter| counter.add_endpoint(driven));
         if let Some(reporter) = reporter {
-            reporter.eq().drive_endpoint(driven);
+            reporter.eq().add_endpoint(driven);
         }
         if let Some(progress_thread) = self.progress_thread() {
-            progress_thread.drive_endpoint(driven);
+            progress_thread.add_endpoint(driven);
         }
     }
 
@@ -447,7 +447,7 @@ impl Setup {
 
     /// Has all queues and counters stop driving the endpoint.
     pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
-        self.bound_cqs().for_each(|cq| cq.shared().forget_endpoint(endpoint));
+        self.bound_cqs().for_each(|cq| cq.shared().remove_endpoint(endpoint));
         self.counters.iter().for_each(|counter| counter.remove_drive_reason(endpoint, DriveReason::BOUND));
     }
 }

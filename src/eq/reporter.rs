@@ -69,7 +69,7 @@ impl Reporter {
 
     /// Drops all reported entries. The endpoint must be closed, so that no more follow.
     pub(crate) fn drop_entries(&self) {
-        self.eq.drop_entries_of(self.origin);
+        self.eq.drop_entries_of_endpoint_and_settle_accepts(self.origin);
     }
 
     pub(crate) fn eq(&self) -> &EqShared {

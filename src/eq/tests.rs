@@ -116,7 +116,7 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert_eq!(eq.write_error(make_failure(2)).unwrap_err().errno(), Errno::EAGAIN);
     // A closed endpoint takes its entries out of the queue.
-    eq.shared().drop_entries_of(EventOrigin(3));
+    eq.shared().drop_entries_of_endpoint_and_settle_accepts(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
     assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
@@ -158,7 +158,7 @@ fn drop_entries_waits_for_a_running_read_of_an_error() {
         thread::scope(|scope| {
             let error = read(&eq, &mut || {
                 scope.spawn(|| {
-                    eq.shared().drop_entries_of(EventOrigin(1));
+                    eq.shared().drop_entries_of_endpoint_and_settle_accepts(EventOrigin(1));
                     is_forgotten.store(true, Ordering::SeqCst);
                 });
                 thread::sleep(Duration::from_millis(20));

@@ -111,7 +111,7 @@ impl Awaited for EqShared {
         self.driven.fire_due_works();
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.has_entries()
     }
 }

@@ -392,8 +392,7 @@ fn negotiate_domain(
         control_progress: Some(asked.control_progress.unwrap_or(Progress::Manual)),
         data_progress: Some(asked.data_progress.unwrap_or(Progress::Manual)),
         resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
-        // Unspecified stays unspecified, which tells the application that both types are supported, and
-        // neither is better.
+        // Unspecified stays unspecified: the domain supports both types, and neither is better.
         av_type: asked.av_type,
         mr_mode: negotiate_mr_mode(asked.mr_mode, api_version),
         mr_key_size_bytes: MR_KEY_BYTES,

@@ -95,7 +95,7 @@ impl<T: Transport> Pump<T> {
         let duties = state.duties;
         if duties.contains(Duties::WATCH) {
             match purpose {
-                Purpose::Poll => state.rearm_or_stand_progress_thread_down(),
+                Purpose::Poll => state.rearm_or_mute_endpoint(),
                 Purpose::Call | Purpose::Mail => state.rearm_or_wake(),
             }
         }

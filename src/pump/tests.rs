@@ -72,7 +72,7 @@ impl EndpointWithoutThread {
             works: works.clone(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        cq.shared().drive_endpoint(&as_drive(&pump));
+        cq.shared().add_endpoint(&as_drive(&pump));
         EndpointWithoutThread { pump, cq, av, doorbell, works }
     }
 

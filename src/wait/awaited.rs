@@ -18,9 +18,9 @@ pub(crate) trait Awaited {
     /// Undoes [`arm`](Self::arm), after the sleep or instead of it.
     fn disarm(&self) {}
 
-    /// Checks whether the event has happened. A later event rings the doorbell, provided that it
-    /// was armed before the check.
-    fn check_ready(&self) -> bool;
+    /// Returns whether the event has happened. The implementation may keep what it has found. If the
+    /// doorbell was armed before this call, a later event rings it.
+    fn poll_ready(&self) -> bool;
 
     /// Records that the application gets a report of the event. The next check then ignores an
     /// event that is reported only once.

@@ -64,7 +64,7 @@ fn make_waiter(object: WaitObject) -> Waiter {
 
 /// Waits as a blocking call does.
 fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
-    waiter.wait(None, awaited, || awaited.check_ready().then_some(())).expect("there is no timeout");
+    waiter.wait(None, awaited, || awaited.poll_ready().then_some(())).expect("there is no timeout");
 }
 
 /// The parts of an endpoint that a thread waiting for its counts uses.
@@ -94,7 +94,7 @@ impl Counted {
     /// Sleeps as an application does, until the count reaches the threshold.
     fn sleep_in_application(&self, threshold: u64) {
         let reached = Reached(self, threshold);
-        while !reached.check_ready() {
+        while !reached.poll_ready() {
             if self.waiter.try_wait(&reached) {
                 self.waiter.sleep_in_application();
             }
@@ -112,7 +112,7 @@ impl Awaited for Reached<'_> {
         QUIET
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         self.0.value.load(Ordering::Relaxed) >= self.1
     }
 }
@@ -140,7 +140,7 @@ impl Awaited for Holds<'_> {
         QUIET
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         *self.0.entries.lock() >= self.1
     }
 }

@@ -1,9 +1,9 @@
-//! Wait sets: a thread sleeps until any of several queues and counters has an event. `fi_poll(3)`.
+//! Wait sets: a thread sleeps until one of several queues and counters has an event. `fi_poll(3)`.
 //!
-//! A member has an epoll set and a doorbell, as if the application slept on the member itself. The epoll
-//! set of the wait set contains those of its members. A thread goes to sleep by the steps of
-//! [`wait`](super), and makes each step for all members before the next step. A new member rings the wait
-//! set's own doorbell.
+//! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll
+//! set of the wait set contains those of its members. To sleep, a thread follows the steps of
+//! [`wait`](super); it does each step for every member before the next step. Adding a member rings the
+//! wait set's own doorbell.
 
 mod members;
 #[cfg(test)]
@@ -122,17 +122,18 @@ impl WaitSet {
         let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
         is_found || {
             any.progress();
-            any.check_ready()
+            any.poll_ready()
         }
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Returns `true` if the
-    /// application may sleep: any later change at a member wakes it. Call it before each sleep.
-    /// Only one thread at a time may sleep this way, and none may [`wait`](Self::wait) meanwhile.
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Makes progress first. Call it
+    /// before each sleep. Only one thread at a time may sleep this way, and no thread may
+    /// [`wait`](Self::wait) meanwhile.
     ///
-    /// Returns `false` if a member may have an event. Always returns `false` if an endpoint's transport
-    /// must be polled, and for [`WaitObject::Yield`]. `try_wait` of a member has the same result.
+    /// Returns `true` if the application may sleep: a later change at a member will wake the application.
+    /// Returns `false` if a member may have an event, if a transport must be polled, or for
+    /// [`WaitObject::Yield`]. `try_wait` of a member has the same result.
     ///
     /// # Errors
     ///
@@ -208,7 +209,7 @@ impl Membership {
     /// Attaches the member, once it is open, and wakes the set's sleepers.
     pub(super) fn attach(&self, member: Weak<dyn Member>) {
         self.set.members.lock().attach(self.number, member);
-        self.set.waiter.fence_and_ring();
+        self.set.waiter.ring_after_seqcst_fence();
     }
 
     /// As [`WaitSet::try_wait`].

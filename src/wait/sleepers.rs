@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homespun_engine::error::{Error, SystemRequest};
 use homespun_engine::transport::Armed;
-use parking_lot::{Mutex as Turn, MutexGuard as TurnGuard};
+use parking_lot::{Mutex as TimedMutex, MutexGuard as TimedMutexGuard};
 use rustix::event::Timespec;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -22,7 +22,7 @@ const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The place where a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum SleepPlace {
     /// Inside a call of this library.
     Call,
     /// In the application, which does not report when it wakes.
@@ -32,18 +32,18 @@ pub(super) enum Side {
 /// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
-    /// Wakes threads inside calls. A wait set has none: its calls sleep in turns on the object for the
-    /// application.
+    /// Wakes threads inside calls. A wait set has none: its calls sleep one at a time on the object for
+    /// the application.
     calls: Option<Wakeup>,
     /// Wakes an application that sleeps on the wait object itself.
     application: Option<Wakeup>,
     /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Held while a call sleeps on the application's object, so that only one call does so. A second call
-    /// would arm the doorbells of the members. If one has rung, it would be silent before the first call
-    /// woke.
-    turn: Turn<()>,
+    /// Locked while a call sleeps on the application's object, so that only one call does so. A second
+    /// call would arm the doorbells of the members. If one of them has rung, it would fall silent before
+    /// the first call woke.
+    sole_sleeper: TimedMutex<()>,
     /// The process that has opened the descriptors. A forked child has copies of them, and would change
     /// the epoll sets of its parent.
     process: u32,
@@ -69,7 +69,7 @@ pub(super) struct Sleeper<'a> {
     /// The state in which the thread is counted, if it is inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Must be dropped last.
-    _turn: Option<TurnGuard<'a, ()>>,
+    _sole_sleeper: Option<TimedMutexGuard<'a, ()>>,
 }
 
 impl Sleepers {
@@ -98,8 +98,8 @@ impl Sleepers {
     }
 
     fn with_wakeups(calls: Option<Wakeup>, application: Option<Wakeup>, timer: Option<OwnedFd>) -> Sleepers {
-        let (state, turn) = (Mutex::default(), Turn::default());
-        Sleepers { calls, application, timer, state, turn, process: process::id() }
+        let (state, sole_sleeper) = (Mutex::default(), TimedMutex::default());
+        Sleepers { calls, application, timer, state, sole_sleeper, process: process::id() }
     }
 
     fn wakeups(&self) -> impl Iterator<Item = &Wakeup> {
@@ -111,11 +111,12 @@ impl Sleepers {
         self.wakeups().map(|wakeup| &wakeup.doorbell)
     }
 
-    fn wakeup_for(&self, side: Side) -> Option<&Wakeup> {
+    /// Returns what wakes threads at this place. Calls on a wait set use what wakes the application.
+    fn wakeup_at(&self, place: SleepPlace) -> Option<&Wakeup> {
         let of_application = self.application.as_ref();
-        match side {
-            Side::Call => self.calls.as_ref().or(of_application),
-            Side::Application => of_application,
+        match place {
+            SleepPlace::Call => self.calls.as_ref().or(of_application),
+            SleepPlace::Application => of_application,
         }
     }
 
@@ -172,7 +173,7 @@ impl Sleepers {
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
-    /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child, where it would
+    /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child: the child would
     /// change the parent's set.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
         if let (true, Some(member)) = (self.is_own_process() && member.is_own_process(), &member.application)
@@ -182,10 +183,10 @@ impl Sleepers {
     }
 
     /// Waits until no other call sleeps on the application's object. Returns `None` after the deadline.
-    fn take_turn(&self, deadline: Deadline) -> Option<TurnGuard<'_, ()>> {
+    fn lock_sole_sleeper(&self, deadline: Deadline) -> Option<TimedMutexGuard<'_, ()>> {
         match deadline.instant() {
-            Some(end) => self.turn.try_lock_until(end),
-            None => Some(self.turn.lock()),
+            Some(end) => self.sole_sleeper.try_lock_until(end),
+            None => Some(self.sole_sleeper.lock()),
         }
     }
 
@@ -193,19 +194,19 @@ impl Sleepers {
     /// sleepers have not woken yet.
     pub(super) fn arm(
         &self,
-        side: Side,
+        place: SleepPlace,
         deadline: Deadline,
         arm_endpoints: impl FnOnce() -> Armed,
     ) -> Option<Sleeper<'_>> {
         if !self.is_own_process() {
             return None;
         }
-        let wakeup = self.wakeup_for(side)?;
-        let must_be_alone = side == Side::Call && self.calls.is_none();
-        let turn = if must_be_alone { Some(self.take_turn(deadline)?) } else { None };
+        let wakeup = self.wakeup_at(place)?;
+        let must_be_alone = place == SleepPlace::Call && self.calls.is_none();
+        let sole_sleeper = if must_be_alone { Some(self.lock_sole_sleeper(deadline)?) } else { None };
         // SYNC POINT join. Lock the state until the end, so that the last thread to check sets the timer.
         let mut state = self.state.lock();
-        if side == Side::Application || state.sleeping_calls == 0 {
+        if place == SleepPlace::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
         } else if !wakeup.doorbell.is_armed() {
             // Arming would silence the doorbell before the other sleepers have woken.
@@ -218,18 +219,22 @@ impl Sleepers {
             }
             Armed::Asleep { look_again_after } => {
                 self.set_timer(&mut state, look_again_after);
-                let is_counted = side == Side::Call;
+                let is_counted = place == SleepPlace::Call;
                 state.sleeping_calls += usize::from(is_counted);
-                Some(Sleeper { wakeup, counted: is_counted.then_some(&self.state), _turn: turn })
+                Some(Sleeper {
+                    wakeup,
+                    counted: is_counted.then_some(&self.state),
+                    _sole_sleeper: sole_sleeper,
+                })
             }
         }
     }
 
-    /// Disarms the doorbell, since no thread sleeps on this side. Otherwise endpoints that find it armed
+    /// Disarms the doorbell, since no thread sleeps at this place. Otherwise endpoints that find it armed
     /// would continue to do the work for sleepers.
-    pub(super) fn disarm(&self, side: Side) {
+    pub(super) fn disarm(&self, place: SleepPlace) {
         if self.is_own_process()
-            && let Some(wakeup) = self.wakeup_for(side)
+            && let Some(wakeup) = self.wakeup_at(place)
         {
             wakeup.doorbell.ring();
         }
@@ -305,7 +310,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn arm(sleepers: &Sleepers, endpoints: Armed) -> Option<Sleeper<'_>> {
-        sleepers.arm(Side::Call, Deadline::after(None), || endpoints)
+        sleepers.arm(SleepPlace::Call, Deadline::after(None), || endpoints)
     }
 
     fn sleep(sleeper: Sleeper<'_>, at_most: Duration) {
@@ -349,7 +354,7 @@ mod tests {
         let sleepers = Sleepers::for_wait_set().expect("descriptors");
         let first = arm(&sleepers, QUIET).expect("nothing to do");
         let soon = Deadline::after(Some(Duration::from_millis(5)));
-        assert!(sleepers.arm(Side::Call, soon, || QUIET).is_none(), "the first has not woken");
+        assert!(sleepers.arm(SleepPlace::Call, soon, || QUIET).is_none(), "the first has not woken");
         assert!(soon.has_passed() && sleepers.doorbells().all(Doorbell::is_armed));
         drop(first);
         assert!(arm(&sleepers, QUIET).is_some());

@@ -9,7 +9,7 @@ use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 use super::awaited::Awaited;
 use super::deadline::Deadline;
 use super::set::{Member, Membership};
-use super::sleepers::{Side, Sleeper, Sleepers};
+use super::sleepers::{SleepPlace, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
 use super::{WaitObject, WaitSet};
 use crate::doorbell::Doorbell;
@@ -119,7 +119,7 @@ impl Waiter {
             if let Some(found) = attempt() {
                 return Some(found);
             }
-            match self.prepare_sleep(Side::Call, awaited, deadline) {
+            match self.prepare_sleep(SleepPlace::Call, awaited, deadline) {
                 SleepCheck::Ready => {
                     if let Some(found) = attempt() {
                         return Some(found);
@@ -143,7 +143,7 @@ impl Waiter {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
         }
-        match self.prepare_sleep(Side::Application, awaited, Deadline::after(None)) {
+        match self.prepare_sleep(SleepPlace::Application, awaited, Deadline::after(None)) {
             SleepCheck::Ready => {
                 awaited.mark_reported();
                 false
@@ -159,16 +159,16 @@ impl Waiter {
     }
 
     /// Takes the steps before a sleep: see [`wait`](super).
-    fn prepare_sleep(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
+    fn prepare_sleep(&self, place: SleepPlace, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
         // Most events are found before the doorbell and the endpoints are armed.
         awaited.progress();
-        if awaited.check_ready() {
+        if awaited.poll_ready() {
             return SleepCheck::Ready;
         }
         let Some(sleepers) = &self.sleepers else { return SleepCheck::Busy };
-        let Some(sleeper) = sleepers.arm(side, deadline, || awaited.arm()) else { return SleepCheck::Busy };
+        let Some(sleeper) = sleepers.arm(place, deadline, || awaited.arm()) else { return SleepCheck::Busy };
         awaited.fire_due_works();
-        if awaited.check_ready() {
+        if awaited.poll_ready() {
             awaited.disarm();
             sleeper.cancel();
             return SleepCheck::Ready;
@@ -180,7 +180,7 @@ impl Waiter {
     /// whether events of the member will wake the thread.
     pub(super) fn arm_member(&self, awaited: &dyn Awaited) -> bool {
         let arm = |sleepers: &Sleepers| {
-            sleepers.arm(Side::Application, Deadline::after(None), || awaited.arm()).is_some()
+            sleepers.arm(SleepPlace::Application, Deadline::after(None), || awaited.arm()).is_some()
         };
         self.sleepers.as_ref().is_some_and(arm)
     }
@@ -188,7 +188,7 @@ impl Waiter {
     /// Undoes [`arm_member`](Self::arm_member).
     pub(super) fn disarm_member(&self) {
         if let Some(sleepers) = &self.sleepers {
-            sleepers.disarm(Side::Application);
+            sleepers.disarm(SleepPlace::Application);
         }
     }
 
@@ -224,9 +224,9 @@ impl Waiter {
 
     /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
     #[cold]
-    pub(crate) fn fence_and_ring(&self) {
+    pub(crate) fn ring_after_seqcst_fence(&self) {
         if let Some(sleepers) = &self.sleepers {
-            sleepers.doorbells().for_each(Doorbell::fence_and_ring);
+            sleepers.doorbells().for_each(Doorbell::ring_after_seqcst_fence);
         }
     }
 
@@ -276,7 +276,7 @@ impl Waiter {
     /// Takes the steps before a sleep inside a call, and does not sleep.
     #[cfg(all(test, loom))]
     pub(super) fn prepare_without_sleeping(&self, awaited: &impl Awaited) {
-        self.prepare_sleep(Side::Call, awaited, Deadline::after(None));
+        self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
     }
 
     /// Sleeps as an application does after `try_wait` has returned `true`.
@@ -329,7 +329,7 @@ mod tests {
             self.is_fired.set(self.is_armed.get());
         }
 
-        fn check_ready(&self) -> bool {
+        fn poll_ready(&self) -> bool {
             self.is_fired.get()
         }
     }
@@ -338,6 +338,6 @@ mod tests {
     fn works_due_by_arming_fire_with_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
-        assert_eq!(waiter.wait(None, &fired, || fired.check_ready().then_some(())), Some(()));
+        assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Some(()));
     }
 }

@@ -189,7 +189,7 @@ impl WorkQueue {
         let mut works_left = ROUND_WORKS_MAX;
         loop {
             while works_left > 0
-                && let Some(counter_number) = take_next_counter(&mut counters, resume_at)
+                && let Some(counter_number) = take_counter_from_or_first(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
                 match self.run_due_works_of_counter(counter_number, &mut works_left) {
@@ -383,7 +383,7 @@ impl WorkQueue {
 
     /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
     /// reported.
-    pub(crate) fn forget_endpoint(&self, endpoint: &dyn Poster) {
+    pub(crate) fn drop_all_works_of(&self, endpoint: &dyn Poster) {
         let waiting = self.take_waiting_where(|work| work.is_for(endpoint));
         let posted: Vec<_> = {
             let mut posted = self.posted.lock();
@@ -404,8 +404,8 @@ impl WorkQueue {
     }
 }
 
-/// Takes the first counter from this number on; if there is none, the first of all.
-fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
+/// Takes the counter with this number, or else the next one. After the last counter follows the first.
+fn take_counter_from_or_first(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)

@@ -31,23 +31,25 @@ impl NamedFile {
         fs::read(self.path()).expect("the file is there")
     }
 
-    /// Checks that the device has all bytes that a process has changed in the file's pages.
+    /// Asserts that the system has written back to the device all bytes that a process has changed in the
+    /// file's pages.
     ///
     /// On a host without [`Prerequisite::FILES_ON_A_DEVICE`] this check is skipped.
     ///
     /// [`Prerequisite::FILES_ON_A_DEVICE`]: crate::prerequisites::Prerequisite::FILES_ON_A_DEVICE
     #[track_caller]
-    pub fn assert_clean_or_skip(&self, process_id: u32) {
+    pub fn assert_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
         if counts_dirty_pages_or_skip(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
 
-    /// Checks that the device lacks some of the bytes that a process has changed in the file's pages. On
-    /// the same hosts as for [`assert_clean_or_skip`](Self::assert_clean_or_skip), the check is skipped.
+    /// Asserts that the system has not written back some of the bytes that a process has changed in the
+    /// file's pages. This check is skipped on the same hosts as
+    /// [`assert_written_back_or_skip`](Self::assert_written_back_or_skip).
     #[track_caller]
-    pub fn assert_dirty_or_skip(&self, process_id: u32) {
+    pub fn assert_not_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
         if counts_dirty_pages_or_skip(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");

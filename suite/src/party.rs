@@ -150,7 +150,12 @@ impl Party {
     /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
     /// message from a new endpoint. Returns when the child has ended.
     #[track_caller]
-    pub fn fork_child_using_inherited_endpoint(&self, peer: &Party, region: &Region, message: &[u8]) {
+    pub fn fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(
+        &self,
+        peer: &Party,
+        region: &Region,
+        message: &[u8],
+    ) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
         let call = RemoteCall::ForkCaller {
             peer,

@@ -203,23 +203,23 @@ fn check_durable_writes(info: &Info) {
     let (region, file) = pair.register_persistent_region(100_000, 7);
     for len_bytes in [8, 100_000] {
         pair.write_with_flags_and_wait(&region, &payload(1, len_bytes), OpFlags::DELIVERY_COMPLETE);
-        assert_dirty_or_skip(&file);
+        assert_not_written_back_or_skip(&file);
         pair.write_with_flags_and_wait(&region, &payload(2, len_bytes), OpFlags::COMMIT_COMPLETE);
-        assert_clean_or_skip(&file);
+        assert_written_back_or_skip(&file);
         assert!(file.read_content()[..len_bytes] == payload(2, len_bytes));
     }
 }
 
 /// Asserts that, as the system reports, some changed pages of the file are not on the device.
 #[track_caller]
-fn assert_dirty_or_skip(file: &NamedFile) {
-    file.assert_dirty_or_skip(process::id());
+fn assert_not_written_back_or_skip(file: &NamedFile) {
+    file.assert_not_written_back_or_skip(process::id());
 }
 
 /// Asserts that, as the system reports, all pages of the file are on the device.
 #[track_caller]
-pub(crate) fn assert_clean_or_skip(file: &NamedFile) {
-    file.assert_clean_or_skip(process::id());
+pub(crate) fn assert_written_back_or_skip(file: &NamedFile) {
+    file.assert_written_back_or_skip(process::id());
 }
 
 fn check_multi_receive_buffer(info: &Info) {

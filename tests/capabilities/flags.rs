@@ -5,7 +5,7 @@ use homespun::info::Info;
 use homespun::{BytesMut, Error, Misuse};
 
 use crate::Check;
-use crate::caps::assert_clean_or_skip;
+use crate::caps::assert_written_back_or_skip;
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
@@ -108,7 +108,7 @@ fn check_commit_complete_writes(info: &Info) {
         let message = payload(identity, len_bytes);
         alice.endpoint.write(message.clone(), alice.peer, region.remote(), identity).unwrap();
         assert_eq!(pair.next_completion(alice).context, identity);
-        assert_clean_or_skip(&file);
+        assert_written_back_or_skip(&file);
         assert!(file.read_content()[..len_bytes] == message);
     }
     // The flag has no meaning for messages.

@@ -52,8 +52,8 @@ pub(crate) fn exercise_limits(info: &Info) {
                 ep_type: _,
                 protocol: PROTOCOL,
                 protocol_version: PROTOCOL_VERSION,
-                // The plugin's tests check that longer messages are refused, since no memory is that
-                // long.
+                // No Rust buffer is longer than this, so the Rust API cannot exceed it. The plugin's
+                // tests pass a longer length: `message_beyond_max_msg_size_is_refused`.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
                 // The checks of the orders exercise them: `orders.rs`.

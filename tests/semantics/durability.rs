@@ -69,13 +69,13 @@ fn committing_write_call(
 /// Checks that no page of the file is dirty, if the file system reports that.
 #[track_caller]
 fn assert_durable(party: &Party, file: &NamedFile) {
-    file.assert_clean_or_skip(party.process_id());
+    file.assert_written_back_or_skip(party.process_id());
 }
 
 /// Checks that a page is dirty; otherwise the test would prove nothing.
 #[track_caller]
 fn assert_not_durable(party: &Party, file: &NamedFile) {
-    file.assert_dirty_or_skip(party.process_id());
+    file.assert_not_written_back_or_skip(party.process_id());
 }
 
 pub(crate) fn committed_write_is_durable_at_completion(net: &Net) {

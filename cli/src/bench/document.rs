@@ -46,7 +46,7 @@ pub(super) fn render_brief(report: &FigureReport) -> String {
         report.host.processor,
         places.join("; ")
     );
-    for figure in report.figures.iter().filter(|figure| figure.is_in_brief) {
+    for figure in report.figures.iter().filter(|figure| figure.is_in_summary) {
         let is_chosen =
             |row: &CaseRow| row.case.size_bytes.is_some_and(|size| BRIEF_SIZES_BYTES.contains(&size));
         let place = if places.len() > 1 { format!("; {}", figure.place) } else { String::new() };

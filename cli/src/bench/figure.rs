@@ -23,7 +23,7 @@ pub(super) struct Figure {
     pub(super) quantity: Quantity,
     /// Whether the summary tables include the figure.
     #[serde(skip)]
-    pub(super) is_in_brief: bool,
+    pub(super) is_in_summary: bool,
     /// The drawings to make of the figure.
     #[serde(skip)]
     pub(super) drawings: &'static [Drawing],
@@ -231,7 +231,7 @@ pub(super) mod tests {
             place: "cores 0 and 1, sharing a cache (L3)".into(),
             cores: Some(ComparedCores { numbers: (0, 1), sharing: Sharing::Cache(3) }),
             quantity: Quantity::HalfRoundTrip,
-            is_in_brief: true,
+            is_in_summary: true,
             drawings: &[Drawing::Latency, Drawing::Bandwidth],
             contenders: make_contenders(),
             rows: vec![

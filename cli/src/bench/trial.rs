@@ -42,8 +42,8 @@ pub(super) fn calibrate_run(
     Ok(Run::new(size_bytes, Some(count)))
 }
 
-/// The step of the fastest of these ways for messages of a size, with a run that fits into a round. `lead`
-/// measures a step.
+/// Tries each of `ways` for messages of this size. Returns the step of the fastest one, with a message count
+/// that fits into a round. `lead` measures one step.
 ///
 /// # Errors
 ///

@@ -85,7 +85,7 @@ pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(back
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
-    let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
+    let end = if endpoints[0].has_half_sent_frame(link) { RESET } else { LinkError::Closed };
     endpoints[0].close(link, Close::Drain);
     drive_until(&mut endpoints, "the link to drain", |[a, _]| a.transport.draining_count() == 0);
     let [a, mut b] = endpoints;
@@ -111,7 +111,7 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
 pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
-    let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
+    let end = if endpoints[0].has_half_sent_frame(link) { RESET } else { LinkError::Closed };
     endpoints[0].close(link, Close::Drain);
     drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
@@ -247,7 +247,7 @@ pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backe
                 endpoints[0].transmit();
             }
             let taken = SIZES.len() - endpoints[0].queued_frame_count(link);
-            let was_mid_frame = endpoints[0].is_mid_frame(link);
+            let was_mid_frame = endpoints[0].has_half_sent_frame(link);
             endpoints[0].close(link, Close::Abort);
             assert_eq!(endpoints[0].transport.draining_count(), 0);
             drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());

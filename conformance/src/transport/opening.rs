@@ -17,9 +17,9 @@ pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, 
     assert_eq!(backend.provider().attr(), attr, "the attributes changed");
 }
 
-/// For an endpoint that is bound to a wildcard, [`Transport::address`] is that of an interface of this host,
-/// with a port, in every format of the provider. Endpoints that are open at the same time have different
-/// ports.
+/// An endpoint that is bound to a wildcard reports a specific address of this host, with a port, by
+/// [`Transport::address`]. This holds for every address format of the provider. Two open endpoints have
+/// different ports.
 pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let [a, b] = [11, 22].map(|instance| backend.open_endpoint_at(format.wildcard(), instance));

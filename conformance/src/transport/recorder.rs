@@ -26,8 +26,9 @@ pub enum Event {
 /// are not up, frames inside frames, more payload than the header says or than fits into the space, links
 /// that come up or go down twice.
 ///
-/// It takes payload in all ways that a handler may: in turn it offers no space, space for all of it in two
-/// slices, or space for half of it. It allocates payload as it arrives, not by the claimed length.
+/// The recorder takes payload in all ways that a handler may. In turn it offers no space, space for the whole
+/// payload in two slices, or space for half of the payload. It allocates as bytes arrive, not by the claimed
+/// length.
 #[derive(Debug, Default)]
 pub struct Recorder {
     log: Vec<(LinkId, Event)>,
@@ -93,7 +94,7 @@ impl Recorder {
     }
 
     /// Whether a frame of the link has begun and is not complete.
-    pub fn is_mid_frame(&self, link: LinkId) -> bool {
+    pub fn is_reading_frame(&self, link: LinkId) -> bool {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 

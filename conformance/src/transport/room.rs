@@ -42,7 +42,7 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backen
     drive_two_until(&mut a, &mut c, "a frame on another link", |a, c| {
         a.recorder.links_up_count() == 2 && c.recorder.log().len() == 2
     });
-    assert!(a.is_mid_frame(link), "the whole frame was taken although the peer does not read");
+    assert!(a.has_half_sent_frame(link), "the whole frame was taken although the peer does not read");
     // The peer reads a little at a time, which makes room.
     for _ in 0..REFUSALS_MIN {
         b.receive(1);
@@ -239,5 +239,5 @@ fn try_send_until_partly_taken<P: Provider>(
             endpoint.receive(BUDGET_FRAMES);
         }
     }
-    endpoint.is_mid_frame(link).then_some(frames)
+    endpoint.has_half_sent_frame(link).then_some(frames)
 }

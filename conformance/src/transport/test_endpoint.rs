@@ -131,7 +131,7 @@ impl<T: Transport> TestEndpoint<T> {
     }
 
     /// Whether the link has taken a frame in part.
-    pub fn is_mid_frame(&self, link: LinkId) -> bool {
+    pub fn has_half_sent_frame(&self, link: LinkId) -> bool {
         self.outbox.get(&link).is_some_and(|outbox| outbox.taken_bytes.is_some())
     }
 

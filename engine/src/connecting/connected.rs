@@ -15,9 +15,9 @@
 //! the second link. The passive endpoint keeps the first link until the requester has confirmed the
 //! connection, or the accepting endpoint has given up.
 //!
-//! The acceptor first makes sure that the requester is there, and is connected once the link has
-//! taken its `Accept`. So it knows of the connection before the requester can act on it, for
-//! example by asking for another connection.
+//! The acceptor first makes sure that the requester still exists. The acceptor is connected once the
+//! link has taken its `Accept`. So the acceptor knows of the connection before the requester can act
+//! on the connection, for example by asking for another one.
 //!
 //! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
 //! When the peer has read the shutdown, it ends the link, which confirms the shutdown. A frame that
@@ -239,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// Sends the `Accept` on a link that has come up to the requester. Ends the link if the
-    /// endpoint there is not the requester's instance.
+    /// Sends the `Accept` on a link that has come up to the requester's address. Ends the link if
+    /// the endpoint at this address has another instance than the requester.
     pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,
@@ -293,7 +293,7 @@ impl Connection {
                 self.establish(id, number, true, effects);
                 self.handshakes.close_all_when_sent();
                 let confirm = Handshake { step: HandshakeStep::Confirm, number, data_bytes: 0 };
-                effects.owe(id, Header::Connection(confirm));
+                effects.queue_header(id, Header::Connection(confirm));
                 effects.report(ConnectionReport::Connected { data: data.into() });
             }
             (ConnectStage::Leaving { link }, _) if *link == id => {
@@ -311,12 +311,12 @@ impl Connection {
         }
     }
 
-    /// Records that the requester has confirmed the connection. It may do so once.
+    /// Handles the requester's confirmation of the connection. The requester may confirm once.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the connection awaits no confirmation.
-    pub(super) fn confirm_received(
+    pub(super) fn handle_confirmation(
         &mut self,
         id: LinkId,
         number: u64,
@@ -384,7 +384,7 @@ impl Connection {
     pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
-        if let Some(error) = lost.take_if(|_| patience.start_or_check_expired(now, REQUESTER_WAIT_MAX_MS)) {
+        if let Some(error) = lost.take_if(|_| patience.poll_expired(now, REQUESTER_WAIT_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
     }

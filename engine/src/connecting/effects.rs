@@ -19,7 +19,7 @@ pub(crate) trait ConnectionEffects {
     fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
     /// Queues a header for the peer of a link that carries messages.
-    fn owe(&mut self, link: LinkId, header: Header);
+    fn queue_header(&mut self, link: LinkId, header: Header);
 
     /// Ends a link that carries no messages.
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str);

@@ -20,7 +20,7 @@ const NUMBER: u64 = 700;
 struct EffectsRecorder {
     events: Vec<ConnectionReport>,
     established: Vec<(LinkId, u64)>,
-    owed: Vec<Header>,
+    queued: Vec<Header>,
     dismissed: Vec<LinkId>,
     has_ended_receives: bool,
     awaits_timeout: bool,
@@ -36,8 +36,8 @@ impl ConnectionEffects for EffectsRecorder {
         PEER
     }
 
-    fn owe(&mut self, _: LinkId, header: Header) {
-        self.owed.push(header);
+    fn queue_header(&mut self, _: LinkId, header: Header) {
+        self.queued.push(header);
     }
 
     fn abort_handshake_link(&mut self, link: LinkId, _: &'static str) {
@@ -128,7 +128,7 @@ fn requester_connects_by_accept_on_another_link() {
     connection.chunk_arrived(OTHER, b"es", &mut asked);
     assert_eq!(asked.established, [(OTHER, INSTANCE + 1)]);
     assert_eq!(asked.events, [ConnectionReport::Connected { data: (*b"yes").into() }]);
-    assert_eq!(asked.owed, [Header::Connection(make_handshake(HandshakeStep::Confirm, b""))]);
+    assert_eq!(asked.queued, [Header::Connection(make_handshake(HandshakeStep::Confirm, b""))]);
     assert_eq!(take_sent_handshakes(&mut connection, &mut asked), (vec![], vec![ASKED]));
     assert_eq!(connection.peer().unwrap().unwrap(), PEER);
 }
@@ -224,7 +224,7 @@ fn request_is_withdrawn_unless_it_is_being_accepted() {
 }
 
 #[test]
-fn rdm_endpoint_owes_one_reject_at_a_time() {
+fn rdm_endpoint_queues_one_reject_at_a_time() {
     let (mut connection, mut asked) =
         (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
     let request = make_handshake(HandshakeStep::Request, b"");
@@ -232,7 +232,7 @@ fn rdm_endpoint_owes_one_reject_at_a_time() {
         connection.handshake_on_message_link(ASKED, request, false, &mut asked),
         Ok(HandshakeResult::Nothing)
     );
-    assert_eq!(asked.owed, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
+    assert_eq!(asked.queued, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
     assert!(connection.handshake_on_message_link(ASKED, request, true, &mut asked).is_err());
     assert!(connection.peer().is_none() && !connection.is_connection_oriented());
 }

@@ -168,8 +168,8 @@ impl<S: Sink> Arrivals<'_, S> {
         else {
             return;
         };
-        if engine.initiator.read_piece_ended_atomic(&ended) {
-            engine.atomic_results_arrived(id, ended.place, self.sink);
+        if engine.initiator.finish_read_piece(&ended) {
+            engine.atomic_results_arrived(id, ended.owner, self.sink);
         }
     }
 

@@ -235,9 +235,10 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let Some(link) = self.links.get(id) else { return };
-        let owes_answer = link.tx.debts().has_header(|header| matches!(header, Header::Connection(_)));
+        let is_answer_pending =
+            link.tx.pending_replies().has_header(|header| matches!(header, Header::Connection(_)));
         let (connection, mut effects) = self.connection_and_effects(sink);
-        match connection.handshake_on_message_link(id, handshake, owes_answer, &mut effects) {
+        match connection.handshake_on_message_link(id, handshake, is_answer_pending, &mut effects) {
             Ok(HandshakeResult::Nothing) => {}
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);

@@ -65,7 +65,7 @@ impl Engine {
             return self.abort_breached_link(id, "describes its memory at too great a length", sink);
         };
         let mapped = link.tx.mapped_regions_mut();
-        if !mapped.has_unmapped() {
+        if !mapped.has_regions_to_map() {
             self.mapping.push(id);
         }
         mapped.add_offered_region(shown, remote);
@@ -231,7 +231,9 @@ impl Engine {
     #[cold]
     fn unmap_retired_regions(&mut self) {
         for link in self.links.iter_mut() {
-            if link.tx.mapped_regions_mut().unmap_retired_and_check_left() {
+            let regions = link.tx.mapped_regions_mut();
+            regions.unmap_retired();
+            if regions.has_mapped_regions() {
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
             }
         }

@@ -79,15 +79,15 @@ impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
         }))
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.links.owe(link, header);
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.links.queue_header(link, header);
     }
 
-    fn owe_ack(&mut self, link: LinkId) {
-        self.links.owe_ack(link);
+    fn queue_ack(&mut self, link: LinkId) {
+        self.links.queue_ack(link);
     }
 
-    fn owe_credit(&mut self, link: LinkId) {
-        self.links.owe_credit(link);
+    fn queue_credit_grant(&mut self, link: LinkId) {
+        self.links.queue_credit_grant(link);
     }
 }

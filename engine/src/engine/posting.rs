@@ -59,7 +59,7 @@ impl Engine {
             TransmitOp::Send { source, tag, data } => {
                 let len_bytes = source.len_bytes() as u64;
                 self.check_length_and_depth(len_bytes)?;
-                let message = Message { tag: *tag, data: *data, awaits, ..Message::of_len(len_bytes) };
+                let message = Message { len_bytes, tag: *tag, data: *data, awaits };
                 let turn = self.initiator.assign_turn(to);
                 let source = mem::take(source);
                 let send = Send {
@@ -86,13 +86,14 @@ impl Engine {
                     return Ok(());
                 }
                 let (source, data, one_sided) = OneSided::of_rma(local.take(), *memory, level, fence);
-                (Message { data, awaits, ..Message::of_len(len_bytes) }, source, one_sided)
+                (Message { len_bytes, tag: None, data, awaits }, source, one_sided)
             }
             TransmitOp::Atomic { local, memory, op, datatype } => {
                 let form = local.checked_form(*op, *datatype)?;
                 self.check_length_and_depth(0)?;
                 let (source, one_sided) = OneSided::of_atomic(local.take(), *memory, form);
-                (Message { awaits, ..Message::of_len(form.len_bytes() as u64) }, source, one_sided)
+                let len_bytes = form.len_bytes() as u64;
+                (Message { len_bytes, tag: None, data: None, awaits }, source, one_sided)
             }
         };
         let send = Send {
@@ -153,12 +154,12 @@ impl Engine {
             Sent::Whole => {
                 send.source.release_raw_memory();
                 self.eager_message_begun(link_id, &send.message);
-                self.eager_message_taken(link_id, send, sink);
+                self.eager_message_sent(link_id, send, sink);
             }
             Sent::Partial(taken_bytes) => {
                 self.eager_message_begun(link_id, &send.message);
                 let send = self.initiator.insert(send);
-                self.message_partly_taken(link_id, send, taken_bytes);
+                self.message_partly_sent(link_id, send, taken_bytes);
                 self.initiator.activate(to);
             }
             Sent::Full => {

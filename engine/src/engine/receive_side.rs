@@ -12,9 +12,9 @@ use crate::error::{Error, Misuse, OperationError, Unsupported};
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{KeptCredit, MemberId, Receiver, ReceiverEffects};
+use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
-use crate::shared_receiver::{Debt, Mail, Membership, Report, SharedReceiver};
+use crate::shared_receiver::{Mail, Membership, Reply, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
@@ -83,8 +83,8 @@ impl ReceiveSide {
             fn spend_credit(id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());
             #[inline(always)]
             fn return_credit(id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects), else ();
-            fn withhold_credit(id: LinkId, cost_bytes: u64) -> Option<KeptCredit>, else None;
-            fn free_kept_credit(kept: KeptCredit, effects: &mut impl ReceiverEffects), else ();
+            fn hold_credit(id: LinkId, cost_bytes: u64) -> Option<HeldCredit>, else None;
+            fn return_held_credit(held: HeldCredit, effects: &mut impl ReceiverEffects), else ();
             fn fence_asked(
                 id: LinkId,
                 asks_match: bool,
@@ -328,18 +328,19 @@ impl Engine {
         id
     }
 
-    /// Leaves the shared receiver, if the engine has one, and gives up all messages that it has
-    /// received there. Call this before the endpoint lingers, so that it matches no more receives.
+    /// Leaves the shared receiver, if the engine has one, and gives up all messages that the
+    /// shared receiver holds for it. Call this before the endpoint lingers, so that the endpoint
+    /// matches no more receives.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;
         }
         let (target, mut effects) = self.target_and_effects(sink);
-        target.give_back_held_credit(&mut effects);
+        target.return_all_held_credit(&mut effects);
         for id in self.links.ids() {
             let received = self.receive_side.arrived_eager_count(id);
             if let Some(link) = self.links.get_mut(id) {
-                link.tx.debts_mut().fix_ack_and_drop_credit(received);
+                link.tx.pending_replies_mut().fix_ack_and_drop_credit(received);
             }
         }
         self.receive_side = ReceiveSide::Left;
@@ -359,17 +360,17 @@ impl Engine {
     /// application, have left as mail. The caller then makes a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
-        let Mail { debts, counts, sources } = membership.take_mail_except_reports();
+        let Mail { replies, counts, sources } = membership.take_mail_except_reports();
         for source in sources {
             if let Some(source) = self.peers.find(source) {
                 self.add_awaited_source_if_lost(source);
             }
         }
-        for (link, debt) in debts {
-            match debt {
-                Debt::Header(header) => self.links.owe(link, header),
-                Debt::Ack => self.links.owe_ack(link),
-                Debt::Credit => self.links.owe_credit(link),
+        for (link, reply) in replies {
+            match reply {
+                Reply::Header(header) => self.links.queue_header(link, header),
+                Reply::Ack => self.links.queue_ack(link),
+                Reply::Credit => self.links.queue_credit_grant(link),
             }
         }
         if sink.has_counters() {

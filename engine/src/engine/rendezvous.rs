@@ -3,16 +3,27 @@
 
 use super::Engine;
 use crate::completion::Sink;
-use crate::link::{Frame, SendProtocol, op_number_of};
+use crate::link::{Frame, SendEnd, SendProtocol, op_number_of};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
+use crate::transport::{LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome};
+
+/// The result of offering a message to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfferOutcome {
+    /// The link has taken the offer.
+    Sent,
+    /// The link has no room for the offer.
+    Full,
+    /// The peer was to pull, but the memory cannot be exposed. The message may travel eagerly.
+    SendEagerly,
+    /// The send or the link has ended.
+    Gone,
+}
 
 impl Engine {
     /// Offers the peer its first queued send. The peer then pulls the payload, or asks for it.
-    /// Returns `None` if the peer was to pull, but the memory cannot be exposed and the message may
-    /// travel eagerly.
     pub(super) fn transmit_offer(
         &mut self,
         id: LinkId,
@@ -20,9 +31,10 @@ impl Engine {
         protocol: SendProtocol,
         caps: &LinkCaps,
         transport: &mut impl Transport,
-    ) -> Option<Result<(), Full>> {
-        let send = self.initiator.get(send_id)?;
-        let link = self.links.get_mut(id)?;
+    ) -> OfferOutcome {
+        let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
+            return OfferOutcome::Gone;
+        };
         let exposed = match (link.tx.take_exposed(send_id), protocol) {
             (Some(remote), _) => Some(remote),
             (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
@@ -33,19 +45,19 @@ impl Engine {
             None if link.tx.choose_protocol_without_pull(&send.message, self.config.eager_max_bytes)
                 == SendProtocol::Eager =>
             {
-                return None;
+                return OfferOutcome::SendEagerly;
             }
             None => RemotePayload::default(),
         };
         let bytes = remote.as_bytes();
-        let remote_bytes = u8::try_from(bytes.len()).ok()?;
+        let Ok(remote_bytes) = u8::try_from(bytes.len()) else { return OfferOutcome::SendEagerly };
         let header = Header::Request { message: send.message, op: op_number_of(send_id), remote_bytes };
-        let sent = transport.send_inline(id, &header, bytes);
-        match sent {
-            Ok(()) => link.tx.offer_sent(send_id, !bytes.is_empty()),
-            Err(Full) => link.tx.keep_exposed(send_id, remote),
+        if transport.send_inline(id, &header, bytes).is_err() {
+            link.tx.keep_exposed(send_id, remote);
+            return OfferOutcome::Full;
         }
-        Some(sent)
+        link.tx.offer_sent(send_id, !bytes.is_empty());
+        OfferOutcome::Sent
     }
 
     /// Handles the peer's request for payload.
@@ -95,16 +107,16 @@ impl Engine {
                 link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
                 return false;
             }
-            self.requested_payload_taken(id, send_id, sink);
+            self.requested_payload_sent(id, send_id, sink);
         }
         true
     }
 
-    /// Records that the link has taken all of a payload that the peer has asked for.
-    pub(super) fn requested_payload_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+    /// Records that the link took all of a payload that the peer has asked for.
+    pub(super) fn requested_payload_sent(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let awaits_answer = self.initiator.needs_answer(send_id);
-        if link.tx.payload_taken_ends_send(send_id, awaits_answer) {
+        if link.tx.record_payload_sent(send_id, awaits_answer) == SendEnd::Now {
             self.completed(send_id, sink);
         }
     }

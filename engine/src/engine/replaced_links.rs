@@ -1,9 +1,9 @@
 //! Links to endpoints that another endpoint has replaced at the same address.
 //!
 //! Before such an endpoint closed, it may have sent messages that this side has not read, while its
-//! successor has connected already. So this side reads a replaced link to its end, and uses it for
-//! nothing else. A replaced link ends when the peer closes it. If the peer's host has crashed, it
-//! ends when no byte has arrived on it for a while.
+//! successor has connected already. So this side reads a replaced link to its end, and uses the link
+//! for nothing else. A replaced link ends when the peer closes the link. If the peer's host has
+//! crashed, the link ends when no byte has arrived on it for a while.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -121,7 +121,7 @@ impl Engine {
                 former.silence = Timeout::default();
                 former.progress = progress;
             }
-            let is_overdue = former.silence.start_or_check_expired(now, REPLACED_LINK_IDLE_MAX_MS);
+            let is_overdue = former.silence.poll_expired(now, REPLACED_LINK_IDLE_MAX_MS);
             if is_overdue {
                 overdue.push(id);
             } else {

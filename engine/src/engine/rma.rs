@@ -3,18 +3,18 @@
 //! ```text
 //!  queued --Write--> (being taken) --> Sent --Answer--> ended
 //!     |
-//!     +----Offer---> Exposed --Answer--> ended
+//!     +----Offer---> Offered --Answer--> ended
 //!     |                 |
 //!     |                 +--Clear--> Cleared --Data--> Sent --Answer--> ended
 //!     |
 //!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue as a send does, and keeps its place there. Only a write with
-//! remote data needs credit, for the completion at the target. Other accesses need no new memory
-//! there. At any completion level, an access ends with its answer: only the answer tells the
-//! initiator that the target has not refused the access. The number of unanswered accesses on a
-//! link is limited.
+//! An access waits in its peer's queue as a send does, and keeps its place in the queue. Only a write
+//! with remote data needs credit, for the completion at the target. Other accesses need no new memory
+//! at the target. At any completion level, an access by frames ends with its answer: only the answer
+//! tells the initiator that the target has not refused the access. The number of unanswered accesses
+//! on a link is limited. `direct.rs` accesses mapped memory without frames.
 
 use super::Engine;
 use super::transmit::Taken;
@@ -56,7 +56,7 @@ impl Engine {
             if sent == Sent::Full {
                 link.tx.keep_exposed(send_id, remote);
             }
-            (sent, RequestStage::Exposed)
+            (sent, RequestStage::Offered)
         } else {
             let write = rma_header(send_id, send, one_sided, RmaKind::Write { data: send.message.data });
             let sent = match send.source.contiguous() {

@@ -2,11 +2,12 @@
 
 use super::Engine;
 use super::fences::try_pass_fence;
+use super::rendezvous::OfferOutcome;
 use crate::completion::Sink;
 use crate::link::{Frame, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
-use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
+use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{AwaitedReply, Header, Message};
 
 /// How much of an operation a link has taken.
@@ -38,7 +39,8 @@ impl Engine {
             return false;
         }
         let Some(link) = self.links.get_mut(id) else { return false };
-        let header = Message { tag, data, ..Message::of_len(message.len() as u64) };
+        let awaits = AwaitedReply::Nothing;
+        let header = Message { len_bytes: message.len() as u64, tag, data, awaits };
         let cost_bytes = header.eager_cost_bytes();
         if !link.tx.may_begin_message_given_credit()
             || message.len() > transport.caps(id).inline_max_bytes
@@ -53,25 +55,25 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as the links take them: first answers and the
-    /// other frames that are owed to peers, then rests of partly written frames, then payload that
-    /// peers have asked for, then queued operations. Before all of these, pulls payload that peers
+    /// Gives the transport the waiting frames, as far as the links take them: first the
+    /// pending replies to peers, then rests of partly written frames, then payload that peers have
+    /// asked for, then queued operations. Before all of these, pulls payload that peers
     /// offer, and connects to lost peers that receives wait for. Call this after
     /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
         }
-        if self.links.have_debts() | (self.initiator.active_len() > 0) {
+        if self.links.have_pending_replies() | (self.initiator.active_len() > 0) {
             self.transmit_waiting(transport, sink);
         }
     }
 
-    /// Sends owed frames and queued operations. Out of line, since most passes have neither.
+    /// Sends pending replies and queued operations. Out of line, since most passes have neither.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if self.links.have_debts() {
-            self.pay_debts(transport, sink);
+        if self.links.have_pending_replies() {
+            self.send_pending_replies(transport, sink);
         }
         for _ in 0..self.initiator.active_len() {
             let Some(peer) = self.initiator.pop_active() else { break };
@@ -80,8 +82,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has rare work, that is, work other than owed frames and queued operations. A
-    /// pass without rare work pays one branch for it.
+    /// Whether a pass has rare work, that is, work other than pending replies and queued
+    /// operations. A pass without rare work pays one branch for it.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_bits()
@@ -192,10 +194,9 @@ impl Engine {
             SendProtocol::Eager => {}
             SendProtocol::Pulled | SendProtocol::Requested => {
                 match self.transmit_offer(link, id, protocol, &caps, transport) {
-                    Some(Ok(())) => return Taken::Whole,
-                    Some(Err(Full)) => return Taken::Nothing,
-                    // The memory could not be exposed, and the message may travel eagerly.
-                    None => {}
+                    OfferOutcome::Sent => return Taken::Whole,
+                    OfferOutcome::Full | OfferOutcome::Gone => return Taken::Nothing,
+                    OfferOutcome::SendEagerly => {}
                 }
             }
         }
@@ -217,12 +218,12 @@ impl Engine {
             Sent::Full => Taken::Nothing,
             Sent::Partial(taken_bytes) => {
                 self.eager_message_begun(link, &message);
-                self.message_partly_taken(link, id, taken_bytes);
+                self.message_partly_sent(link, id, taken_bytes);
                 Taken::Partly
             }
             Sent::Whole => {
                 self.eager_message_begun(link, &message);
-                self.queued_message_taken(link, id, sink);
+                self.queued_message_sent(link, id, sink);
                 Taken::Whole
             }
         }
@@ -235,7 +236,7 @@ impl Engine {
             return true;
         };
         if frame == Frame::ReadData {
-            return self.try_pay_debts_of(id, transport, sink);
+            return self.try_send_pending_replies_of(id, transport, sink);
         }
         let Some(send) = self.initiator.get(send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(taken_bytes));
@@ -249,13 +250,13 @@ impl Engine {
         }
         link.tx.end_partial_frame();
         match frame {
-            Frame::Message => self.queued_message_taken(id, send_id, sink),
-            Frame::Data => self.requested_payload_taken(id, send_id, sink),
+            Frame::Message => self.queued_message_sent(id, send_id, sink),
+            Frame::Data => self.requested_payload_sent(id, send_id, sink),
             Frame::ReadData => {}
         }
         // Frame after frame may be partly written. The answers that the peer waits for must not
         // wait for all of them.
-        self.try_pay_debts_of(id, transport, sink)
+        self.try_send_pending_replies_of(id, transport, sink)
     }
 
     /// Records that a link has begun to take an eager message.
@@ -266,15 +267,15 @@ impl Engine {
         }
     }
 
-    /// Records that a link has taken a part of an eager message.
-    pub(super) fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
+    /// Records that a link took a part of an eager message.
+    pub(super) fn message_partly_sent(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.record_partial_frame(Frame::Message, send, taken_bytes);
         }
     }
 
     /// Handles a message that the link has taken whole and that is not in the operation table.
-    pub(super) fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
+    pub(super) fn eager_message_sent(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
@@ -286,7 +287,7 @@ impl Engine {
     }
 
     /// Handles a message in the operation table that the link has taken whole.
-    fn queued_message_taken(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
+    fn queued_message_sent(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
             self.await_reply(link, id, awaits);
@@ -301,8 +302,8 @@ impl Engine {
         initiator.completed(id, &mut effects);
     }
 
-    /// Keeps a send until the peer acknowledges or matches its message. The link has taken this message
-    /// last.
+    /// Keeps a send until the peer acknowledges or matches its message, which is the last that the link
+    /// took.
     fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_reply(send, awaits);

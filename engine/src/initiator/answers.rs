@@ -33,32 +33,32 @@ impl Initiator {
         if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
             return None;
         }
-        Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
+        Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, owner: id })
     }
 
     /// Copies the next bytes of a piece into the memory of the read.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
-        if let Some((destination, _)) = self.read_buffer_of(piece.place) {
+        if let Some((destination, _)) = self.read_buffer_of(piece.owner) {
             destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
     }
 
     /// Returns the memory for the next bytes of a piece.
     pub(crate) fn read_piece_space(&mut self, piece: &Reassembly<SendId>) -> Space<'_> {
-        match self.read_buffer_of(piece.place) {
+        match self.read_buffer_of(piece.owner) {
             Some((destination, _)) => destination
                 .slices_mut(clamp_to_usize(piece.arrived_bytes), clamp_to_usize(piece.left_bytes())),
             None => Space::new(),
         }
     }
 
-    /// Records that a piece is whole and in place. Returns whether the operation is atomic: then it
-    /// has succeeded.
-    pub(crate) fn read_piece_ended_atomic(&mut self, piece: &Reassembly<SendId>) -> bool {
-        if let Some((_, read_bytes)) = self.read_buffer_of(piece.place) {
+    /// Records that a piece is whole. Returns whether the operation is atomic: then the piece is its
+    /// answer.
+    pub(crate) fn finish_read_piece(&mut self, piece: &Reassembly<SendId>) -> bool {
+        if let Some((_, read_bytes)) = self.read_buffer_of(piece.owner) {
             *read_bytes = piece.arrived_bytes;
         }
-        let one_sided = self.sends.get(piece.place).and_then(|send| send.one_sided.as_ref());
+        let one_sided = self.sends.get(piece.owner).and_then(|send| send.one_sided.as_ref());
         one_sided.is_some_and(|one_sided| one_sided.atomic.is_some())
     }
 
@@ -73,7 +73,7 @@ impl Initiator {
         let Some(one_sided) = &send.one_sided else { return false };
         match (&one_sided.read, stage, outcome) {
             (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
-            (None, RequestStage::Exposed, _) => true,
+            (None, RequestStage::Offered, _) => true,
             (_, _, Outcome::Fault) => false,
             (None, RequestStage::Sent, _) => true,
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {

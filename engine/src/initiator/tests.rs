@@ -8,7 +8,7 @@ use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::{BegunAccess, RequestStage};
 use crate::operation::{CancelKey, OneSided, Signalled};
-use crate::reassembly::Reassembly;
+use crate::reassembly::{Arrived, Reassembly};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
 const PEER: PeerId = PeerId(1);
@@ -229,7 +229,7 @@ fn answer_to_read_is_allowed_once_all_pieces_have_arrived() {
         let mut piece: Reassembly<SendId> = initiator.next_read_piece(read, bytes.len() as u64).unwrap();
         assert_eq!(piece.len_bytes, piece_end);
         initiator.put_read_piece(&piece, bytes);
-        assert!(piece.advance_and_check_whole(bytes.len()) && !initiator.read_piece_ended_atomic(&piece));
+        assert!(piece.advance(bytes.len()) == Arrived::Whole && !initiator.finish_read_piece(&piece));
     }
     assert!(initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
     initiator.answered(read, PEER, Outcome::Done, &mut asked);
@@ -249,9 +249,9 @@ fn answer_to_write_is_allowed_once_sent_or_exposed() {
     );
     assert!(
         initiator.is_answer_allowed(write, RequestStage::Sent, refused)
-            && initiator.is_answer_allowed(write, RequestStage::Exposed, refused)
+            && initiator.is_answer_allowed(write, RequestStage::Offered, refused)
     );
-    assert!(initiator.is_answer_allowed(write, RequestStage::Exposed, Outcome::Fault));
+    assert!(initiator.is_answer_allowed(write, RequestStage::Offered, Outcome::Fault));
     assert!(!initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
     assert!(
         !initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::NotDurable),

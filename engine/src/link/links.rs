@@ -1,6 +1,6 @@
 //! All links of an endpoint.
 
-use super::{Debts, LinkRx, LinkTx};
+use super::{LinkRx, LinkTx, PendingReplies};
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -61,8 +61,8 @@ impl Link {
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
-    /// Links with unpaid debts. Each is listed once.
-    with_debts: Vec<LinkId>,
+    /// Links with pending replies. Each is listed once.
+    with_replies: Vec<LinkId>,
     /// How many links were ever created: the creation number of the next link.
     count: u64,
 }
@@ -115,79 +115,85 @@ impl Links {
 
     pub(crate) fn remove(&mut self, id: LinkId) -> Option<Link> {
         let link = self.by_id.get_mut(id.0 as usize)?.take()?;
-        if !link.tx.debts().are_paid() {
-            self.with_debts.retain(|other| *other != id);
+        if !link.tx.pending_replies().is_empty() {
+            self.with_replies.retain(|other| *other != id);
         }
         Some(link)
     }
 
-    /// Owes the peer a header. The link takes it after earlier headers, once it has room.
-    pub(crate) fn owe(&mut self, id: LinkId, header: Header) {
-        self.add_debt(id, |debts| debts.add_header(header));
+    /// Queues a header for the peer. The link sends it after earlier headers, once it has room.
+    pub(crate) fn queue_header(&mut self, id: LinkId, header: Header) {
+        self.add_reply(id, |replies| replies.add_header(header));
     }
 
-    /// Owes the peer an acknowledgement of the eager messages that have arrived.
-    pub(crate) fn owe_ack(&mut self, id: LinkId) {
-        self.add_debt(id, Debts::add_ack);
+    /// Queues an acknowledgement of the eager messages that have arrived.
+    pub(crate) fn queue_ack(&mut self, id: LinkId) {
+        self.add_reply(id, PendingReplies::add_ack);
     }
 
-    /// Owes the peer a credit grant.
-    pub(crate) fn owe_credit(&mut self, id: LinkId) {
-        self.add_debt(id, Debts::add_credit);
+    /// Queues a grant of credit.
+    pub(crate) fn queue_credit_grant(&mut self, id: LinkId) {
+        self.add_reply(id, PendingReplies::add_credit);
     }
 
-    /// Owes the peer the data of its reads.
-    pub(crate) fn owe_read_data(&mut self, id: LinkId) {
-        self.add_debt(id, Debts::add_read_data);
+    /// Queues the data of the peer's reads.
+    pub(crate) fn queue_read_data(&mut self, id: LinkId) {
+        self.add_reply(id, PendingReplies::add_read_data);
     }
 
-    /// Adds a debt, and lists the link if it had no other.
+    /// Adds a pending reply, and lists the link if it had none.
     #[inline(always)]
-    fn add_debt(&mut self, id: LinkId, add: impl FnOnce(&mut Debts)) {
+    fn add_reply(&mut self, id: LinkId, add: impl FnOnce(&mut PendingReplies)) {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
-        let debts = link.tx.debts_mut();
-        if debts.are_paid() {
-            self.with_debts.push(id);
+        let replies = link.tx.pending_replies_mut();
+        if replies.is_empty() {
+            self.with_replies.push(id);
         }
-        add(debts);
+        add(replies);
     }
 
     #[inline(always)]
-    pub(crate) fn have_debts(&self) -> bool {
-        !self.with_debts.is_empty()
+    pub(crate) fn have_pending_replies(&self) -> bool {
+        !self.with_replies.is_empty()
     }
 
     /// Whether a link has paused read data.
     pub(crate) fn has_paused_reads(&self) -> bool {
-        self.with_debts.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
+        self.with_replies
+            .iter()
+            .any(|id| self.get(*id).is_some_and(|link| link.tx.pending_replies().has_paused_reads()))
     }
 
-    /// Calls `pay` for each link with debts. `pay` pays as much as the link takes.
+    /// Calls `send` for each link with pending replies. `send` sends as much as the link takes.
     #[inline(always)]
-    pub(crate) fn pay_debts(&mut self, mut pay: impl FnMut(LinkId, &mut LinkTx)) {
-        let Links { by_id, with_debts, .. } = self;
-        with_debts.retain(|id| {
+    pub(crate) fn send_pending_replies(&mut self, mut send: impl FnMut(LinkId, &mut LinkTx)) {
+        let Links { by_id, with_replies, .. } = self;
+        with_replies.retain(|id| {
             let Some(Some(link)) = by_id.get_mut(id.0 as usize) else { return false };
-            pay(*id, &mut link.tx);
-            !link.tx.debts().are_paid()
+            send(*id, &mut link.tx);
+            !link.tx.pending_replies().is_empty()
         });
     }
 
-    /// As [`pay_debts`](Self::pay_debts), for one link. Returns whether the link can take another
-    /// frame.
+    /// As [`send_pending_replies`](Self::send_pending_replies), for one link. Returns whether the
+    /// link can take another frame.
     #[inline]
-    pub(crate) fn try_pay_debts_of(&mut self, id: LinkId, pay: impl FnOnce(LinkId, &mut LinkTx)) -> bool {
+    pub(crate) fn try_send_pending_replies_of(
+        &mut self,
+        id: LinkId,
+        send: impl FnOnce(LinkId, &mut LinkTx),
+    ) -> bool {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return true };
-        if link.tx.debts().are_paid() {
+        if link.tx.pending_replies().is_empty() {
             return true;
         }
-        pay(id, &mut link.tx);
-        let debts = link.tx.debts();
-        if debts.are_paid() {
-            self.with_debts.retain(|other| *other != id);
+        send(id, &mut link.tx);
+        let replies = link.tx.pending_replies();
+        if replies.is_empty() {
+            self.with_replies.retain(|other| *other != id);
             return true;
         }
         // Read data gives way to other frames.
-        debts.is_only_read_data() && link.tx.is_between_frames()
+        replies.has_only_read_data() && link.tx.is_between_frames()
     }
 }

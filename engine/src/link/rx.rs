@@ -1,11 +1,11 @@
-//! The frame that is being read from a link, if the engine collects it or if it is read data. Other
-//! frames with payload go to the receiver or the target piece by piece.
+//! The frame that is being read from a link: one that the engine collects, or read data. Other frames
+//! with payload go to the receiver or the target piece by piece.
 
 use smallvec::SmallVec;
 
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::operation::SendId;
-use crate::reassembly::Reassembly;
+use crate::reassembly::{Arrived, Reassembly};
 use crate::wire::{Atomic, MappableRegion, Message, Rma};
 
 /// The receiving half of a link.
@@ -104,7 +104,7 @@ impl LinkRx {
     /// Counts bytes of read data that are in place. Returns the piece when it is whole.
     pub(crate) fn read_bytes_placed(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
-        let ended = filling.advance_and_check_whole(count_bytes).then_some(*filling);
+        let ended = (filling.advance(count_bytes) == Arrived::Whole).then_some(*filling);
         if ended.is_some() {
             self.incoming = None;
         }

@@ -119,7 +119,7 @@ fn request_is_cleared_sent_and_done_once() {
     tx.pop_cleared();
     assert_eq!(tx.next_cleared(), None);
     assert!(tx.offer_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
-    assert!(!tx.payload_taken_ends_send(send, true));
+    assert_eq!(tx.record_payload_sent(send, true), SendEnd::WithAnswer);
     assert!(tx.offer_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
     assert_eq!(tx.offer_done(op_number_of(send), false, |_| true), Ok(send));
     assert!(tx.has_all_completed());
@@ -158,11 +158,11 @@ fn offered_write_holds_up_messages_that_must_not_overtake_it() {
     let mut tx = LinkTx::default();
     tx.access_begun(ids[0], &WRITE, RequestStage::Sent, Order::SAW);
     assert!(tx.may_begin_message_given_credit(), "the peer writes it as it arrives");
-    let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Exposed, Order::SAW);
+    let offered = tx.access_begun(ids[1], &WRITE, RequestStage::Offered, Order::SAW);
     assert!(!tx.may_begin_message_given_credit());
     tx.access_ended(ids[1], &WRITE, offered, Order::SAW);
     assert!(tx.may_begin_message_given_credit());
-    tx.access_begun(ids[2], &WRITE, RequestStage::Exposed, Order::SAS);
+    tx.access_begun(ids[2], &WRITE, RequestStage::Offered, Order::SAS);
     assert!(tx.may_begin_message_given_credit(), "the order does not concern writes");
 }
 
@@ -194,57 +194,57 @@ fn collected_frame_is_whole_with_its_last_byte() {
 fn piece_that_is_read_ends_with_its_last_byte() {
     let [send] = make_send_ids();
     let mut rx = LinkRx::default();
-    rx.begin_read_piece(Reassembly { len_bytes: 5, arrived_bytes: 2, place: send });
+    rx.begin_read_piece(Reassembly { len_bytes: 5, arrived_bytes: 2, owner: send });
     assert!(rx.read_bytes_placed(1).is_none());
     assert_eq!(rx.arriving_read_piece().map(|filling| filling.arrived_bytes), Some(3));
     assert_eq!(
-        rx.read_bytes_placed(2).map(|filling| (filling.place, filling.arrived_bytes)),
+        rx.read_bytes_placed(2).map(|filling| (filling.owner, filling.arrived_bytes)),
         Some((send, 5))
     );
     assert!(rx.arriving_read_piece().is_none() && rx.read_bytes_placed(1).is_none());
 }
 
 #[test]
-fn debts_are_paid_in_their_order() {
+fn pending_replies_are_sent_in_their_order() {
     let answer = Header::Answer { op: 1, outcome: Outcome::Done };
     let mut links = Links::default();
     links.insert(LINK, PEER);
-    links.owe_read_data(LINK);
-    links.owe_credit(LINK);
-    links.owe(LINK, answer);
-    links.owe_ack(LINK);
-    let mut debts = std::mem::take(links.get_mut(LINK).unwrap().tx.debts_mut());
-    assert!(debts.has_ack() && !debts.has_credit_next() && !debts.is_only_read_data());
-    debts.ack_sent();
-    assert_eq!(debts.peek_header(), Some(&answer));
-    assert!(!debts.has_credit_next(), "answers go before it");
-    debts.pop_header();
-    assert!(debts.peek_header().is_none() && debts.has_credit_next());
-    debts.credit_sent();
-    assert!(debts.is_only_read_data() && !debts.are_paid());
-    debts.all_reads_sent();
-    assert!(debts.are_paid());
+    links.queue_read_data(LINK);
+    links.queue_credit_grant(LINK);
+    links.queue_header(LINK, answer);
+    links.queue_ack(LINK);
+    let mut replies = std::mem::take(links.get_mut(LINK).unwrap().tx.pending_replies_mut());
+    assert!(replies.is_ack_pending() && !replies.is_credit_grant_next() && !replies.has_only_read_data());
+    replies.ack_sent();
+    assert_eq!(replies.peek_header(), Some(&answer));
+    assert!(!replies.is_credit_grant_next(), "answers go before it");
+    replies.pop_header();
+    assert!(replies.peek_header().is_none() && replies.is_credit_grant_next());
+    replies.credit_sent();
+    assert!(replies.has_only_read_data() && !replies.is_empty());
+    replies.clear_read_data();
+    assert!(replies.is_empty());
 }
 
 #[test]
-fn pay_debts_visits_links_with_debts_until_paid() {
+fn send_pending_replies_visits_links_until_nothing_is_pending() {
     let mut links = Links::default();
     for link in [LINK, OTHER] {
         links.insert(link, PEER);
-        links.owe_ack(link);
-        links.owe_ack(link);
+        links.queue_ack(link);
+        links.queue_ack(link);
     }
     let mut asked = Vec::new();
-    links.pay_debts(|link, tx| {
+    links.send_pending_replies(|link, tx| {
         asked.push(link);
         if link == LINK {
-            tx.debts_mut().ack_sent();
+            tx.pending_replies_mut().ack_sent();
         }
     });
     assert_eq!(asked, [LINK, OTHER]);
-    assert!(links.have_debts());
-    assert!(links.try_pay_debts_of(LINK, |_, _| panic!("it owes nothing")));
-    assert!(!links.try_pay_debts_of(OTHER, |_, _| {}));
+    assert!(links.have_pending_replies());
+    assert!(links.try_send_pending_replies_of(LINK, |_, _| panic!("no reply is pending")));
+    assert!(!links.try_send_pending_replies_of(OTHER, |_, _| {}));
     links.remove(OTHER);
-    assert!(!links.have_debts());
+    assert!(!links.have_pending_replies());
 }

@@ -19,9 +19,9 @@ use self::mapped_regions::MappedRegions;
 use self::message_mark::MessageMark;
 use self::order::Postponed;
 use self::requests::Requests;
-pub(crate) use self::requests::{RequestStage, SendProtocol, op_number_of};
+pub(crate) use self::requests::{RequestStage, SendEnd, SendProtocol, op_number_of};
 use self::send_credit::SendCredit;
-use super::Debts;
+use super::PendingReplies;
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 
@@ -53,8 +53,8 @@ pub(crate) struct LinkTx {
     postponed: Postponed,
     /// Regions of the peer that this side accesses without frames.
     mapped: MappedRegions,
-    /// The frames that this side owes the peer.
-    debts: Debts,
+    /// The replies that this side must still send.
+    pending_replies: PendingReplies,
 }
 
 /// A frame that a link has taken in part.
@@ -87,16 +87,16 @@ pub(crate) struct PendingSends {
 }
 
 impl LinkTx {
-    /// Returns the frames that this side owes the peer.
+    /// Returns the replies that this side must still send.
     #[inline(always)]
-    pub(crate) fn debts(&self) -> &Debts {
-        &self.debts
+    pub(crate) fn pending_replies(&self) -> &PendingReplies {
+        &self.pending_replies
     }
 
-    /// As [`debts`](Self::debts), but mutable.
+    /// As [`pending_replies`](Self::pending_replies), but mutable.
     #[inline(always)]
-    pub(crate) fn debts_mut(&mut self) -> &mut Debts {
-        &mut self.debts
+    pub(crate) fn pending_replies_mut(&mut self) -> &mut PendingReplies {
+        &mut self.pending_replies
     }
 
     /// Whether the link is between two frames.
@@ -214,7 +214,7 @@ impl LinkTx {
             outstanding_bytes: _,
             postponed: _,
             mapped: _,
-            debts: _,
+            pending_replies: _,
         } = self;
         let mut sends = awaited_sends.into_sends();
         // A payload that the peer has asked for is among the requests.

@@ -57,8 +57,8 @@ impl Pipe {
         self.bytes.is_empty() && self.end.is_none()
     }
 
-    /// Appends bytes. If the capacity matters, the caller has checked
-    /// [`room_bytes`](Self::room_bytes).
+    /// Appends bytes, or drops them if the reader has left. If the capacity matters, the caller has
+    /// checked [`room_bytes`](Self::room_bytes).
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if !self.reader_has_left {
             self.bytes.extend(bytes);

@@ -42,8 +42,8 @@ pub struct LoopbackTransport {
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// The bytes that were read last. They are copied here so that the network is not locked while
-    /// the receiver runs.
+    /// A copy of the bytes that were read last, so that the network is not locked while the receiver
+    /// runs.
     scratch: Vec<u8>,
 }
 
@@ -60,7 +60,8 @@ enum Stream {
     Frames(Decoder),
 }
 
-/// A report. The transport decides on it while it holds the lock, and makes it without the lock.
+/// A report. The transport chooses the report while it holds the lock, and makes the report without
+/// the lock.
 enum PendingReport {
     /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
     /// into the receiver's space.
@@ -182,7 +183,7 @@ impl LoopbackTransport {
         let why = match (&link.stream, why) {
             (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
             // The peer closed the link after it had written only a part of a frame.
-            (Stream::Frames(decoder), LinkError::Closed) if decoder.is_mid_frame() => {
+            (Stream::Frames(decoder), LinkError::Closed) if decoder.is_reading_frame() => {
                 LinkError::System(Errno::ECONNRESET)
             }
             (_, why) => why,
@@ -332,11 +333,11 @@ impl Stream {
             }
             Stream::Frames(decoder) => {
                 let payload_left = usize::try_from(decoder.payload_left()).unwrap_or(usize::MAX);
-                (payload_left, decoder.is_mid_frame() && payload_left == 0)
+                (payload_left, decoder.is_reading_frame() && payload_left == 0)
             }
         };
-        // Behind the payload there may be as many headers as the budget allows, so a cut goes
-        // through frames.
+        // The read may cover the rest of this payload and then as many headers as the budget
+        // allows. So a cut can fall anywhere, also between later frames or inside one.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
         if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {
@@ -365,9 +366,8 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload for which the receiver has space goes
-/// there. All other bytes go through the decoder. Returns how many frames, and pieces of unfinished
-/// frames, were reported.
+/// Reports bytes that follow the hello. With `place`, payload goes into the receiver's space, as far as
+/// it fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,

@@ -1,9 +1,9 @@
 //! Indexes that find the earliest match in a long queue.
 //!
-//! Both indexes have one ordered set for each ignore mask that receives use. In practice there are
-//! few masks. In such a set, entries with the same source filter and the same tag under the mask
-//! are neighbours, the earliest first. So one search finds the earliest match under a mask. The
-//! sets are ordered, not hashed, because peers choose tags and sources.
+//! Both indexes keep one ordered set for each ignore mask in use; in practice there are few masks. In
+//! a set, entries with the same source filter and the same masked tag lie together, the earliest
+//! first. So one search finds the earliest match under a mask. The sets are ordered and not hashed:
+//! peers choose tags and sources, so the cost of a search must not depend on how well these hash.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -11,9 +11,9 @@
 //!       + (what links left behind that have ended)
 //! ```
 //!
-//! is within the budget, except that every link begins with [`CREDIT_INITIAL_BYTES`], however many
-//! links there are. Ended links may leave so many messages behind that the budget is overdrawn
-//! nevertheless. Then no new link comes up, but existing links lose nothing. A link in use gets a
+//! is within the budget. There are two exceptions. Every link begins with [`CREDIT_INITIAL_BYTES`],
+//! however many links there are. And ended links may leave so many messages behind that the budget is
+//! overdrawn; then no new link comes up, but existing links lose nothing. A link in use gets a
 //! *window* of a sixteenth of the free budget, so that early links leave some for later ones.
 
 use crate::limits::CREDIT_INITIAL_BYTES;
@@ -41,10 +41,10 @@ pub(super) struct Grant {
     pub(super) granted_bytes: u64,
     /// The credit that messages have spent.
     spent_bytes: u64,
-    /// The part of `spent_bytes` that is free again.
-    freed_bytes: u64,
-    /// The part of `spent_bytes` that belongs to unexpected messages that are still kept.
-    kept_bytes: u64,
+    /// The part of `spent_bytes` that was returned.
+    returned_bytes: u64,
+    /// The part of `spent_bytes` that unexpected messages still hold.
+    held_bytes: u64,
     /// When the peer has spent this much in all, more credit is due.
     due_at_bytes: u64,
     /// Whether credit was due but the budget had none. If so, each message that arrives is a new
@@ -113,8 +113,8 @@ impl Grant {
         Grant {
             granted_bytes: CREDIT_INITIAL_BYTES,
             spent_bytes: 0,
-            freed_bytes: 0,
-            kept_bytes: 0,
+            returned_bytes: 0,
+            held_bytes: 0,
             due_at_bytes: CREDIT_INITIAL_BYTES / 2,
             is_starved: false,
         }
@@ -129,23 +129,22 @@ impl Grant {
         is_covered
     }
 
-    /// Counts the credit of a message that is kept until a receive takes it.
-    pub(super) fn add_kept(&mut self, cost_bytes: u64) {
-        self.kept_bytes += cost_bytes;
+    /// Holds the credit of a message until a receive takes the message.
+    pub(super) fn hold(&mut self, cost_bytes: u64) {
+        self.held_bytes += cost_bytes;
     }
 
-    /// Frees the credit of a message that was not kept, since a posted receive took it as it
-    /// arrived.
+    /// Returns credit that is not held: a posted receive took the message as it arrived.
     #[inline(always)]
-    pub(super) fn release_unkept(&mut self, cost_bytes: u64, budget: &mut Budget) {
-        self.freed_bytes += cost_bytes;
+    pub(super) fn return_unheld(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        self.returned_bytes += cost_bytes;
         budget.release(cost_bytes);
     }
 
-    /// Frees the credit of a message that was kept.
-    pub(super) fn release_kept(&mut self, cost_bytes: u64, budget: &mut Budget) {
-        self.kept_bytes -= cost_bytes;
-        self.release_unkept(cost_bytes, budget);
+    /// Returns held credit: a receive took the message.
+    pub(super) fn return_held(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        self.held_bytes -= cost_bytes;
+        self.return_unheld(cost_bytes, budget);
     }
 
     /// Whether the peer may soon need more credit.
@@ -156,7 +155,7 @@ impl Grant {
 
     /// Grants more credit, unless there is too little to be worth a grant. Returns whether it did.
     pub(super) fn try_renew(&mut self, budget: &mut Budget) -> bool {
-        let outstanding_bytes = self.granted_bytes - self.freed_bytes;
+        let outstanding_bytes = self.granted_bytes - self.returned_bytes;
         let window_bytes =
             ((budget.free_bytes() + outstanding_bytes) / WINDOW_PARTS).max(CREDIT_INITIAL_BYTES);
         let more_bytes = window_bytes.saturating_sub(outstanding_bytes);
@@ -172,11 +171,11 @@ impl Grant {
         true
     }
 
-    /// Ends the grant when its link ends. Credit that no kept message has spent returns to the
-    /// budget. The credit of kept messages stays used until receives take them.
+    /// Ends the grant when its link ends. Credit that no message holds returns to the budget. Held
+    /// credit stays used until receives take the messages.
     pub(super) fn end(self, budget: &mut Budget) {
         budget.links -= 1;
-        budget.release(self.granted_bytes - self.freed_bytes - self.kept_bytes);
+        budget.release(self.granted_bytes - self.returned_bytes - self.held_bytes);
     }
 }
 
@@ -195,7 +194,7 @@ mod tests {
         let mut grant = Grant::initial(&mut budget);
         assert!(!grant.is_renewal_due());
         assert!(grant.try_spend(CREDIT_INITIAL_BYTES / 2));
-        grant.add_kept(CREDIT_INITIAL_BYTES / 2);
+        grant.hold(CREDIT_INITIAL_BYTES / 2);
         assert!(grant.is_renewal_due() && grant.try_renew(&mut budget));
         assert_eq!(grant.granted_bytes, LIMIT_BYTES as u64 / WINDOW_PARTS);
         assert!(!grant.is_renewal_due());
@@ -214,7 +213,7 @@ mod tests {
     enum Step {
         Open,
         End(usize),
-        Arrive { link: usize, len_bytes: u64, is_kept: bool },
+        Arrive { link: usize, len_bytes: u64, is_held: bool },
         Receive(usize),
         Fetch(u64),
         FetchReceived,
@@ -225,7 +224,7 @@ mod tests {
             1 => Just(Step::Open),
             1 => any::<usize>().prop_map(Step::End),
             8 => (any::<usize>(), 0..100_000_u64, any::<bool>())
-                .prop_map(|(link, len_bytes, is_kept)| Step::Arrive { link, len_bytes, is_kept }),
+                .prop_map(|(link, len_bytes, is_held)| Step::Arrive { link, len_bytes, is_held }),
             4 => any::<usize>().prop_map(Step::Receive),
             1 => (0..2_000_000_u64).prop_map(Step::Fetch),
             1 => Just(Step::FetchReceived),
@@ -248,29 +247,29 @@ mod tests {
                         links.push((Grant::initial(&mut budget), Vec::new()));
                     }
                     Step::End(link) if link % count < links.len() => {
-                        let (grant, kept) = links.swap_remove(link % count);
+                        let (grant, held) = links.swap_remove(link % count);
                         grant.end(&mut budget);
-                        left_behind.extend(kept);
+                        left_behind.extend(held);
                     }
-                    Step::Arrive { link, len_bytes, is_kept } => {
-                        let Some((grant, kept)) = links.get_mut(link % count) else { continue };
+                    Step::Arrive { link, len_bytes, is_held } => {
+                        let Some((grant, held)) = links.get_mut(link % count) else { continue };
                         let cost_bytes = MESSAGE_COST_BYTES + len_bytes;
                         if !grant.try_spend(cost_bytes) {
                             continue;
                         }
-                        if is_kept {
-                            grant.add_kept(cost_bytes);
-                            kept.push(cost_bytes);
+                        if is_held {
+                            grant.hold(cost_bytes);
+                            held.push(cost_bytes);
                         } else {
-                            grant.release_unkept(cost_bytes, &mut budget);
+                            grant.return_unheld(cost_bytes, &mut budget);
                         }
                         if grant.is_renewal_due() {
                             grant.try_renew(&mut budget);
                         }
                     }
                     Step::Receive(which) => match links.get_mut(which % count) {
-                        Some((grant, kept)) if !kept.is_empty() => {
-                            grant.release_kept(kept.swap_remove(which % kept.len()), &mut budget);
+                        Some((grant, held)) if !held.is_empty() => {
+                            grant.return_held(held.swap_remove(which % held.len()), &mut budget);
                             if grant.is_renewal_due() {
                                 grant.try_renew(&mut budget);
                             }
@@ -284,15 +283,15 @@ mod tests {
                 most_links = most_links.max(links.len() as u64);
                 let allowed = LIMIT_BYTES as u64 + most_links * CREDIT_INITIAL_BYTES;
                 prop_assert!(budget.used_bytes <= allowed, "{} used", budget.used_bytes);
-                for (grant, kept) in &links {
-                    if kept.is_empty() {
+                for (grant, held) in &links {
+                    if held.is_empty() {
                         prop_assert!(grant.granted_bytes - grant.spent_bytes >= CREDIT_INITIAL_BYTES / 2);
                     }
                 }
             }
-            for (grant, kept) in links {
+            for (grant, held) in links {
                 grant.end(&mut budget);
-                left_behind.extend(kept);
+                left_behind.extend(held);
             }
             left_behind.into_iter().chain(fetched).for_each(|bytes| budget.release(bytes));
             prop_assert_eq!(budget.used_bytes, 0);

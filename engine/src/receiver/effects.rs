@@ -35,19 +35,19 @@ pub(crate) trait ReceiverEffects {
     /// report that the receiver then makes, or `None` if another member makes the report.
     fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork>;
 
-    /// Sends a header to the peer of a link, after the headers that are queued for this peer.
-    fn owe(&mut self, link: LinkId, header: Header);
+    /// Queues a header for the peer of a link, after earlier headers.
+    fn queue_header(&mut self, link: LinkId, header: Header);
 
-    /// Acknowledges to the peer of a link how many messages [have
-    /// arrived](super::Receiver::arrived_eager_count).
-    fn owe_ack(&mut self, link: LinkId);
+    /// Queues an acknowledgement of the messages that [have
+    /// arrived](super::Receiver::arrived_eager_count) on a link.
+    fn queue_ack(&mut self, link: LinkId);
 
-    /// Sends the peer of a link the credit that it [was granted](super::Receiver::granted_bytes).
-    fn owe_credit(&mut self, link: LinkId);
+    /// Queues a grant of the credit that a link's peer [was given](super::Receiver::granted_bytes).
+    fn queue_credit_grant(&mut self, link: LinkId);
 
     /// Whether a member reports the success also of receives that did not ask for a report.
     #[inline(always)]
-    fn reports_unsignalled_success(&self, _: MemberId) -> bool {
+    fn wants_unsignalled_reports(&self, _: MemberId) -> bool {
         false
     }
 
@@ -118,20 +118,20 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.record_work_end(end, at)
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.0.owe(link, header);
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.0.queue_header(link, header);
     }
 
-    fn owe_ack(&mut self, link: LinkId) {
-        self.0.owe_ack(link);
+    fn queue_ack(&mut self, link: LinkId) {
+        self.0.queue_ack(link);
     }
 
-    fn owe_credit(&mut self, link: LinkId) {
-        self.0.owe_credit(link);
+    fn queue_credit_grant(&mut self, link: LinkId) {
+        self.0.queue_credit_grant(link);
     }
 
-    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
-        self.0.reports_unsignalled_success(member)
+    fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
+        self.0.wants_unsignalled_reports(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {

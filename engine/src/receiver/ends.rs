@@ -39,7 +39,7 @@ impl Receiver {
             return self.finish_turn_or_buffer_part(id, source, message, member, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
-            if effects.reports_unsignalled_success(member) {
+            if effects.wants_unsignalled_reports(member) {
                 let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
                 self.report_success(completion, Some(member), effects);
             }
@@ -64,7 +64,7 @@ impl Receiver {
             return self.end_deferred_receive(Ok(completion), Some(member), effects);
         }
         effects.count(CounterEvents::RECV, member);
-        if receive.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
+        if receive.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
             let completion = receive.take_completion(source, message, clamp_to_usize(message.len_bytes));
             self.report_success(completion, Some(member), effects);
         }
@@ -82,7 +82,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
-            self.end_turn_with_message(id, source, message, effects);
+            self.end_ordered_receive(id, source, message, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
             self.part_received(id, source, message, member, effects);
@@ -156,7 +156,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
-            return self.end_turn_with_message(id, source, message, effects);
+            return self.end_ordered_receive(id, source, message, effects);
         }
         let Some(receive) = self.receives.remove(id) else { return };
         let is_part = receive.role == ReceiveRole::Part;
@@ -267,11 +267,11 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Arriving { message, place, .. } = &filling.place;
-        match *place {
+        let Arriving { message, destination, .. } = &filling.owner;
+        match *destination {
             PayloadDestination::Posted(id) => {
                 if self.has_turn(id) {
-                    self.end_turn_with_failure(id, source, filling, error, effects);
+                    self.fail_ordered_receive(id, source, filling, error, effects);
                 } else if let Some(receive) = self.receives.remove(id) {
                     let placed_bytes =
                         clamp_to_usize(filling.arrived_bytes).min(receive.destination.len_bytes());

@@ -99,7 +99,7 @@ impl Receiver {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
             if let Some(Reassembly {
-                place: Arriving { place: PayloadDestination::Unexpected(unexpected), .. },
+                owner: Arriving { destination: PayloadDestination::Unexpected(unexpected), .. },
                 ..
             }) = self.fetches.reassembly_mut(id).copied()
                 && !self.try_reserve_payload_memory(unexpected)
@@ -118,9 +118,9 @@ impl Receiver {
     }
 
     /// Changes the destination of an offered message, and begins to fetch it if that has not begun.
-    pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, place: PayloadDestination) {
+    pub(super) fn redirect_and_begin_fetch(&mut self, id: FetchId, destination: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
-            filling.place.place = place;
+            filling.owner.destination = destination;
             self.fetches.begin_fetch(id);
         }
     }
@@ -129,7 +129,7 @@ impl Receiver {
     /// requested. Returns whether it was.
     pub(super) fn hold_credit_if_payload_requested(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
-        filling.place.held_bytes = cost_bytes;
+        filling.owner.held_bytes = cost_bytes;
         true
     }
 
@@ -153,12 +153,12 @@ impl Receiver {
             match step {
                 FetchStep::Pulled(_) => {}
                 FetchStep::Ended { fetch, .. } => {
-                    effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+                    effects.queue_header(fetch.link, Header::Done { op: fetch.op, fault: false });
                     self.finish_fetch(&fetch, effects);
                 }
                 FetchStep::Faulted(fetch) => {
-                    self.free_held_credit(&fetch, effects);
-                    effects.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
+                    self.return_fetch_credit(&fetch, effects);
+                    effects.queue_header(fetch.link, Header::Done { op: fetch.op, fault: true });
                     if let Some((source, member)) = self.source_and_member_of(fetch.link) {
                         self.abandon_partial_message(
                             source,
@@ -170,7 +170,7 @@ impl Receiver {
                     }
                 }
                 FetchStep::Asked { link, op, cannot_pull } => {
-                    effects.owe(link, Header::Clear { op, cannot_pull });
+                    effects.queue_header(link, Header::Clear { op, cannot_pull });
                 }
             }
         }
@@ -201,8 +201,8 @@ impl Receiver {
     /// Ends a fetch whose requested payload has arrived whole.
     pub(super) fn requested_data_arrived(&mut self, id: FetchId, effects: &mut impl ReceiverEffects) {
         if let Some(fetch) = self.fetches.remove(id) {
-            if fetch.filling.place.message.awaits.wants_answer() {
-                effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+            if fetch.filling.owner.message.awaits.wants_answer() {
+                effects.queue_header(fetch.link, Header::Done { op: fetch.op, fault: false });
             }
             self.finish_fetch(&fetch, effects);
         }
@@ -210,7 +210,7 @@ impl Receiver {
 
     /// Ends a fetch whose message is whole and in its destination.
     fn finish_fetch(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
-        self.free_held_credit(fetch, effects);
+        self.return_fetch_credit(fetch, effects);
         if let Some((source, member)) = self.source_and_member_of(fetch.link) {
             self.finish_message(source, &fetch.filling, member, effects);
         }
@@ -221,12 +221,13 @@ impl Receiver {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 
-    fn free_held_credit(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
-        let held_bytes = fetch.filling.place.held_bytes;
+    /// Returns the credit that a discarded message has held.
+    fn return_fetch_credit(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
+        let held_bytes = fetch.filling.owner.held_bytes;
         if held_bytes > 0
             && let Some(link) = self.links.get_mut(fetch.link)
         {
-            link.grant.release_kept(held_bytes, &mut self.budget);
+            link.grant.return_held(held_bytes, &mut self.budget);
             self.renew_credit_if_due(fetch.link, effects);
         }
     }
@@ -240,7 +241,7 @@ struct ReceiveMemories<'a> {
 
 impl Memory<Arriving> for ReceiveMemories<'_> {
     fn wanted_bytes(&mut self, filling: &Reassembly<Arriving>) -> u64 {
-        match filling.place.place {
+        match filling.owner.destination {
             PayloadDestination::Posted(receive) => {
                 let room_bytes =
                     self.receives.get(receive).map_or(0, |receive| receive.destination.len_bytes());
@@ -257,7 +258,7 @@ impl Memory<Arriving> for ReceiveMemories<'_> {
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
-        match filling.place.place {
+        match filling.owner.destination {
             PayloadDestination::Posted(receive) => {
                 self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
                     copy(
@@ -283,7 +284,7 @@ impl Memory<Arriving> for ReceiveMemories<'_> {
     }
 
     fn forget_pulled(&mut self, arriving: &Arriving) {
-        if let PayloadDestination::Unexpected(unexpected) = arriving.place
+        if let PayloadDestination::Unexpected(unexpected) = arriving.destination
             && let Some(unexpected) = self.unexpected.get_mut(unexpected)
         {
             unexpected.bytes.clear();

@@ -7,10 +7,10 @@ use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
-/// The credit of a frame that the receiver keeps, and that no receive can take: a write with remote
-/// data.
+/// The credit that a frame holds while the receiver keeps the frame and no receive can take it: a
+/// write with remote data.
 #[derive(Debug)]
-pub(crate) struct KeptCredit {
+pub(crate) struct HeldCredit {
     origin: MessageOrigin,
     cost_bytes: u64,
 }
@@ -26,33 +26,32 @@ impl Receiver {
         if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 
-    /// Returns the credit of a frame that is not kept, so that the peer may spend as much again.
+    /// Returns credit that is not held, so that the peer may spend as much again.
     #[inline(always)]
     pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         if let Some(link) = self.links.get_mut(id) {
-            link.grant.release_unkept(cost_bytes, &mut self.budget);
+            link.grant.return_unheld(cost_bytes, &mut self.budget);
             if link.grant.is_renewal_due() {
                 self.renew_credit_if_due(id, effects);
             }
         }
     }
 
-    /// Keeps the credit of a frame that stays here for a while. Returns `None` if the link has
-    /// ended.
-    pub(crate) fn withhold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+    /// Holds the credit of a frame that stays here for a while. Returns `None` if the link has ended.
+    pub(crate) fn hold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<HeldCredit> {
         let link = self.links.get_mut(id)?;
-        link.grant.add_kept(cost_bytes);
-        Some(KeptCredit { origin: link.message_origin(id), cost_bytes })
+        link.grant.hold(cost_bytes);
+        Some(HeldCredit { origin: link.message_origin(id), cost_bytes })
     }
 
-    /// Returns credit that was kept.
-    #[expect(clippy::needless_pass_by_value, reason = "it is given back once")]
-    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
-        self.free_credit(kept.origin, kept.cost_bytes, effects);
+    /// Returns held credit.
+    #[expect(clippy::needless_pass_by_value, reason = "credit is returned once")]
+    pub(crate) fn return_held_credit(&mut self, held: HeldCredit, effects: &mut impl ReceiverEffects) {
+        self.return_credit_to_origin(held.origin, held.cost_bytes, effects);
     }
 
-    /// Returns the credit of a message that was kept.
-    pub(super) fn free_credit(
+    /// Returns the held credit of a message to the peer that sent it.
+    pub(super) fn return_credit_to_origin(
         &mut self,
         origin: MessageOrigin,
         cost_bytes: u64,
@@ -60,7 +59,7 @@ impl Receiver {
     ) {
         match self.links.link_of_origin(origin) {
             Some(link) => {
-                link.grant.release_kept(cost_bytes, &mut self.budget);
+                link.grant.return_held(cost_bytes, &mut self.budget);
                 self.renew_credit_if_due(origin.link, effects);
             }
             None => self.budget.release(cost_bytes),
@@ -75,7 +74,7 @@ impl Receiver {
     /// Records that the link has taken the last grant of credit.
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
-            link.owes_credit = false;
+            link.is_grant_queued = false;
         }
     }
 
@@ -85,12 +84,12 @@ impl Receiver {
         let Some(link) = self.links.get_mut(id) else { return };
         // While the link has not taken the last grant, the peer gets no other. So a peer that does
         // not read cannot make the headers that wait for it grow without bound.
-        if link.owes_credit || !link.grant.is_renewal_due() {
+        if link.is_grant_queued || !link.grant.is_renewal_due() {
             return;
         }
         if link.grant.try_renew(&mut self.budget) {
-            link.owes_credit = true;
-            effects.owe_credit(id);
+            link.is_grant_queued = true;
+            effects.queue_credit_grant(id);
         } else {
             self.starved.insert(id);
         }

@@ -2,9 +2,9 @@
 //! room, or because too many of this member's receives wait for their turn.
 //!
 //! A receiver with one endpoint stops matching untagged messages while its queue is full
-//! ([`multi_receive`](super::multi_receive)). In a shared receiver, this would stop all members. So
-//! here only the untagged messages of the member with the full queue are kept aside, in order,
-//! until its queue has room or fewer of its receives wait. Messages of other members are matched as
+//! ([`multi_receive`](super::multi_receive)). In a shared receiver, this would stop all members. So a
+//! shared receiver keeps aside only the untagged messages of the member with the full queue, in order,
+//! until this queue has room or fewer receives of the member wait. Messages of other members are matched as
 //! usual. So no message overtakes another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};

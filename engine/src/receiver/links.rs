@@ -19,8 +19,8 @@ pub(super) struct ReceiverLink {
     pub(super) creation_number: u64,
     /// The peer's credit.
     pub(super) grant: Grant,
-    /// Whether the peer was granted credit of which it was not told yet.
-    pub(super) owes_credit: bool,
+    /// Whether a grant of credit is queued, which the link has not taken yet.
+    pub(super) is_grant_queued: bool,
     /// How many eager messages have arrived whole.
     pub(super) received_messages: u64,
     /// The message whose payload is being read.
@@ -47,7 +47,7 @@ pub(super) enum IncomingMessage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) message: Message,
-    pub(super) place: PayloadDestination,
+    pub(super) destination: PayloadDestination,
     /// The credit that a discarded message still holds, because its payload was requested. If it
     /// held none, a peer that never sends such payloads could make offers without end.
     pub(super) held_bytes: u64,
@@ -55,8 +55,8 @@ pub(super) struct Arriving {
 
 impl Arriving {
     /// Creates the reassembly of a message of which no byte has arrived.
-    pub(super) fn new_reassembly(place: PayloadDestination, message: &Message) -> Reassembly<Arriving> {
-        Reassembly::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
+    pub(super) fn new_reassembly(destination: PayloadDestination, message: &Message) -> Reassembly<Arriving> {
+        Reassembly::new(message.len_bytes, Arriving { message: *message, destination, held_bytes: 0 })
     }
 }
 
@@ -120,7 +120,7 @@ impl ReceiverLinks {
             member,
             creation_number: self.count,
             grant: Grant::initial(budget),
-            owes_credit: false,
+            is_grant_queued: false,
             received_messages: 0,
             reading: None,
             unmatched_messages: 0,

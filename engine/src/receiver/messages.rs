@@ -9,7 +9,7 @@ use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
-use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
@@ -56,7 +56,7 @@ impl Receiver {
         link.received_messages += 1;
         let (source, number, member) = (link.peer, link.received_messages, link.member);
         if message.awaits.wants_ack() {
-            effects.owe_ack(id);
+            effects.queue_ack(id);
         }
         if let Some(receive_id) = self.take_match(source, message, member, effects) {
             self.return_credit(id, cost_bytes, effects);
@@ -88,7 +88,7 @@ impl Receiver {
             return Err(NOT_COVERED);
         }
         let (source, number, member) = (link.peer, link.received_messages + 1, link.member);
-        let place = match self.take_match(source, message, member, effects) {
+        let destination = match self.take_match(source, message, member, effects) {
             Some(receive) => {
                 self.return_credit(id, cost_bytes, effects);
                 PayloadDestination::Posted(receive)
@@ -99,8 +99,10 @@ impl Receiver {
             },
         };
         if let Some(link) = self.links.get_mut(id) {
-            link.reading =
-                Some(IncomingMessage::Eager { filling: Arriving::new_reassembly(place, message), number });
+            link.reading = Some(IncomingMessage::Eager {
+                filling: Arriving::new_reassembly(destination, message),
+                number,
+            });
         }
         Ok(())
     }
@@ -152,7 +154,7 @@ impl Receiver {
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
-        match filling.place.place {
+        match filling.owner.destination {
             PayloadDestination::Posted(receive) => {
                 if let Some(receive) = self.receives.get_mut(receive) {
                     receive.destination.copy_in(clamp_to_usize(filling.arrived_bytes), bytes);
@@ -172,7 +174,7 @@ impl Receiver {
     /// is empty unless a receive has matched the message.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
-        match filling.place.place {
+        match filling.owner.destination {
             PayloadDestination::Posted(receive) => match self.receives.get_mut(receive) {
                 Some(receive) => receive
                     .destination
@@ -188,7 +190,7 @@ impl Receiver {
     /// other call for this link.
     pub(crate) fn lend_buffer(&mut self, id: LinkId) -> Option<LentBuffer> {
         let filling = self.reassembly_mut(id).copied()?;
-        let PayloadDestination::Posted(receive) = filling.place.place else { return None };
+        let PayloadDestination::Posted(receive) = filling.owner.destination else { return None };
         let destination = mem::take(&mut self.receives.get_mut(receive)?.destination);
         let (at_bytes, len_bytes) =
             (clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()));
@@ -210,7 +212,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance_and_check_whole(count_bytes) {
+        if filling.advance(count_bytes) == Arrived::Partly {
             return;
         }
         let Some(link) = self.links.get_mut(id) else { return };
@@ -218,12 +220,12 @@ impl Receiver {
             Some(IncomingMessage::Eager { filling, number }) => {
                 link.received_messages += 1;
                 let (source, member) = (link.peer, link.member);
-                let Arriving { message, place, .. } = filling.place;
+                let Arriving { message, destination, .. } = filling.owner;
                 if message.awaits.wants_ack() {
-                    effects.owe_ack(id);
+                    effects.queue_ack(id);
                 }
                 self.finish_message(source, &filling, member, effects);
-                if !matches!(place, PayloadDestination::Unexpected(_)) {
+                if !matches!(destination, PayloadDestination::Unexpected(_)) {
                     report_match_if_awaited(id, &message, number, effects);
                 }
             }
@@ -248,8 +250,8 @@ impl Receiver {
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Arriving { message, place, .. } = &filling.place;
-        match *place {
+        let Arriving { message, destination, .. } = &filling.owner;
+        match *destination {
             PayloadDestination::Posted(receive) => {
                 self.finish_receive(receive, source, message, member, effects);
             }
@@ -282,7 +284,7 @@ impl Receiver {
         if asks_match && link.unmatched_messages > 0 {
             link.fenced_messages = link.unmatched_messages;
         } else {
-            effects.owe(id, Header::Fenced);
+            effects.queue_header(id, Header::Fenced);
         }
         Ok(())
     }
@@ -298,6 +300,6 @@ pub(super) fn report_match_if_awaited(
     effects: &mut impl ReceiverEffects,
 ) {
     if message.awaits.wants_match() {
-        effects.owe(id, Header::Matched { number });
+        effects.queue_header(id, Header::Matched { number });
     }
 }

@@ -13,8 +13,8 @@
 //! While completions of receives wait for room in their queue, a buffer takes no message, since one
 //! posted buffer could cause any number of completions. A message for the buffer is *kept aside*
 //! among the unexpected messages. From then on the receiver matches no untagged message until the
-//! queue has room. Then it matches them all in the order of arrival, as it would have done before.
-//! So no message, receive or peek overtakes another.
+//! queue has room. Then the receiver matches these messages in the order of arrival. So no message,
+//! receive or peek overtakes another.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;
@@ -343,7 +343,7 @@ impl Receiver {
         let is_release = buffer.arriving == 1
             && matches!(buffer.end, Some(End::Consumed))
             && !self.is_deferred_buffer(buffer_id);
-        if buffer.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
+        if buffer.signalled == Signalled::Yes || effects.wants_unsignalled_reports(member) {
             let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;

@@ -83,7 +83,7 @@ struct EffectsRecorder {
     counted: Vec<(CounterEvents, bool)>,
     works: Vec<(u64, bool)>,
     reports_work: bool,
-    owed: Vec<(LinkId, Header)>,
+    queued: Vec<(LinkId, Header)>,
     acks: Vec<LinkId>,
     credits: Vec<LinkId>,
 }
@@ -96,7 +96,7 @@ impl Default for EffectsRecorder {
             counted: Vec::new(),
             works: Vec::new(),
             reports_work: false,
-            owed: Vec::new(),
+            queued: Vec::new(),
             acks: Vec::new(),
             credits: Vec::new(),
         }
@@ -135,15 +135,15 @@ impl ReceiverEffects for EffectsRecorder {
         }))
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.owed.push((link, header));
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.queued.push((link, header));
     }
 
-    fn owe_ack(&mut self, link: LinkId) {
+    fn queue_ack(&mut self, link: LinkId) {
         self.acks.push(link);
     }
 
-    fn owe_credit(&mut self, link: LinkId) {
+    fn queue_credit_grant(&mut self, link: LinkId) {
         self.credits.push(link);
     }
 }
@@ -216,7 +216,7 @@ fn message_completes_the_receive_that_waits_for_it() {
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
     assert_eq!((receiver.outstanding_receives(), receiver.arrived_eager_count(LINK)), (0, 1));
-    assert!(asked.owed.is_empty() && asked.acks.is_empty() && asked.credits.is_empty());
+    assert!(asked.queued.is_empty() && asked.acks.is_empty() && asked.credits.is_empty());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn message_beyond_credit_is_a_protocol_violation() {
 }
 
 #[test]
-fn credit_update_is_owed_once() {
+fn credit_grant_is_queued_once() {
     let (mut receiver, mut asked) = receiver_with_link();
     let pass = |receiver: &mut Receiver, asked: &mut EffectsRecorder| {
         let half_messages = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES / 2 + 1;
@@ -281,11 +281,11 @@ fn arrival_and_match_are_reported_when_they_happen() {
     deliver_message(&mut receiver, LINK, b"a", AwaitedReply::Arrival, &mut asked).unwrap();
     deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Match, &mut asked).unwrap();
     assert_eq!((&asked.acks[..], receiver.arrived_eager_count(LINK)), (&[LINK][..], 2));
-    assert!(asked.owed.is_empty(), "no receive has matched it");
+    assert!(asked.queued.is_empty(), "no receive has matched it");
     for context in [1, 2] {
         receiver.post(receive_request(1, context), &mut asked).unwrap();
     }
-    assert_eq!(asked.owed, [(LINK, Header::Matched { number: 2 })]);
+    assert_eq!(asked.queued, [(LINK, Header::Matched { number: 2 })]);
 }
 
 #[test]
@@ -295,9 +295,9 @@ fn fence_is_answered_when_earlier_messages_are_matched() {
     receiver.fence_asked(LINK, true, &mut asked).unwrap();
     deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Nothing, &mut asked).unwrap();
     assert!(receiver.fence_asked(LINK, true, &mut asked).is_err(), "one at a time");
-    assert!(asked.owed.is_empty());
+    assert!(asked.queued.is_empty());
     receiver.post(receive_request(1, 1), &mut asked).unwrap();
-    assert_eq!(asked.owed, [(LINK, Header::Fenced)]);
+    assert_eq!(asked.queued, [(LINK, Header::Fenced)]);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive_request(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);
-    assert!(asked.owed.is_empty(), "the peer that waits to hear of it is gone");
+    assert!(asked.queued.is_empty(), "the peer that waits to hear of it is gone");
     receiver.post(receive_request(6, 2), &mut asked).unwrap();
     receiver.begin_message(LINK, &make_message(6, AwaitedReply::Nothing), &mut asked).unwrap();
     receiver.put_payload(LINK, b"half", &mut asked);
@@ -375,7 +375,7 @@ fn offered_message_is_pulled_when_a_receive_matches_it() {
         passes += 1;
     }
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert_eq!((passes, &asked.owed[..]), (3, &[(LINK, Header::Done { op: 7, fault: false })][..]));
+    assert_eq!((passes, &asked.queued[..]), (3, &[(LINK, Header::Done { op: 7, fault: false })][..]));
 }
 
 #[test]
@@ -385,17 +385,17 @@ fn payload_of_offer_that_cannot_be_pulled_is_requested() {
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Arrival), 7, REMOTE, &mut asked).unwrap();
     assert!(!receiver.begin_data_if_requested(LINK, 7, 5), "it was not asked for yet");
     receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Refused, &mut asked);
-    assert_eq!(asked.owed, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
+    assert_eq!(asked.queued, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
     assert!(!receiver.begin_data_if_requested(LINK, 7, 4) && !receiver.begin_data_if_requested(OTHER, 7, 5));
     assert!(receiver.begin_data_if_requested(LINK, 7, 5));
     receiver.put_payload(LINK, b"hello", &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
-    assert_eq!(asked.owed[1..], [(LINK, Header::Done { op: 7, fault: false })]);
+    assert_eq!(asked.queued[1..], [(LINK, Header::Done { op: 7, fault: false })]);
 
     receiver.post(receive_request(16, 2), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 8, REMOTE, &mut asked).unwrap();
     receiver.pull_payloads(|_| true, |_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
-    assert_eq!(asked.owed[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
+    assert_eq!(asked.queued[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn receive_fails_if_the_offered_memory_cannot_be_read() {
     receiver.post(receive_request(16, 1), &mut asked).unwrap();
     receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 7, REMOTE, &mut asked).unwrap();
     receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Fault, &mut asked);
-    assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: true })]);
+    assert_eq!(asked.queued, [(LINK, Header::Done { op: 7, fault: true })]);
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::Fault))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, false)]);
 }
@@ -419,7 +419,7 @@ fn unexpected_offers_are_fetched_while_the_budget_lasts() {
             .unwrap();
     }
     receiver.pull_payloads(|_| true, make_pull_from(b"0123456789"), &mut asked);
-    assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: false })]);
+    assert_eq!(asked.queued, [(LINK, Header::Done { op: 7, fault: false })]);
     assert!(!receiver.wants_pass(), "there is no room for the other one");
     receiver.post(receive_request(10, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);

@@ -159,7 +159,7 @@ impl Receiver {
     }
 
     /// Ends a receive that has a turn, and has its message or as much of it as fits.
-    pub(super) fn end_turn_with_message(
+    pub(super) fn end_ordered_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -170,7 +170,7 @@ impl Receiver {
     }
 
     /// Fails a receive that has a turn and will not get the rest of its message.
-    pub(super) fn end_turn_with_failure(
+    pub(super) fn fail_ordered_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,

@@ -90,7 +90,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
         let link = self.links.get_mut(link_id)?;
-        link.grant.add_kept(cost_bytes);
+        link.grant.hold(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
         let origin = link.message_origin(link_id);
@@ -116,8 +116,8 @@ impl Receiver {
         Some(id)
     }
 
-    /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
-    /// there was enough.
+    /// Reserves memory for the payload of an offer that no receive has matched. Returns `false` if
+    /// there is too little.
     pub(super) fn try_reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
@@ -132,21 +132,21 @@ impl Receiver {
         true
     }
 
-    /// Removes an unexpected message, and frees its credit and its reserved memory. The caller
-    /// removes it from matching.
-    pub(super) fn remove_unexpected_and_free_credit(
+    /// Removes an unexpected message, returns its credit and frees its reserved memory. The caller
+    /// removes the message from matching.
+    pub(super) fn remove_unexpected_and_return_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
-        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
-        self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
+        let unexpected = self.remove_unexpected_without_credit(id, effects)?;
+        self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
-    /// As [`remove_unexpected_and_free_credit`](Self::remove_unexpected_and_free_credit), but leaves it to
-    /// the caller to free the credit.
-    fn remove_unexpected_keeping_credit(
+    /// Removes an unexpected message, and frees its reserved memory. The message's credit stays held: the
+    /// caller returns it.
+    fn remove_unexpected_without_credit(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
@@ -159,7 +159,7 @@ impl Receiver {
             if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
                 link.fenced_messages -= 1;
                 if link.fenced_messages == 0 {
-                    effects.owe(origin.link, Header::Fenced);
+                    effects.queue_header(origin.link, Header::Fenced);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
         if !unexpected.is_whole() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
             return self.fill_receive(receive_id, id, *unexpected, effects);
@@ -193,7 +193,7 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) {
+        if let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) {
             self.fill_receive(receive_id, id, *unexpected, effects);
         }
     }
@@ -228,12 +228,12 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<(PeerId, Message, MemberId)> {
-        let unexpected = self.remove_unexpected_keeping_credit(id, effects)?;
+        let unexpected = self.remove_unexpected_without_credit(id, effects)?;
         if !unexpected
             .fetch
             .is_some_and(|fetch| self.hold_credit_if_payload_requested(fetch, unexpected.cost_bytes))
         {
-            self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
+            self.return_credit_to_origin(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
@@ -253,7 +253,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.remove_unexpected_and_free_credit(id, effects) else { return };
+        let Some(unexpected) = self.remove_unexpected_and_return_credit(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.fail_claimed_message(message.tag.is_some(), context, error),
             None => match unexpected.place {
@@ -278,14 +278,14 @@ impl Receiver {
         id: UnexpectedId,
         fetch: Option<FetchId>,
         link: LinkId,
-        place: PayloadDestination,
+        destination: PayloadDestination,
     ) {
         if let Some(fetch) = fetch {
-            self.redirect_and_begin_fetch(fetch, place);
+            self.redirect_and_begin_fetch(fetch, destination);
         } else if let Some(filling) = self.reassembly_mut(link)
-            && filling.place.place == PayloadDestination::Unexpected(id)
+            && filling.owner.destination == PayloadDestination::Unexpected(id)
         {
-            filling.place.place = place;
+            filling.owner.destination = destination;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Distributes the effects of a shared receiver to its members.
 
-use super::mailbox::{Count, Debt, EndsWork, Report, source_of, with_source};
+use super::mailbox::{Count, EndsWork, Reply, Report, source_of, with_source};
 use super::mailboxes::Mailboxes;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::flags::CounterEvents;
@@ -64,15 +64,15 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         }
     }
 
-    fn owe_or_mail(&mut self, link: LinkId, debt: Debt) {
+    fn queue_or_mail(&mut self, link: LinkId, reply: Reply) {
         let Some((member, link)) = self.links.get(link).copied() else { return };
         let Some(effects) = self.effects_if_caller(member) else {
-            return self.mailboxes.add_debt(member, link, debt);
+            return self.mailboxes.mail_reply(member, link, reply);
         };
-        match debt {
-            Debt::Header(header) => effects.owe(link, header),
-            Debt::Ack => effects.owe_ack(link),
-            Debt::Credit => effects.owe_credit(link),
+        match reply {
+            Reply::Header(header) => effects.queue_header(link, header),
+            Reply::Ack => effects.queue_ack(link),
+            Reply::Credit => effects.queue_credit_grant(link),
         }
     }
 }
@@ -108,20 +108,20 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         None
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.owe_or_mail(link, Debt::Header(header));
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.queue_or_mail(link, Reply::Header(header));
     }
 
-    fn owe_ack(&mut self, link: LinkId) {
-        self.owe_or_mail(link, Debt::Ack);
+    fn queue_ack(&mut self, link: LinkId) {
+        self.queue_or_mail(link, Reply::Ack);
     }
 
-    fn owe_credit(&mut self, link: LinkId) {
-        self.owe_or_mail(link, Debt::Credit);
+    fn queue_credit_grant(&mut self, link: LinkId) {
+        self.queue_or_mail(link, Reply::Credit);
     }
 
-    fn reports_unsignalled_success(&self, member: MemberId) -> bool {
-        self.mailboxes.reports_unsignalled_success(member)
+    fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
+        self.mailboxes.wants_unsignalled_reports(member)
     }
 
     fn has_waiting_reports(&self, member: MemberId) -> bool {
@@ -154,15 +154,15 @@ impl ReceiverEffects for NoMember {
         match *self {}
     }
 
-    fn owe(&mut self, _: LinkId, _: Header) {
+    fn queue_header(&mut self, _: LinkId, _: Header) {
         match *self {}
     }
 
-    fn owe_ack(&mut self, _: LinkId) {
+    fn queue_ack(&mut self, _: LinkId) {
         match *self {}
     }
 
-    fn owe_credit(&mut self, _: LinkId) {
+    fn queue_credit_grant(&mut self, _: LinkId) {
         match *self {}
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Mailbox {
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     pub(crate) counts: Vec<Count>,
-    pub(crate) debts: Vec<(LinkId, Debt)>,
+    pub(crate) replies: Vec<(LinkId, Reply)>,
     /// Peers that directed receives name while no member has a link to them.
     pub(crate) sources: HashSet<Address>,
 }
@@ -74,9 +74,9 @@ pub(crate) struct Count {
     pub(crate) is_common: bool,
 }
 
-/// A frame that a member owes the peer of one of its links.
+/// A reply that a member must send on one of its links.
 #[derive(Debug)]
-pub(crate) enum Debt {
+pub(crate) enum Reply {
     Header(Header),
     Ack,
     Credit,
@@ -130,8 +130,8 @@ impl Mailbox {
         self.has_mail.store(true, Ordering::Release);
     }
 
-    pub(super) fn add_debt(&mut self, link: LinkId, debt: Debt) {
-        self.mail.debts.push((link, debt));
+    pub(super) fn add_reply(&mut self, link: LinkId, reply: Reply) {
+        self.mail.replies.push((link, reply));
         self.has_mail.store(true, Ordering::Release);
     }
 
@@ -162,9 +162,9 @@ impl Mailbox {
         }
     }
 
-    /// Drops the debts of a link that has ended, since another link may get its number.
-    pub(super) fn drop_debts_of_link(&mut self, link: LinkId) {
-        self.mail.debts.retain(|(owing, _)| *owing != link);
+    /// Drops the replies on a link that has ended, since another link may get its number.
+    pub(super) fn drop_replies_on_link(&mut self, link: LinkId) {
+        self.mail.replies.retain(|(other, _)| *other != link);
     }
 
     /// Updates the flag after mail was taken. Other threads may have added some since.
@@ -173,8 +173,8 @@ impl Mailbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let Mail { counts, debts, sources } = &self.mail;
-        self.reports.is_empty() && counts.is_empty() && debts.is_empty() && sources.is_empty()
+        let Mail { counts, replies, sources } = &self.mail;
+        self.reports.is_empty() && counts.is_empty() && replies.is_empty() && sources.is_empty()
     }
 
     /// Returns the part of the mail that other members can take over when this member leaves.

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::mailbox::{Count, Debt, Mail, Mailbox, Report};
+use super::mailbox::{Count, Mail, Mailbox, Reply, Report};
 use crate::address::Address;
 use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
@@ -76,7 +76,7 @@ impl Mailboxes {
     }
 
     /// Whether a member also reports the success of receives that did not ask for a report.
-    pub(super) fn reports_unsignalled_success(&self, member: MemberId) -> bool {
+    pub(super) fn wants_unsignalled_reports(&self, member: MemberId) -> bool {
         self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
     }
 
@@ -127,10 +127,10 @@ impl Mailboxes {
         member.into_iter().for_each(|member| self.mark_unnotified(member));
     }
 
-    /// Mails a frame to a member, which owes it the peer of one of its links.
-    pub(super) fn add_debt(&mut self, member: MemberId, link: LinkId, debt: Debt) {
+    /// Mails a reply to a member. The member sends the reply on its link `link`.
+    pub(super) fn mail_reply(&mut self, member: MemberId, link: LinkId, reply: Reply) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.add_debt(link, debt);
+            mailbox.add_reply(link, reply);
             self.mark_unnotified(member);
         }
     }
@@ -147,7 +147,7 @@ impl Mailboxes {
     /// Removes a link of a member, which leads to the peer `to`.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.drop_debts_of_link(link);
+            mailbox.drop_replies_on_link(link);
             to.into_iter().for_each(|peer| mailbox.remove_link_to(peer));
         }
     }

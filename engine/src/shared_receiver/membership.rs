@@ -14,7 +14,7 @@ use crate::flags::CounterEvents;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{
-    EndedWork, KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd,
+    EndedWork, HeldCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd,
 };
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
@@ -167,13 +167,13 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
     }
 
-    pub(crate) fn withhold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+    pub(crate) fn hold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<HeldCredit> {
         let link = self.shared_link_id(id)?;
-        self.shared.lock().receiver.withhold_credit(link, cost_bytes)
+        self.shared.lock().receiver.hold_credit(link, cost_bytes)
     }
 
-    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.free_kept_credit(kept, effects));
+    pub(crate) fn return_held_credit(&mut self, held: HeldCredit, effects: &mut impl ReceiverEffects) {
+        self.act_for_member(effects, |receiver, effects| receiver.return_held_credit(held, effects));
     }
 
     pub(crate) fn fence_asked(

@@ -1,15 +1,15 @@
 //! Atomic operations of peers: `fi_atomic(3)`.
 //!
 //! ```text
-//!  Atomic --> all there --> carried out --> owes Answer, or ReadData if it fetches something
+//!  Atomic --> all there --> carried out --> Answer queued, or ReadData if it fetches something
 //!                |
-//!                +--> refused --> owes Answer
+//!                +--> refused --> Answer queued
 //! ```
 //!
 //! The target carries an operation out in one step, when its last operand has arrived. Operations
 //! and the other frames of a link are handled in the order of arrival.
 
-use super::{TOO_MANY, Target, TargetEffects, owe_answer};
+use super::{TOO_MANY, Target, TargetEffects, queue_answer};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::ATOMIC_LINK_MAX_BYTES;
 use crate::protocol_violation::ProtocolViolation;
@@ -54,10 +54,10 @@ impl Target {
                 if fetched_bytes > 0 {
                     self.queue_atomic_results(id, atomic.op, before, effects);
                 } else {
-                    owe_answer(id, atomic.op, Outcome::Done, effects);
+                    queue_answer(id, atomic.op, Outcome::Done, effects);
                 }
             }
-            Err(refusal) => owe_answer(id, atomic.op, Outcome::Refused(refusal), effects),
+            Err(refusal) => queue_answer(id, atomic.op, Outcome::Refused(refusal), effects),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
-use crate::receiver::KeptCredit;
+use crate::receiver::HeldCredit;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -20,18 +20,19 @@ pub(crate) trait TargetEffects {
     /// Counts an access of a peer to a region.
     fn count(&mut self, events: CounterEvents);
 
-    /// Sends a header to the peer of a link, after the headers that are queued for this peer.
-    fn owe(&mut self, link: LinkId, header: Header);
+    /// Queues a header for the peer of a link, after earlier headers.
+    fn queue_header(&mut self, link: LinkId, header: Header);
 
-    /// Sends the peer of a link the data of its [next read](super::Target::next_outgoing_read).
-    fn owe_read_data(&mut self, link: LinkId);
+    /// Queues the data of the [next read](super::Target::next_outgoing_read) of a link's peer.
+    fn queue_read_data(&mut self, link: LinkId);
 
     /// Returns credit to the peer of a link.
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
 
-    /// Keeps credit of a link's peer while a completion waits for room.
-    fn withhold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
+    /// Holds credit of a link's peer while a completion waits for room. Returns `None` if the link
+    /// has ended.
+    fn hold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<HeldCredit>;
 
-    /// Returns credit that was kept.
-    fn free_kept_credit(&mut self, kept: KeptCredit);
+    /// Returns held credit.
+    fn return_held_credit(&mut self, held: HeldCredit);
 }

@@ -8,7 +8,7 @@ use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
 use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::receiver::KeptCredit;
+use crate::receiver::HeldCredit;
 use crate::transport::LinkId;
 
 /// A completion that the queue had no room for.
@@ -16,7 +16,7 @@ use crate::transport::LinkId;
 pub(super) struct HeldEvent {
     completion: EndedOperation,
     /// The credit that this completion holds.
-    credit: Option<KeptCredit>,
+    credit: Option<HeldCredit>,
 }
 
 impl Target {
@@ -43,7 +43,7 @@ impl Target {
             if self.events.is_empty() { effects.complete(completion).err() } else { Some(completion) };
         match refused {
             Some(completion) => {
-                let credit = effects.withhold_credit(id, MESSAGE_COST_BYTES);
+                let credit = effects.hold_credit(id, MESSAGE_COST_BYTES);
                 self.events.push_back(HeldEvent { completion, credit });
             }
             None => effects.return_credit(id, MESSAGE_COST_BYTES),
@@ -56,10 +56,10 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Returns the credit of completions that still wait. They then hold none.
-    pub(crate) fn give_back_held_credit(&mut self, effects: &mut impl TargetEffects) {
+    /// Returns the credit of completions that still wait. Afterwards they hold none.
+    pub(crate) fn return_all_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
-            effects.free_kept_credit(credit);
+            effects.return_held_credit(credit);
         }
     }
 
@@ -72,7 +72,7 @@ impl Target {
                 return;
             }
             if let Some(credit) = credit {
-                effects.free_kept_credit(credit);
+                effects.return_held_credit(credit);
             }
         }
     }

@@ -19,8 +19,8 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) {
         let region = window.region();
-        // Persistent memory is not offered, since only frames tell which writes must be made
-        // durable. Nor is memory that is longer than a frame can describe.
+        // Do not offer persistent memory, since only frames tell which writes must be made durable,
+        // or memory that is longer than a frame can describe.
         if self.forbids_mapping || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
@@ -32,8 +32,8 @@ impl Target {
         if offered.iter().any(is_same) {
             return;
         }
-        // Regions that have ended, or whose accesses are counted by now, are no longer mapped by
-        // any peer.
+        // Forget the offers of regions that no peer maps any more: the region has ended, or a
+        // counter was bound to it since. These offers must not use up the link's limit.
         offered.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if offered.len() >= MAPPED_LINK_MAX_REGIONS {
             return;
@@ -48,7 +48,7 @@ impl Target {
             // The length fits: a description has at most `REMOTE_MAX_BYTES`.
             remote_bytes: remote.as_bytes().len() as u8,
         };
-        effects.owe(id, Header::MappableRegion(offer));
+        effects.queue_header(id, Header::MappableRegion(offer));
     }
 
     /// Makes peers access all regions by frames from now on. Retires the regions that peers have

@@ -53,7 +53,7 @@ impl Target {
             reading.copy_whole_read();
         }
         link.reads.push_back(reading);
-        effects.owe_read_data(id);
+        effects.queue_read_data(id);
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Target {
             copy: results,
             is_copied: true,
         });
-        effects.owe_read_data(id);
+        effects.queue_read_data(id);
     }
 
     /// Returns the read whose data a link's peer gets next.

@@ -7,7 +7,7 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::KeptCredit;
+use crate::receiver::HeldCredit;
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Pull, RemotePayload};
 use crate::wire::{Atomic, AtomicForm, RmaKind};
@@ -63,7 +63,7 @@ struct EffectsRecorder {
     is_full: bool,
     completed: Vec<EndedOperation>,
     counted: Vec<CounterEvents>,
-    owed: Vec<Header>,
+    queued: Vec<Header>,
     reads: usize,
     returned_bytes: u64,
 }
@@ -81,12 +81,12 @@ impl TargetEffects for EffectsRecorder {
         self.counted.push(events);
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
+    fn queue_header(&mut self, link: LinkId, header: Header) {
         assert_eq!(link, LINK);
-        self.owed.push(header);
+        self.queued.push(header);
     }
 
-    fn owe_read_data(&mut self, link: LinkId) {
+    fn queue_read_data(&mut self, link: LinkId) {
         assert_eq!(link, LINK);
         self.reads += 1;
     }
@@ -95,11 +95,11 @@ impl TargetEffects for EffectsRecorder {
         self.returned_bytes += cost_bytes;
     }
 
-    fn withhold_credit(&mut self, _: LinkId, _: u64) -> Option<KeptCredit> {
+    fn hold_credit(&mut self, _: LinkId, _: u64) -> Option<HeldCredit> {
         None
     }
 
-    fn free_kept_credit(&mut self, _: KeptCredit) {}
+    fn return_held_credit(&mut self, _: HeldCredit) {}
 }
 
 /// Creates a target with a link, and with a region of this length.
@@ -130,13 +130,13 @@ fn write_is_answered_when_it_is_in_its_region() {
     let (mut target, region, mut asked) = target_with_region(6);
     target.write_arrived(LINK, &make_rma(1, 1, 2, WRITE), b"ab", &mut asked).unwrap();
     target.begin_write(LINK, &make_rma(2, 3, 3, WRITE), &mut asked).unwrap();
-    assert_eq!(asked.owed, [answer_header(1, Outcome::Done)]);
+    assert_eq!(asked.queued, [answer_header(1, Outcome::Done)]);
     assert!(target.is_write_arriving(LINK));
     target.put_payload(LINK, b"cd", &mut asked);
     assert!(target.payload_space(LINK).is_empty(), "bytes are copied to memory of the region's own");
     target.put_payload(LINK, b"e", &mut asked);
     assert!(!target.is_write_arriving(LINK));
-    assert_eq!(asked.owed[1..], [answer_header(2, Outcome::Done)]);
+    assert_eq!(asked.queued[1..], [answer_header(2, Outcome::Done)]);
     assert_eq!((read_region(&region), asked.counted.len()), (b"\0abcde".to_vec(), 2));
 }
 
@@ -146,7 +146,7 @@ fn refused_write_is_answered_and_changes_no_memory() {
     target.write_arrived(LINK, &make_rma(1, 5, 2, WRITE), b"ab", &mut asked).unwrap();
     target.write_arrived(LINK, &Rma { key: KEY + 1, ..make_rma(2, 0, 2, WRITE) }, b"ab", &mut asked).unwrap();
     let refused = |op, refusal| answer_header(op, Outcome::Refused(refusal));
-    assert_eq!(asked.owed, [refused(1, Refusal::Range), refused(2, Refusal::Key)]);
+    assert_eq!(asked.queued, [refused(1, Refusal::Range), refused(2, Refusal::Key)]);
     assert_eq!((read_region(&region), asked.counted.len()), (vec![0; 6], 0));
 }
 
@@ -169,7 +169,7 @@ fn offered_write_is_pulled() {
         steps += 1;
     }
     assert_eq!((steps, read_region(&region)), (3, b"0123456789".to_vec()));
-    assert_eq!(asked.owed, [answer_header(1, Outcome::Done)]);
+    assert_eq!(asked.queued, [answer_header(1, Outcome::Done)]);
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn payload_of_offered_write_that_cannot_be_pulled_is_requested() {
     let (mut target, region, mut asked) = target_with_region(5);
     target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
     target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked);
-    assert_eq!(asked.owed, [Header::Clear { op: 1, cannot_pull: true }]);
+    assert_eq!(asked.queued, [Header::Clear { op: 1, cannot_pull: true }]);
     assert!(!target.begin_data_if_requested(LINK, 1, 4) && target.begin_data_if_requested(LINK, 1, 5));
     target.put_payload(LINK, b"hello", &mut asked);
-    assert_eq!(asked.owed[1..], [answer_header(1, Outcome::Done)]);
+    assert_eq!(asked.queued[1..], [answer_header(1, Outcome::Done)]);
     assert_eq!(read_region(&region), b"hello");
 }
 
@@ -193,7 +193,7 @@ fn end_of_a_link_ends_its_writes() {
     target.link_ended(LINK);
     assert_eq!((target.inbounds_len(), target.fetches_len()), (0, 0));
     target.pull_payloads(|_, _, _, _| panic!("its peer is gone"), &mut asked);
-    assert!(asked.owed.is_empty());
+    assert!(asked.queued.is_empty());
 }
 
 #[test]
@@ -242,9 +242,9 @@ fn fetching_atomic_is_answered_with_fetched_value() {
         form: AtomicForm::new(kind, AtomicOp::Sum, Datatype::Uint32, 1).unwrap(),
     };
     target.atomic_arrived(LINK, &atomic(1, AtomicKind::Base), &7u32.to_le_bytes(), &mut asked).unwrap();
-    assert_eq!((&asked.owed[..], asked.reads), (&[answer_header(1, Outcome::Done)][..], 0));
+    assert_eq!((&asked.queued[..], asked.reads), (&[answer_header(1, Outcome::Done)][..], 0));
     target.atomic_arrived(LINK, &atomic(2, AtomicKind::Fetch), &3u32.to_le_bytes(), &mut asked).unwrap();
-    assert_eq!((asked.owed.len(), asked.reads), (1, 1));
+    assert_eq!((asked.queued.len(), asked.reads), (1, 1));
     assert_eq!(read_region(&region), 10u32.to_le_bytes());
     let reading = target.next_outgoing_read(LINK).unwrap();
     assert_eq!(&*reading.piece_slices(0)[0], 7u32.to_le_bytes());

@@ -4,13 +4,13 @@ use std::io::IoSliceMut;
 
 use slotmap::SlotMap;
 
-use super::{Target, TargetEffects, owe_answer};
+use super::{Target, TargetEffects, queue_answer};
 use crate::fetches::{FetchStep, Memory};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, PeerWriteId};
 use crate::protocol_violation::ProtocolViolation;
-use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::region::Window;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
@@ -163,13 +163,13 @@ impl Target {
                     self.finish_arrived_write(fetch.link, &fetch.filling, effects);
                 }
                 FetchStep::Faulted(fetch) => {
-                    if let Some(inbound) = self.inbounds.remove(fetch.filling.place) {
-                        owe_answer(fetch.link, inbound.op, Outcome::Fault, effects);
+                    if let Some(inbound) = self.inbounds.remove(fetch.filling.owner) {
+                        queue_answer(fetch.link, inbound.op, Outcome::Fault, effects);
                         return_credit_if_remote_data(fetch.link, inbound.data, effects);
                     }
                 }
                 FetchStep::Asked { link, op, cannot_pull } => {
-                    effects.owe(link, Header::Clear { op, cannot_pull });
+                    effects.queue_header(link, Header::Clear { op, cannot_pull });
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Target {
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
-        if let Some(inbound) = self.inbounds.get_mut(filling.place) {
+        if let Some(inbound) = self.inbounds.get_mut(filling.owner) {
             copy_into_window(&mut inbound.window, filling.arrived_bytes, bytes);
         }
         self.bytes_placed(id, bytes.len(), effects);
@@ -205,7 +205,7 @@ impl Target {
     /// Returns the space for the next bytes of the write that is being read on a link.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
-        match self.inbounds.get_mut(filling.place).map(|inbound| &mut inbound.window) {
+        match self.inbounds.get_mut(filling.owner).map(|inbound| &mut inbound.window) {
             Some(Ok(window)) => {
                 window.slices_mut(clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()))
             }
@@ -217,7 +217,7 @@ impl Target {
     /// the write.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
-        if !filling.advance_and_check_whole(count_bytes) {
+        if filling.advance(count_bytes) == Arrived::Partly {
             return;
         }
         match self.links.get_mut(id).and_then(|link| link.writing.take()) {
@@ -245,7 +245,7 @@ impl Target {
         filling: &Reassembly<PeerWriteId>,
         effects: &mut impl TargetEffects,
     ) {
-        if let Some(inbound) = self.inbounds.remove(filling.place) {
+        if let Some(inbound) = self.inbounds.remove(filling.owner) {
             self.complete_write(id, *inbound, filling.len_bytes, effects);
         }
     }
@@ -261,20 +261,20 @@ impl Target {
         if let Ok(window) = &window
             && !self.persist_or_note_write(id, window, durable, len_bytes)
         {
-            owe_answer(id, op, Outcome::NotDurable, effects);
+            queue_answer(id, op, Outcome::NotDurable, effects);
             return return_credit_if_remote_data(id, data, effects);
         }
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
                 self.count_access_if_enabled(&window, event, event, effects);
-                owe_answer(id, op, Outcome::Done, effects);
+                queue_answer(id, op, Outcome::Done, effects);
                 if let Some(data) = data {
                     self.report_write_with_remote_data(id, data, clamp_to_usize(len_bytes), effects);
                 }
             }
             Err(outcome) => {
-                owe_answer(id, op, outcome, effects);
+                queue_answer(id, op, outcome, effects);
                 return_credit_if_remote_data(id, data, effects);
             }
         }
@@ -283,7 +283,7 @@ impl Target {
 
 impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
-        let is_kept = self.get_mut(filling.place).is_some_and(|inbound| inbound.keep_unless_region_closed());
+        let is_kept = self.get_mut(filling.owner).is_some_and(|inbound| inbound.keep_unless_region_closed());
         if is_kept { filling.len_bytes } else { 0 }
     }
 
@@ -293,7 +293,7 @@ impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
-        let inbound = self.get_mut(filling.place);
+        let inbound = self.get_mut(filling.owner);
         inbound
             .map_or(Pull::Gone, |inbound| inbound.pull_into_region(filling.arrived_bytes, step_bytes, copy))
     }

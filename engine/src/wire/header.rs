@@ -139,9 +139,9 @@ pub enum Header {
     /// [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS) accesses of a link are unanswered at a
     /// time.
     Rma(Rma),
-    /// An atomic operation on a region of the receiver. It counts as an access like the others. All
-    /// results under way on a link have at most
-    /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES) together.
+    /// An atomic operation on a region of the receiver. It counts toward the limit of unanswered
+    /// accesses. The results in flight on a link together have at most
+    /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
     Atomic(Atomic),
     /// The next piece of a read; or all results of an atomic operation, which this also answers.
     ReadData {

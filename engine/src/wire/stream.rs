@@ -41,11 +41,12 @@ impl Decoder {
         Decoder { state: State::Header(PartialHeader::EMPTY) }
     }
 
-    /// Consumes all of `bytes`, the next of the stream, and returns how many frames they complete.
+    /// Consumes all of `bytes`, the next part of the stream. Returns how many frames they complete.
     ///
-    /// Reports a frame whose whole payload is in `bytes` by [`FrameHandler::frame`], without a
-    /// copy. Otherwise it begins the frame and passes the payload so far to
-    /// [`FrameHandler::payload_arrived`], whether or not the receiver has a space.
+    /// A frame whose payload lies wholly in `bytes` goes to [`FrameHandler::frame`], without a copy.
+    /// Any other frame goes to [`FrameHandler::frame_begun`], and the payload at hand to
+    /// [`FrameHandler::payload_arrived`]. This call never uses the receiver's
+    /// [space](FrameHandler::payload_space).
     ///
     /// # Errors
     ///
@@ -101,16 +102,16 @@ impl Decoder {
         }
     }
 
-    /// Reports that the caller has put the next `count_bytes` of the stream, all of them payload of
-    /// the unfinished frame, at the start of [`FrameHandler::payload_space`]. Returns whether they
-    /// completed the frame.
+    /// Reports that the caller has put the next `count_bytes` of the stream at the start of
+    /// [`FrameHandler::payload_space`]. All of these bytes must be payload of the unfinished frame.
+    /// Returns whether they complete the frame.
     pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
         receiver.bytes_placed(link, count_bytes);
         self.advance_payload_and_check_end(count_bytes)
     }
 
     /// Whether a frame has begun and is incomplete, so that the stream must not end here.
-    pub fn is_mid_frame(&self) -> bool {
+    pub fn is_reading_frame(&self) -> bool {
         match &self.state {
             State::Header(partial) => partial.len_bytes > 0,
             State::Payload { .. } => true,
@@ -118,7 +119,7 @@ impl Decoder {
         }
     }
 
-    /// Subtracts reported payload, and returns whether it completed the frame.
+    /// Subtracts reported payload. Returns whether these bytes complete the frame.
     fn advance_payload_and_check_end(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");

@@ -127,7 +127,7 @@ pub(crate) fn check_stream(input: &[u8]) -> bool {
 struct Outcome {
     frames: Vec<(Header, Vec<u8>)>,
     refused: Option<WireError>,
-    is_mid_frame: bool,
+    is_reading_frame: bool,
     payload_left: u64,
 }
 
@@ -161,11 +161,11 @@ fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
         assert_eq!(completed, recorder.frames.len() - usize::from(recorder.left_bytes > 0));
     }
     assert_eq!(decoder.payload_left(), recorder.left_bytes);
-    assert!(decoder.payload_left() == 0 || decoder.is_mid_frame());
+    assert!(decoder.payload_left() == 0 || decoder.is_reading_frame());
     Outcome {
         frames: recorder.frames,
         refused,
-        is_mid_frame: decoder.is_mid_frame(),
+        is_reading_frame: decoder.is_reading_frame(),
         payload_left: decoder.payload_left(),
     }
 }

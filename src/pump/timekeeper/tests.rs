@@ -110,7 +110,7 @@ impl Requester {
             works: Arc::default(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        eq.shared().drive_endpoint(&as_drive(&pump));
+        eq.shared().add_endpoint(&as_drive(&pump));
 
         let (mut asked, mut stranger) =
             (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));

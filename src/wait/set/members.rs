@@ -95,7 +95,7 @@ impl<'a> AnyMember<'a> {
     fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
-            if awaited.check_ready() {
+            if awaited.poll_ready() {
                 // Count the report before marking it: a thread that finds the event already reported then
                 // sees the count.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
@@ -141,7 +141,7 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|waiter, _| waiter.disarm_member());
     }
 
-    fn check_ready(&self) -> bool {
+    fn poll_ready(&self) -> bool {
         let is_found = self.report_ready_members() | self.was_reported_elsewhere();
         self.is_found.set(is_found);
         is_found

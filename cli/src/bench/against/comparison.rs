@@ -298,7 +298,7 @@ fn new_figure(
             .map_or_else(|| "cores chosen by the system".to_owned(), ComparedCores::describe),
         cores: place,
         quantity: program.quantity(),
-        is_in_brief: program.is_in_brief(),
+        is_in_summary: program.is_in_summary(),
         drawings: program.drawings(),
         contenders: floor.into_iter().chain(providers).collect(),
         rows: Vec::new(),

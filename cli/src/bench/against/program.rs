@@ -89,7 +89,7 @@ impl Program {
     }
 
     /// Whether the summary tables include this program.
-    pub(super) fn is_in_brief(self) -> bool {
+    pub(super) fn is_in_summary(self) -> bool {
         matches!(self, Program::Pingpong | Program::TaggedBandwidth)
     }
 

@@ -119,7 +119,7 @@ impl Messages {
             match self.wait {
                 Wait::Polled => timer.check_timeout()?,
                 Wait::Descriptor => self.try_wait_and_sleep(&mut timer)?,
-                Wait::Blocking => match self.endpoint.read_blocking(self.timeout)? {
+                Wait::Blocking => match self.endpoint.sread_one(self.timeout)? {
                     Some(completion) => self.record_completion(completion),
                     None => timer.check_timeout()?,
                 },
@@ -178,7 +178,7 @@ impl Messages {
                     let _ = wake_handle.wake();
                 }
             });
-            let completion = self.endpoint.read_blocking(timeout);
+            let completion = self.endpoint.sread_one(timeout);
             drop(awake);
             completion
         })

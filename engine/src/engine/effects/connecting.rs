@@ -70,8 +70,8 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         peer
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.links.owe(link, header);
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.links.queue_header(link, header);
     }
 
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str) {

@@ -5,13 +5,13 @@ use super::super::receive_side::ReceiveSide;
 use super::LinksAndSink;
 use crate::completion::{EndedOperation, Sink};
 use crate::flags::CounterEvents;
-use crate::receiver::{KeptCredit, MemberId, ReceiverEffects};
+use crate::receiver::{HeldCredit, MemberId, ReceiverEffects};
 use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// An engine's links, sink and receiver, which carry out the effects of its target. The receiver is
-/// there because it grants the credit.
+/// An engine's links, sink and receiver, which carry out the effects of its target. The carrier has
+/// the receiver because the receiver grants the credit.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
     receive_side: &'a mut ReceiveSide,
@@ -40,23 +40,23 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
         self.carrier.count(events, MemberId::ONLY);
     }
 
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.carrier.links.owe(link, header);
+    fn queue_header(&mut self, link: LinkId, header: Header) {
+        self.carrier.links.queue_header(link, header);
     }
 
-    fn owe_read_data(&mut self, link: LinkId) {
-        self.carrier.links.owe_read_data(link);
+    fn queue_read_data(&mut self, link: LinkId) {
+        self.carrier.links.queue_read_data(link);
     }
 
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {
         self.receive_side.return_credit(link, cost_bytes, &mut self.carrier);
     }
 
-    fn withhold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        self.receive_side.withhold_credit(link, cost_bytes)
+    fn hold_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<HeldCredit> {
+        self.receive_side.hold_credit(link, cost_bytes)
     }
 
-    fn free_kept_credit(&mut self, kept: KeptCredit) {
-        self.receive_side.free_kept_credit(kept, &mut self.carrier);
+    fn return_held_credit(&mut self, held: HeldCredit) {
+        self.receive_side.return_held_credit(held, &mut self.carrier);
     }
 }

@@ -200,7 +200,7 @@ fn receive_takes_over_message_that_is_being_pulled() {
 }
 
 #[test]
-fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
+fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() {
     for refused_after in 0..3 {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
         transport.pulls =
@@ -405,7 +405,7 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     arrivals.frame(LINK, &asking, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
-    // The first message ends, and the next one begins without ending. The owed frames go between
+    // The first message ends, and the next one begins without ending. The pending replies go between
     // them.
     engine.post_request(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
     let whole = Sent::Whole;

@@ -64,7 +64,7 @@ impl LinkTx {
         self.outstanding_ops += 1;
         self.outstanding_bytes += access.fetched_bytes;
         self.requests.begin(send, stage);
-        let is_offered = stage == RequestStage::Exposed;
+        let is_offered = stage == RequestStage::Offered;
         let is_postponed = self.postponed.is_postponed_by_peer(access.class, is_offered, access.len_bytes);
         if is_postponed {
             self.postponed.begin(access.class, order);

@@ -66,7 +66,7 @@ impl MappedRegions {
     }
 
     /// Whether the peer has offered regions that are not mapped yet.
-    pub(crate) fn has_unmapped(&self) -> bool {
+    pub(crate) fn has_regions_to_map(&self) -> bool {
         !self.to_map.is_empty()
     }
 
@@ -88,9 +88,13 @@ impl MappedRegions {
         self.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
     }
 
-    /// Unmaps all regions that the peer has ended. Returns whether others are left.
-    pub(crate) fn unmap_retired_and_check_left(&mut self) -> bool {
+    /// Unmaps all regions that the peer has ended.
+    pub(crate) fn unmap_retired(&mut self) {
         self.mapped.retain(|mapped| !mapped.memory.is_retired());
+    }
+
+    /// Whether this side has mapped any region.
+    pub(crate) fn has_mapped_regions(&self) -> bool {
         !self.mapped.is_empty()
     }
 

@@ -1,12 +1,12 @@
 //! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
 //! pulled it, or asks for it.
 //!
-//! A message is offered in three cases: the peer can pull it and that pays; it is too long to
-//! travel eagerly; or there is too little credit for its payload. If the peer cannot pull, it asks
-//! for the payload.
+//! A message is offered in three cases: the peer can pull it, and it is long enough for a pull to be
+//! faster; it is too long to travel eagerly; or there is too little credit for its payload. If the
+//! peer cannot pull, it asks for the payload.
 //!
 //! ```text
-//!  queued --Request--> Exposed --Done--> ended
+//!  queued --Request--> Offered --Done--> ended
 //!                         |
 //!                         +--Clear--> Cleared --Data--> Sent --Done--> ended
 //!                                                 |
@@ -49,8 +49,9 @@ struct Request {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestStage {
-    /// The link has taken the offer. The peer may be reading the exposed memory.
-    Exposed,
+    /// The link has taken the offer. If the offer describes exposed memory, the peer may be reading
+    /// this memory.
+    Offered,
     /// This side has requested data from the peer's memory.
     Requested,
     /// The peer has asked for the payload, or the link has begun to take it.
@@ -66,7 +67,7 @@ impl Requests {
 
     /// Adds an access to the peer's memory.
     pub(super) fn begin(&mut self, send: SendId, stage: RequestStage) {
-        self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Exposed });
+        self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Offered });
     }
 
     /// Removes an access to the peer's memory that has ended.
@@ -81,10 +82,10 @@ impl Requests {
         self.begun.into_iter().map(|request| request.send).collect()
     }
 
-    /// Returns the operation with this number, and its place. The number comes from the peer, so it
-    /// may be a number that this side never sent.
-    fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
-        self.begun.iter_mut().enumerate().find(|(_, request)| op_number_of(request.send) == op)
+    /// Returns the operation with this number, and its position in the list. The number comes from
+    /// the peer, so it may be a number that this side never sent.
+    fn find(&self, op: u64) -> Option<(usize, &Request)> {
+        self.begun.iter().enumerate().find(|(_, request)| op_number_of(request.send) == op)
     }
 
     fn position_of(&self, send: SendId) -> Option<usize> {
@@ -95,6 +96,14 @@ impl Requests {
 /// Returns the number under which the peer knows a send.
 pub(crate) fn op_number_of(send: SendId) -> u64 {
     send.data().as_ffi()
+}
+
+/// When a send ends whose payload the link has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendEnd {
+    Now,
+    /// The peer's answer ends the send, or has ended it already.
+    WithAnswer,
 }
 
 /// The protocol by which a message is sent.
@@ -165,17 +174,17 @@ impl LinkTx {
 
     /// Whether the peer has yet to get offered payload.
     pub(crate) fn has_unfetched(&self) -> bool {
-        let is_needed = |stage| matches!(stage, RequestStage::Exposed | RequestStage::Cleared);
+        let is_needed = |stage| matches!(stage, RequestStage::Offered | RequestStage::Cleared);
         self.requests.begun.iter().any(|request| is_needed(request.stage))
     }
 
     /// Whether the peer may be reading exposed payload.
     pub(crate) fn has_exposed(&self) -> bool {
-        self.requests.begun.iter().any(|request| request.stage == RequestStage::Exposed && request.is_remote)
+        self.requests.begun.iter().any(|request| request.stage == RequestStage::Offered && request.is_remote)
     }
 
     /// Returns the operation with the number that the peer names, and its stage.
-    pub(crate) fn send_and_stage_of(&mut self, op: u64) -> Option<(SendId, RequestStage)> {
+    pub(crate) fn send_and_stage_of(&self, op: u64) -> Option<(SendId, RequestStage)> {
         self.requests.find(op).map(|(_, request)| (request.send, request.stage))
     }
 
@@ -184,7 +193,7 @@ impl LinkTx {
     pub(crate) fn offer_sent(&mut self, send: SendId, is_remote: bool) {
         self.credit.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
-        self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
+        self.requests.begun.push_back(Request { send, stage: RequestStage::Offered, is_remote });
     }
 
     /// Records that the peer asks for the payload of an offer, and with `cannot_pull` that it
@@ -194,11 +203,11 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if the payload was not offered.
     pub(crate) fn clear_received(&mut self, op: u64, cannot_pull: bool) -> Result<(), ProtocolViolation> {
-        let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Exposed);
-        let (_, request) = offered.ok_or(ProtocolViolation("asks for what was not offered"))?;
+        let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Offered);
+        let (place, _) = offered.ok_or(ProtocolViolation("asks for what was not offered"))?;
+        let request = &mut self.requests.begun[place];
         request.stage = RequestStage::Cleared;
-        let send = request.send;
-        self.requests.cleared.push_back(send);
+        self.requests.cleared.push_back(request.send);
         if cannot_pull {
             self.requests.peer_cannot_pull = true;
             self.requests.next = None;
@@ -217,17 +226,17 @@ impl LinkTx {
         self.requests.cleared.pop_front();
     }
 
-    /// Records that the link has taken all of a requested payload. Returns whether the send has
-    /// ended. If `awaits_answer`, it ends only when the peer answers.
-    pub(crate) fn payload_taken_ends_send(&mut self, send: SendId, awaits_answer: bool) -> bool {
-        let Some(place) = self.requests.position_of(send) else { return false };
+    /// Records that the link took all of a requested payload. Returns when the send ends: with this
+    /// payload, or if `awaits_answer`, with the peer's answer.
+    pub(crate) fn record_payload_sent(&mut self, send: SendId, awaits_answer: bool) -> SendEnd {
+        let Some(place) = self.requests.position_of(send) else { return SendEnd::WithAnswer };
         if awaits_answer {
             self.requests.begun[place].stage = RequestStage::Sent;
-            return false;
+            return SendEnd::WithAnswer;
         }
         self.requests.begun.remove(place);
         self.unanswered_payloads += 1;
-        true
+        SendEnd::Now
     }
 
     /// Records that the peer has the payload of a message, or with `fault` that it could not read
@@ -244,7 +253,7 @@ impl LinkTx {
         is_message: impl FnOnce(SendId) -> bool,
     ) -> Result<SendId, ProtocolViolation> {
         let place = self.requests.find(op).and_then(|(place, request)| match request.stage {
-            RequestStage::Exposed => Some((place, request.send)),
+            RequestStage::Offered => Some((place, request.send)),
             // The link has carried this payload, so the peer cannot have failed to read it from
             // memory.
             RequestStage::Sent if !fault => Some((place, request.send)),

@@ -58,7 +58,7 @@ fn short_message_behind_a_fetch_completes_after_it() {
         (1, 2),
         "what waits is outstanding and not counted"
     );
-    assert_eq!(asked.owed, [(LINK, Header::Matched { number: 2 })], "its sender need not wait");
+    assert_eq!(asked.queued, [(LINK, Header::Matched { number: 2 })], "its sender need not wait");
     pull_all_with(&mut receiver, Pull::Done, &mut asked);
     assert_eq!(asked.take_ended(), [(2, Ok(fetched_payload(5))), (3, Ok(b"behind".to_vec()))]);
     assert_eq!((asked.counted.len(), receiver.outstanding_receives()), (3, 0));

@@ -95,8 +95,8 @@ pub(in crate::wire) fn decode_words(
 }
 
 impl Message {
-    /// Returns an untagged message of this length, without data, whose sender awaits no reply. Code that
-    /// posts a message, or that generates messages for tests, names all fields instead, so that the
+    /// Returns an untagged message of this length, without data, whose sender awaits no reply. The code
+    /// that posts messages, and the tests that make random ones, name all fields instead: so the
     /// compiler reports a new field there.
     #[inline(always)]
     pub const fn of_len(len_bytes: u64) -> Message {

@@ -160,7 +160,7 @@ fn whole_frames_are_delivered_whole() {
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &stream_bytes(&frames), &mut recorder), Ok(3));
     assert_eq!((recorder.frames, recorder.whole), (frames, 3));
-    assert!(!decoder.is_mid_frame());
+    assert!(!decoder.is_reading_frame());
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn split_header_does_not_split_the_payload() {
     let stream = stream_bytes(&[(header, vec![8, 9])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &stream[..5], &mut recorder), Ok(0));
-    assert!(decoder.is_mid_frame());
+    assert!(decoder.is_reading_frame());
     assert_eq!(decoder.payload_left(), 0);
     assert_eq!(decoder.feed(LINK, &stream[5..], &mut recorder), Ok(1));
     assert_eq!((recorder.frames, recorder.whole), (vec![(header, vec![8, 9])], 1));
@@ -204,7 +204,7 @@ proptest! {
         prop_assert_eq!(result, Ok(()));
         prop_assert_eq!(counted, frames.len());
         prop_assert_eq!(recorder.frames, frames);
-        prop_assert!(!decoder.is_mid_frame());
+        prop_assert!(!decoder.is_reading_frame());
         prop_assert_eq!(decoder.payload_left(), 0);
     }
 
@@ -221,7 +221,7 @@ proptest! {
         prop_assert_eq!(result, Ok(()));
         prop_assert_eq!(&recorder.frames[..], &frames[..counted]);
         let between = stream_bytes(&frames[..counted]).len() == cut;
-        prop_assert_eq!(decoder.is_mid_frame(), !between);
+        prop_assert_eq!(decoder.is_reading_frame(), !between);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn any_header() -> impl Strategy<Value = Header> {
             Header::Connection(Handshake { step, number, data_bytes })
         }),
         4 => message.prop_map(|(len_bytes, awaits)| {
-            Header::Message(Message { awaits, ..Message::of_len(len_bytes) })
+            Header::Message(Message { len_bytes, tag: None, data: None, awaits })
         }),
         2 => (0..3_u64).prop_map(|received| Header::Ack { received }),
         1 => (0..3_u64).prop_map(|number| Header::Matched { number }),

@@ -179,7 +179,7 @@ impl Scene {
             Step::Read { count } => self.read_completions(count),
         }
         self.receiver.credit_sent(LINK);
-        for (_, header) in self.asked.owed.drain(..) {
+        for (_, header) in self.asked.queued.drain(..) {
             if let Header::Clear { op, .. } = header {
                 self.asked_for.push(op as usize);
             }

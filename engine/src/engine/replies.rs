@@ -10,29 +10,29 @@ use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
 use crate::wire::Header;
 
-/// Where the counts of acknowledgements and credit, and the data of reads, come from.
-struct DebtSources<'a> {
+/// Where replies come from: the counts of acknowledgements and credit, and the data of reads.
+struct ReplySources<'a> {
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
 }
 
 impl Engine {
-    /// Sends the owed frames on all links, as far as the links take them.
-    pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.pay_debts(|id, tx| creditors.pay_link(id, tx, transport, sink));
+    /// Sends the pending replies of all links, as far as the links take them.
+    pub(super) fn send_pending_replies(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
+        self.links.send_pending_replies(|id, tx| sources.send_on_link(id, tx, transport, sink));
     }
 
-    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether the link can take another
-    /// frame.
-    pub(super) fn try_pay_debts_of(
+    /// As [`send_pending_replies`](Self::send_pending_replies), on one link. Returns whether the link
+    /// can take another frame.
+    pub(super) fn try_send_pending_replies_of(
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.try_pay_debts_of(id, |id, tx| creditors.pay_link(id, tx, transport, sink))
+        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
+        self.links.try_send_pending_replies_of(id, |id, tx| sources.send_on_link(id, tx, transport, sink))
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
@@ -46,20 +46,20 @@ impl Engine {
     ) -> Vec<Header> {
         let Some(link) = self.links.get_mut(id) else { return Vec::new() };
         let tx = &mut link.tx;
-        tx.debts_mut().drop_requests();
-        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
+        tx.pending_replies_mut().drop_requests();
+        let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
         if tx.is_between_frames() {
-            creditors.send_answers(id, tx, transport);
+            sources.send_answers(id, tx, transport);
         }
-        let received = creditors.receive_side.arrived_eager_count(id);
-        let ack = tx.debts().has_ack().then_some(Header::Ack { received });
-        ack.into_iter().chain(tx.debts().headers_without_payload()).collect()
+        let received = sources.receive_side.arrived_eager_count(id);
+        let ack = tx.pending_replies().is_ack_pending().then_some(Header::Ack { received });
+        ack.into_iter().chain(tx.pending_replies().headers_without_payload()).collect()
     }
 }
 
-impl DebtSources<'_> {
-    /// Sends the owed frames of one link. If that ends a read, the target may count an event.
-    fn pay_link(
+impl ReplySources<'_> {
+    /// Sends the pending replies of one link. If that ends a read, the target may count an event.
+    fn send_on_link(
         &mut self,
         id: LinkId,
         tx: &mut LinkTx,
@@ -74,14 +74,14 @@ impl DebtSources<'_> {
             return;
         }
         self.send_answers(id, tx, transport);
-        if tx.debts().has_credit_next() {
+        if tx.pending_replies().is_credit_grant_next() {
             let credit = Header::Credit { granted_bytes: self.receive_side.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
-                tx.debts_mut().credit_sent();
+                tx.pending_replies_mut().credit_sent();
                 self.receive_side.credit_sent(id);
             }
         }
-        if tx.debts().is_only_read_data() && !is_reading {
+        if tx.pending_replies().has_only_read_data() && !is_reading {
             self.send_read_data(id, tx, transport, sink);
         }
     }
@@ -89,15 +89,15 @@ impl DebtSources<'_> {
     /// Sends answers to the peer's operations, as far as the link has room.
     #[inline(always)]
     fn send_answers(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
-        let debts = tx.debts_mut();
-        if debts.has_ack() {
+        let replies = tx.pending_replies_mut();
+        if replies.is_ack_pending() {
             let ack = Header::Ack { received: self.receive_side.arrived_eager_count(id) };
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }
-            debts.ack_sent();
+            replies.ack_sent();
         }
-        while let Some(header) = debts.peek_header() {
+        while let Some(header) = replies.peek_header() {
             let payload = match header {
                 Header::MappableRegion(shown) => {
                     self.target.describe_mappable_region(id, shown.key, &transport.caps(id))
@@ -112,7 +112,7 @@ impl DebtSources<'_> {
             if let Header::Answer { .. } = header {
                 self.target.answer_sent(id);
             }
-            debts.pop_header();
+            replies.pop_header();
         }
     }
 
@@ -127,7 +127,7 @@ impl DebtSources<'_> {
         sink: &mut impl Sink,
     ) {
         let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
-        tx.debts_mut().unpause_reads();
+        tx.pending_replies_mut().unpause_reads();
         while let Some(reading) = self.target.next_outgoing_read(id) {
             if let Some(writing) = tx.partial_frame() {
                 left_bytes = 0;
@@ -156,7 +156,7 @@ impl DebtSources<'_> {
             }
             let piece_bytes = reading.next_piece_len_bytes();
             if piece_bytes > left_bytes {
-                return tx.debts_mut().pause_reads();
+                return tx.pending_replies_mut().pause_reads();
             }
             left_bytes -= piece_bytes;
             reading.copy_piece_if_needed();
@@ -169,6 +169,6 @@ impl DebtSources<'_> {
                 }
             }
         }
-        tx.debts_mut().all_reads_sent();
+        tx.pending_replies_mut().clear_read_data();
     }
 }

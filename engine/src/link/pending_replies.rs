@@ -1,14 +1,15 @@
-//! The frames that this side owes a link's peer, until the link takes them.
+//! The replies that this side must still send on a link, until the link takes them.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::wire::Header;
 
-/// The frames that this side owes the peer of a link, other than its own operations. A link takes
-/// an acknowledgement first, then the headers in order, then credit, then read data.
+/// The frames that this side must still send to a link's peer, other than its own operations: most
+/// are replies. A link takes an acknowledgement first, then the headers in order, then a grant of
+/// credit, then read data.
 #[derive(Debug, Default)]
-pub(crate) struct Debts {
+pub(crate) struct PendingReplies {
     /// Whether this side must tell the peer how many eager messages have arrived.
     ack: bool,
     /// Whether this side must tell the peer how much credit it was granted.
@@ -23,16 +24,16 @@ pub(crate) struct Debts {
     headers: VecDeque<Header>,
 }
 
-impl Debts {
-    /// Whether nothing is owed.
+impl PendingReplies {
+    /// Whether no reply is pending.
     #[inline(always)]
-    pub(crate) fn are_paid(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !(self.ack | self.credit | self.reads) && self.headers.is_empty()
     }
 
-    /// Whether only read data is owed.
+    /// Whether read data is pending, and nothing else.
     #[inline]
-    pub(crate) fn is_only_read_data(&self) -> bool {
+    pub(crate) fn has_only_read_data(&self) -> bool {
         self.reads && !(self.ack | self.credit) && self.headers.is_empty()
     }
 
@@ -52,8 +53,8 @@ impl Debts {
         self.headers.push_back(header);
     }
 
-    /// Turns an owed acknowledgement into a header, and drops owed credit. The receiver that knew
-    /// both numbers is about to go.
+    /// Turns a pending acknowledgement into a header, and drops a pending grant of credit. The
+    /// receiver that knew both numbers is about to go.
     pub(crate) fn fix_ack_and_drop_credit(&mut self, received_count: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
@@ -61,9 +62,9 @@ impl Debts {
         }
     }
 
-    /// Whether an acknowledgement is owed. It goes before all other debts.
+    /// Whether an acknowledgement is pending. The link takes it before all other replies.
     #[inline(always)]
-    pub(crate) fn has_ack(&self) -> bool {
+    pub(crate) fn is_ack_pending(&self) -> bool {
         self.ack
     }
 
@@ -73,10 +74,10 @@ impl Debts {
         self.ack = false;
     }
 
-    /// Whether a grant of credit is next. It waits for all headers. So the peer gets no new credit
-    /// before it has taken these headers, which bounds their number.
+    /// Whether a grant of credit is next. The grant waits for all headers. So the peer gets no new
+    /// credit before it has taken these headers, which bounds their number.
     #[inline(always)]
-    pub(crate) fn has_credit_next(&self) -> bool {
+    pub(crate) fn is_credit_grant_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()
     }
 
@@ -91,13 +92,13 @@ impl Debts {
         self.headers.front()
     }
 
-    /// Removes the next header, if there is one, since the link took it or it need not be sent.
+    /// Removes the next header, if there is one: the link took it, or it need not be sent.
     #[inline(always)]
     pub(crate) fn pop_header(&mut self) {
         self.headers.pop_front();
     }
 
-    /// Ends the pause of read data, since the link is about to take some.
+    /// Ends the pause of read data: the link is about to take some.
     pub(crate) fn unpause_reads(&mut self) {
         self.has_paused = false;
     }
@@ -107,8 +108,8 @@ impl Debts {
         self.has_paused = true;
     }
 
-    /// Records that the link took all read data.
-    pub(crate) fn all_reads_sent(&mut self) {
+    /// Clears the record of read data, since the link took all of it.
+    pub(crate) fn clear_read_data(&mut self) {
         self.reads = false;
     }
 
@@ -117,7 +118,7 @@ impl Debts {
         self.has_paused
     }
 
-    /// Whether a header that `matches` is owed.
+    /// Whether a header that `matches` is pending.
     pub(crate) fn has_header(&self, matches: impl FnMut(&Header) -> bool) -> bool {
         self.headers.iter().any(matches)
     }
@@ -132,7 +133,7 @@ impl Debts {
         self.headers.retain(|header| !is_request(header));
     }
 
-    /// Returns the owed headers that have no payload, in order.
+    /// Returns the pending headers that have no payload, in order.
     pub(crate) fn headers_without_payload(&self) -> impl Iterator<Item = Header> {
         self.headers.iter().filter(|header| header.payload_len_bytes() == 0).copied()
     }
