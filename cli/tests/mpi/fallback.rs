@@ -18,7 +18,7 @@ fn mpi_without_homespun_fails() {
         (Mpi::Intel, "OFI fi_getinfo() failed"),
     ] {
         let Some(program) = EVERY_BYTE.compile_once(mpi) else { continue };
-        let launch = Launch::with_variable(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
+        let launch = Launch::with_launcher_variable(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
         let outcome = launch.with_run_max(FAILURE_MAX).run(&program, &[]);
         EVERY_BYTE.assert_failure(&outcome);
         assert!(format!("{outcome}").contains(complaint), "{outcome}");

@@ -44,6 +44,8 @@ pub(crate) struct Launch {
     mpi: Mpi,
     domain: Option<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
+    /// Variables that the launcher gets, but not `homespun run`, which would check them.
+    launcher_variables: Vec<(&'static str, &'static str)>,
     options: &'static [&'static str],
     ranks: usize,
     run_max: Duration,
@@ -52,12 +54,33 @@ pub(crate) struct Launch {
 impl Launch {
     /// A launch of this many ranks with `--domain`.
     pub(crate) fn with_domain(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch {
-        Launch { mpi, domain: Some(domain), variables: Vec::new(), options: &[], ranks, run_max: RUN_MAX }
+        Launch { domain: Some(domain), ..Launch::new(mpi, ranks) }
     }
 
     /// A launch of this many ranks without `--domain`, and with this variable in the environment.
     pub(crate) fn with_variable(mpi: Mpi, variable: (&'static str, &'static str), ranks: usize) -> Launch {
-        Launch { mpi, domain: None, variables: vec![variable], options: &[], ranks, run_max: RUN_MAX }
+        Launch { variables: vec![variable], ..Launch::new(mpi, ranks) }
+    }
+
+    /// A launch of this many ranks without `--domain`, whose launcher alone has this variable.
+    pub(crate) fn with_launcher_variable(
+        mpi: Mpi,
+        variable: (&'static str, &'static str),
+        ranks: usize,
+    ) -> Launch {
+        Launch { launcher_variables: vec![variable], ..Launch::new(mpi, ranks) }
+    }
+
+    fn new(mpi: Mpi, ranks: usize) -> Launch {
+        Launch {
+            mpi,
+            domain: None,
+            variables: Vec::new(),
+            launcher_variables: Vec::new(),
+            options: &[],
+            ranks,
+            run_max: RUN_MAX,
+        }
     }
 
     /// Adds these options of `mpirun`.
@@ -91,7 +114,12 @@ impl Launch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
         command.arg("run").arg("--provider-dir").arg(plugin);
         command.args(self.domain.iter().flat_map(|domain| ["--domain", domain]));
-        command.arg("--").arg(self.mpi.find_launcher().expect("it was looked for"));
+        command.arg("--");
+        if !self.launcher_variables.is_empty() {
+            command.arg("env");
+            command.args(self.launcher_variables.iter().map(|(name, value)| format!("{name}={value}")));
+        }
+        command.arg(self.mpi.find_launcher().expect("it was looked for"));
         command.args(["-np", &self.ranks.to_string()]).args(self.options);
         command.envs(self.mpi.environment()).envs(self.variables.iter().copied());
         command
