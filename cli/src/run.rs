@@ -41,8 +41,8 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// Offer only this domain: auto, shm or tcp. By default FI_HOMESPUN_DOMAIN applies, and without it the
-    /// application chooses; one that names no domain gets auto.
+    /// Offer only this domain to applications that name none: auto, shm or tcp. The default is that of
+    /// FI_HOMESPUN_DOMAIN, and without it auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program and,

@@ -110,6 +110,7 @@ fn to_loopback(bind: Address) -> Address {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::SocketAddrV6;
 
     use super::*;
 
@@ -150,6 +151,21 @@ mod tests {
         let elsewhere = parse_address("203.0.113.77:7");
         assert_eq!(possible_bind_addresses(&NameKind::Alone, elsewhere).to_vec(), [elsewhere]);
         assert!(possible_bind_addresses(&beside_tcp, elsewhere).is_empty());
+    }
+
+    #[test]
+    fn addresses_of_interfaces_are_local_also_those_with_a_scope() {
+        let file = std::fs::read_to_string("/proc/net/if_inet6");
+        // A host without IPv6 has no such file.
+        for line in file.unwrap_or_default().lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let ip = Ipv6Addr::from(u128::from_str_radix(fields[0], 16).unwrap());
+            let index = u32::from_str_radix(fields[1], 16).unwrap();
+            let scope_id = if ip.is_unicast_link_local() { index } else { 0 };
+            assert!(is_local(SocketAddr::from(SocketAddrV6::new(ip, 7, 0, scope_id)).into()), "{line}");
+        }
+        assert!(is_local(parse_address("127.9.9.9:7")));
+        assert!(!is_local(parse_address("203.0.113.77:7")));
     }
 
     #[test]

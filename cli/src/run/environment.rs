@@ -62,7 +62,8 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The environment for a plugin in this directory, and for this domain or for all.
+    /// The environment for a plugin in this directory, and for this domain. Without one, the user's
+    /// `FI_HOMESPUN_DOMAIN` applies, and else the domain is `auto`.
     pub(super) fn new(plugin: &Path, domain: Option<&str>) -> Environment {
         Environment::with_lookup(plugin, domain, |name| env::var_os(name).is_some())
     }
@@ -72,7 +73,11 @@ impl Environment {
             (FI_PROVIDER_PATH.to_owned(), plugin.as_os_str().to_owned()),
             (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
         ];
-        set.extend(domain.map(|domain| (params::DOMAIN.env_variable(), domain.into())));
+        let variable = params::DOMAIN.env_variable();
+        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several network
+        // adapters. So even without a request there is only one.
+        let default = (!is_set(variable.as_ref())).then_some("auto");
+        set.extend(domain.or(default).map(|domain| (variable, domain.into())));
         let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
         let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(defaults);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
@@ -97,11 +102,18 @@ mod tests {
     }
 
     #[test]
-    fn domain_variable_is_set_only_if_a_domain_is_requested() {
-        let of = |domain| Environment::with_lookup(Path::new("/here"), domain, |_| false);
-        assert_eq!(find_value(&of(Some("shm")), "FI_HOMESPUN_DOMAIN"), Some("shm".as_ref()));
-        assert_eq!(find_value(&of(None), "FI_HOMESPUN_DOMAIN"), None);
-        assert_eq!(find_value(&of(None), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
+    fn domain_variable_is_the_request_or_the_users_or_auto() {
+        let of = |domain, is_set| Environment::with_lookup(Path::new("/here"), domain, move |_| is_set);
+        for (domain, is_set, expected) in [
+            (Some("shm"), false, Some("shm")),
+            (Some("shm"), true, Some("shm")),
+            (None, true, None),
+            (None, false, Some("auto")),
+        ] {
+            let found = find_value(&of(domain, is_set), "FI_HOMESPUN_DOMAIN").map(OsStr::to_owned);
+            assert_eq!(found, expected.map(OsString::from), "{domain:?}, set before: {is_set}");
+        }
+        assert_eq!(find_value(&of(None, false), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
     }
 
     #[test]
