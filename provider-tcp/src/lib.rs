@@ -95,7 +95,7 @@ mod sys;
 mod transport;
 
 pub use interface_selector::{InterfaceSelector, InterfaceSelectorError};
-pub use local::LocalInterfaces;
+pub use local::{LocalAddress, LocalInterfaces};
 pub use provider::TcpProvider;
 pub use transport::TcpTransport;
 

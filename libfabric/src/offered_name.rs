@@ -1,0 +1,292 @@
+//! The name under which libfabric offers homespun, and what goes with it.
+//!
+//! Under the name of another provider (`FI_HOMESPUN_AS`) homespun's infos look like those of that provider: they
+//! have its protocol numbers, and one info for each address of this host, whose domain has the name of the
+//! network interface and whose fabric has that of the network. All of them stand for one domain of homespun.
+//! This module translates hints and infos at the C interface; below it there are only homespun's own names.
+//! `docs/decisions/offered-names.md` has the reasons.
+
+use std::ffi::CStr;
+use std::net::SocketAddr;
+
+use homespun::error::Unmet;
+use homespun::flags::InfoFlags;
+use homespun::info::{EndpointType, FABRIC_NAME, Info, PROVIDER_VERSION, Version};
+use homespun::params::OfferedName;
+use homespun::{Address, AddressFormat, Error, Fabric, LocalAddress, Misuse};
+use parking_lot::Mutex;
+
+use crate::abi::{FI_PROTO_SOCK_TCP, FI_PROTO_XNET};
+
+/// The version of the provider under another name than its own. libfabric prefers the provider with the higher
+/// version if two have one name, and gives its own providers its own version.
+const VERSION_IN_PLACE: Version = Version::new(1000, 0);
+
+static CURRENT: Mutex<OfferedName> = Mutex::new(OfferedName::Homespun);
+
+/// Sets the name for all later calls.
+pub(crate) fn set_current(name: OfferedName) {
+    *CURRENT.lock() = name;
+}
+
+/// Returns the name.
+pub(crate) fn current() -> OfferedName {
+    *CURRENT.lock()
+}
+
+/// Returns the name for C code.
+pub(crate) fn c_name(name: OfferedName) -> &'static CStr {
+    match name {
+        OfferedName::Tcp => c"tcp",
+        OfferedName::Sockets => c"sockets",
+        _ => c"homespun",
+    }
+}
+
+/// Returns the provider's version under this name.
+pub(crate) fn provider_version(name: OfferedName) -> Version {
+    if name == OfferedName::Homespun { PROVIDER_VERSION } else { VERSION_IN_PLACE }
+}
+
+/// The names of an info's fabric and domain, as the application sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) fabric: String,
+    pub(crate) domain: String,
+}
+
+impl Names {
+    /// Returns the names of infos that stand for no interface: both are the provider's name.
+    pub(crate) fn of_provider(name: OfferedName) -> Names {
+        Names { fabric: name.to_string(), domain: name.to_string() }
+    }
+
+    fn of_interface(address: &LocalAddress) -> Names {
+        Names { fabric: address.network.clone(), domain: address.interface.clone() }
+    }
+}
+
+/// `fi_getinfo(3)`, with hints and infos of the current name.
+///
+/// # Errors
+///
+/// As [`Fabric::getinfo`].
+pub(crate) fn getinfo(
+    fabric: &Fabric,
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: InfoFlags,
+    hints: Option<Info>,
+) -> Result<Vec<Info>, Error> {
+    let name = current();
+    if name == OfferedName::Homespun {
+        return fabric.getinfo(node, service, flags, hints.as_ref());
+    }
+    let mut hints = hints.unwrap_or_default();
+    let wanted = Wanted::take_from(&mut hints, name);
+    hints.domain.name = fabric.domain_names().into_iter().next();
+    let has_addresses = hints.src_addr.is_some() || hints.dest_addr.is_some();
+    let is_source_open = node.is_none() && service.is_none() && !has_addresses;
+    let infos = fabric.getinfo(node, service, flags, Some(&hints))?;
+    if flags.contains(InfoFlags::PROV_ATTR_ONLY) {
+        let names = Names::of_provider(name);
+        return Ok(infos.into_iter().map(|info| offer_info(info, name, &names)).collect());
+    }
+    let addresses = local_addresses(fabric)?;
+    let is_split = is_source_open || wanted.names_interface();
+    wanted.select(infos.into_iter().flat_map(|info| offer_at_interfaces(info, name, is_split, &addresses)))
+}
+
+/// Gives an info of homespun the names and the protocol of the provider in whose place it is offered.
+pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> Info {
+    if name == OfferedName::Homespun {
+        return info;
+    }
+    info.fabric.name = Some(names.fabric.clone());
+    info.fabric.prov_version = provider_version(name);
+    info.domain.name = info.domain.name.map(|_| names.domain.clone());
+    if let Some(ep_type) = info.ep.ep_type {
+        let protocol = Protocol::of_endpoint(name, ep_type);
+        info.ep.protocol = protocol.number;
+        info.ep.protocol_version = protocol.version;
+    }
+    info
+}
+
+/// Returns the name by which an application knows a domain that it opened with an info of the name `asked`.
+pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
+    match current() {
+        // It has the case in which homespun writes it.
+        OfferedName::Homespun => native.to_owned(),
+        _ => asked.unwrap_or_else(|| native.to_owned()),
+    }
+}
+
+/// Whether a fabric has this name: that of the provider, or of a network of this host.
+///
+/// # Errors
+///
+/// The system's error if the interfaces cannot be listed.
+pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error> {
+    match current() {
+        OfferedName::Homespun => Ok(text == FABRIC_NAME),
+        name if text == name.as_str() => Ok(true),
+        _ => Ok(local_addresses(fabric)?.iter().any(|address| address.network == text)),
+    }
+}
+
+/// Gives an info from the application the names that homespun's own calls know. A name that no answer of
+/// `fi_getinfo` has stays as it is, and is refused by these calls.
+///
+/// # Errors
+///
+/// The system's error if the interfaces cannot be listed.
+pub(crate) fn restore_info(fabric: &Fabric, info: &mut Info) -> Result<(), Error> {
+    let name = current();
+    if name == OfferedName::Homespun {
+        return Ok(());
+    }
+    if let Some(asked) = &info.domain.name {
+        let is_interface = |asked: &str| -> Result<bool, Error> {
+            Ok(local_addresses(fabric)?.iter().any(|address| address.interface == asked))
+        };
+        if asked == name.as_str() || is_interface(asked)? {
+            info.domain.name = fabric.domain_names().into_iter().next();
+        }
+    }
+    restore_protocol(info, name);
+    Ok(())
+}
+
+/// As [`restore_info`], for an object of a domain that the application knows by this name.
+pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &str) {
+    let name = current();
+    if name == OfferedName::Homespun {
+        return;
+    }
+    if info.domain.name.as_deref() == Some(offered) {
+        info.domain.name = Some(native.to_owned());
+    }
+    restore_protocol(info, name);
+}
+
+fn restore_protocol(info: &mut Info, name: OfferedName) {
+    info.fabric.name = Some(FABRIC_NAME.to_owned());
+    let protocol = Protocol::of_endpoint(name, info.ep.ep_type.unwrap_or(EndpointType::Rdm));
+    if info.ep.protocol == protocol.number && info.ep.protocol_version <= protocol.version {
+        info.ep.protocol = 0;
+        info.ep.protocol_version = 0;
+    }
+}
+
+/// The number of a protocol and its version.
+struct Protocol {
+    number: u32,
+    version: u32,
+}
+
+impl Protocol {
+    /// Returns the protocol that the provider of this name has for endpoints of this type.
+    fn of_endpoint(name: OfferedName, ep_type: EndpointType) -> Protocol {
+        match (name, ep_type) {
+            (OfferedName::Tcp, EndpointType::Rdm) => Protocol { number: FI_PROTO_XNET, version: 1 },
+            (OfferedName::Tcp, _) => Protocol { number: FI_PROTO_SOCK_TCP, version: 0 },
+            _ => Protocol { number: FI_PROTO_SOCK_TCP, version: 2 },
+        }
+    }
+}
+
+/// What hints demand of the names and the protocol. The zero and `None` leave them open.
+struct Wanted {
+    fabric: Option<String>,
+    domain: Option<String>,
+    protocol: Protocol,
+}
+
+impl Wanted {
+    /// Takes it out of the hints. The provider's name as that of a fabric or domain leaves it open.
+    fn take_from(hints: &mut Info, name: OfferedName) -> Wanted {
+        let is_specific = |text: &String| !text.eq_ignore_ascii_case(name.as_str());
+        let ep = &mut hints.ep;
+        Wanted {
+            fabric: hints.fabric.name.take().filter(is_specific),
+            domain: hints.domain.name.take().filter(is_specific),
+            protocol: Protocol {
+                number: std::mem::take(&mut ep.protocol),
+                version: std::mem::take(&mut ep.protocol_version),
+            },
+        }
+    }
+
+    /// Whether the hints name an interface or a network.
+    fn names_interface(&self) -> bool {
+        self.fabric.is_some() || self.domain.is_some()
+    }
+
+    /// Returns the infos that meet the hints.
+    ///
+    /// # Errors
+    ///
+    /// The first demand that no info meets.
+    fn select(&self, infos: impl Iterator<Item = Info>) -> Result<Vec<Info>, Error> {
+        let mut infos: Vec<Info> = infos.collect();
+        let Wanted { fabric, domain, protocol } = self;
+        infos.retain(|info| protocol.number == 0 || info.ep.protocol == protocol.number);
+        require_some(&infos, Unmet::Protocol)?;
+        infos.retain(|info| info.ep.protocol_version >= protocol.version);
+        require_some(&infos, Unmet::ProtocolVersion)?;
+        infos.retain(|info| is_met(domain.as_ref(), info.domain.name.as_ref()));
+        require_some(&infos, Unmet::DomainName)?;
+        infos.retain(|info| is_met(fabric.as_ref(), info.fabric.name.as_ref()));
+        require_some(&infos, Unmet::FabricName)?;
+        Ok(infos)
+    }
+}
+
+/// libfabric compares the names of fabrics and domains without regard to case.
+fn is_met(asked: Option<&String>, offered: Option<&String>) -> bool {
+    asked.is_none_or(|asked| offered.is_some_and(|offered| asked.eq_ignore_ascii_case(offered)))
+}
+
+fn require_some(infos: &[Info], unmet: Unmet) -> Result<(), Error> {
+    if infos.is_empty() { Err(Misuse::Unmet(unmet).into()) } else { Ok(()) }
+}
+
+/// Returns the addresses of this host of both formats, the best of each first.
+fn local_addresses(fabric: &Fabric) -> Result<Vec<LocalAddress>, Error> {
+    let mut addresses = fabric.local_addresses(AddressFormat::SockaddrIn)?;
+    addresses.extend(fabric.local_addresses(AddressFormat::SockaddrIn6)?);
+    Ok(addresses)
+}
+
+fn format_of(address: &LocalAddress) -> AddressFormat {
+    if address.ip.is_ipv4() { AddressFormat::SockaddrIn } else { AddressFormat::SockaddrIn6 }
+}
+
+/// Names an info after the interface of its source. If the source is a wildcard address and `is_split`,
+/// returns an info for each address of this host in its place.
+fn offer_at_interfaces(
+    info: Info,
+    name: OfferedName,
+    is_split: bool,
+    addresses: &[LocalAddress],
+) -> Vec<Info> {
+    match info.src_addr {
+        Some(source) if source.is_specific() => {
+            let found = addresses.iter().find(|address| address.ip == source.ip());
+            let names = found.map_or_else(|| Names::of_provider(name), Names::of_interface);
+            vec![offer_info(info, name, &names)]
+        }
+        source if is_split => addresses
+            .iter()
+            .filter(|address| info.addr_format == Some(format_of(address)))
+            .map(|address| {
+                let port = source.map_or(0, |source| source.port());
+                let source = Address::from(SocketAddr::new(address.ip, port));
+                let info = Info { src_addr: Some(source), ..info.clone() };
+                offer_info(info, name, &Names::of_interface(address))
+            })
+            .collect(),
+        _ => vec![offer_info(info, name, &Names::of_provider(name))],
+    }
+}
