@@ -94,7 +94,12 @@ pub(crate) fn getinfo(
     }
     let addresses = local_addresses(fabric)?;
     let is_split = is_source_open || wanted.names_interface();
-    wanted.select(infos.into_iter().flat_map(|info| offer_at_interfaces(info, name, is_split, &addresses)))
+    let offered = infos.into_iter().flat_map(|info| offer_at_interfaces(info, name, is_split, &addresses));
+    let mut infos = wanted.select(offered)?;
+    if name == OfferedName::Tcp && hints.ep.ep_type.is_none() {
+        prefer_unconnected(&mut infos);
+    }
+    Ok(infos)
 }
 
 /// Gives an info of homespun the names and the protocol of the provider in whose place it is offered.
@@ -250,6 +255,15 @@ fn is_met(asked: Option<&String>, offered: Option<&String>) -> bool {
 
 fn require_some(infos: &[Info], unmet: Unmet) -> Result<(), Error> {
     if infos.is_empty() { Err(Misuse::Unmet(unmet).into()) } else { Ok(()) }
+}
+
+/// Leaves out connected endpoints if there are unconnected ones. Since 1.18 libfabric moves the unconnected
+/// endpoints of `tcp` to the end of the list, and an application that names no type takes the first info.
+fn prefer_unconnected(infos: &mut Vec<Info>) {
+    let is_unconnected = |info: &Info| info.ep.ep_type == Some(EndpointType::Rdm);
+    if infos.iter().any(is_unconnected) {
+        infos.retain(is_unconnected);
+    }
 }
 
 /// Returns the addresses of this host of both formats, the best of each first.

@@ -79,6 +79,7 @@ pub mod limits;
 
 mod busy_link;
 mod default_route;
+mod foreign;
 mod hello;
 mod inbound;
 mod interface_selector;

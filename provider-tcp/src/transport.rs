@@ -1,7 +1,7 @@
 //! The transport: all links of one endpoint.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +18,7 @@ use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
 use crate::busy_link::BusyLink;
+use crate::foreign;
 use crate::interface_selector::InterfaceSelector;
 use crate::limits::{
     ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
@@ -51,6 +52,9 @@ pub struct TcpTransport {
     /// Accepted links whose hello has not arrived, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
+    /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
+    /// strangers cause them.
+    has_warned_of_stranger: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
     busy_link: BusyLink,
@@ -86,6 +90,7 @@ impl TcpTransport {
             has_new_room: false,
             half_open: BTreeMap::new(),
             accepted_count: 0,
+            has_warned_of_stranger: false,
             draining: Vec::new(),
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
@@ -389,6 +394,15 @@ impl TcpTransport {
             ReadStep::Idle(reported) => reported,
             ReadStep::Ended(error) => {
                 let is_known = !link.is_closing() && !link.is_half_open();
+                if let (true, Origin::Accepted { remote, .. }, LinkError::Protocol(reason)) =
+                    (link.is_half_open(), link.origin, &error)
+                {
+                    refuse_stranger(&link.stream, &self.read_buffer);
+                    if !mem::replace(&mut self.has_warned_of_stranger, true) {
+                        tracing::warn!(%remote, reason, "refused a connection: the process that made it does \
+                            not speak homespun's protocol; further ones are not reported");
+                    }
+                }
                 tracing::debug!(link = id.0, origin = ?link.origin, %error, is_known, "down");
                 self.drop_link(id);
                 if is_known { report_down(id, error, receiver) } else { 0 }
@@ -413,6 +427,15 @@ impl TcpTransport {
         if let Some(listener) = &mut self.listener {
             listener.end_pause();
         }
+    }
+}
+
+/// Refuses the connection of a stranger, whose stream begins like `received`.
+fn refuse_stranger(mut stream: &TcpStream, received: &[u8]) {
+    if let Some(refusal) = foreign::refusal_for(received)
+        && let Err(error) = stream.write(refusal)
+    {
+        tracing::debug!(%error, "the stranger does not learn that it was refused");
     }
 }
 

@@ -1,0 +1,155 @@
+/* One of two processes over the provider tcp, which may not be the same one in both.
+ *
+ * usage: foreign_peer listen|dial
+ *
+ * Prints its address as a line of hexadecimal digits. The one that listens answers its endpoint's needs until
+ * its input ends. The one that dials reads the address of the other one, sends it messages until an operation
+ * or a call fails, and prints "sent" for each one that does not, and the failure. */
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+enum { WAIT_SECONDS = 30, NAME_MAX_BYTES = 64 };
+
+static struct fid_ep *endpoint;
+static struct fid_cq *cq;
+static struct fid_av *av;
+
+static void require(int is_true, const char *what, long result)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "%s: %s (%ld)\n", what, fi_strerror((int)-result), result);
+    exit(1);
+}
+
+#define MUST(call)                              \
+    do {                                        \
+        long result_ = (long)(call);            \
+        require(result_ == 0, #call, result_);  \
+    } while (0)
+
+static void open_endpoint(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *info;
+    struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_CONTEXT };
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+
+    hints->caps = FI_MSG;
+    hints->mode = FI_CONTEXT;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->fabric_attr->prov_name = strdup("tcp");
+    MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &info));
+    MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
+    MUST(fi_domain(fabric, info, &domain, NULL));
+    MUST(fi_av_open(domain, &(struct fi_av_attr){ 0 }, &av, NULL));
+    MUST(fi_cq_open(domain, &cq_attr, &cq, NULL));
+    MUST(fi_endpoint(domain, info, &endpoint, NULL));
+    MUST(fi_ep_bind(endpoint, &av->fid, 0));
+    MUST(fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV));
+    MUST(fi_enable(endpoint));
+}
+
+static void print_name(void)
+{
+    unsigned char name[NAME_MAX_BYTES];
+    size_t len_bytes = sizeof name;
+
+    MUST(fi_getname(&endpoint->fid, name, &len_bytes));
+    for (size_t i = 0; i < len_bytes; i++)
+        printf("%02x", name[i]);
+    printf("\n");
+    fflush(stdout);
+}
+
+static fi_addr_t insert_peer(void)
+{
+    char line[2 * NAME_MAX_BYTES + 2];
+    unsigned char name[NAME_MAX_BYTES];
+    fi_addr_t address;
+
+    require(fgets(line, sizeof line, stdin) != NULL, "an address", 0);
+    for (size_t i = 0; i < strlen(line) / 2; i++)
+        require(sscanf(line + 2 * i, "%2hhx", &name[i]) == 1, "an address", 0);
+    require(fi_av_insert(av, name, 1, &address, 0, NULL) == 1, "fi_av_insert", 0);
+    return address;
+}
+
+static void print_and_exit(const char *what, const char *text)
+{
+    printf("%s: %s\n", what, text);
+    exit(0);
+}
+
+/* Reads a completion, if there is one. */
+static int read_completion(void)
+{
+    struct fi_cq_entry entry;
+    struct fi_cq_err_entry error = { 0 };
+    ssize_t result = fi_cq_read(cq, &entry, 1);
+
+    if (result == -FI_EAVAIL) {
+        require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
+        print_and_exit("failed", fi_strerror(error.err));
+    }
+    require(result == 1 || result == -FI_EAGAIN, "fi_cq_read", result);
+    return result == 1;
+}
+
+static void dial(void)
+{
+    static char message[] = "message";
+    static struct fi_context context;
+    fi_addr_t peer = insert_peer();
+    time_t deadline = time(NULL) + WAIT_SECONDS;
+
+    while (time(NULL) < deadline) {
+        ssize_t result = fi_send(endpoint, message, sizeof message, NULL, peer, &context);
+        if (result == -FI_EAGAIN) {
+            read_completion();
+            continue;
+        }
+        if (result)
+            print_and_exit("refused", fi_strerror((int)-result));
+        while (!read_completion() && time(NULL) < deadline)
+            usleep(1000);
+        printf("sent\n");
+    }
+    print_and_exit("silence", "neither success nor failure");
+}
+
+static void serve(void)
+{
+    static char buffer[64];
+    static struct fi_context context;
+    struct pollfd input = { .fd = 0, .events = POLLIN };
+
+    MUST(fi_recv(endpoint, buffer, sizeof buffer, NULL, FI_ADDR_UNSPEC, &context));
+    while (poll(&input, 1, 1) == 0)
+        if (read_completion())
+            print_and_exit("received", buffer);
+}
+
+int main(int argc, char **argv)
+{
+    require(argc == 2, "usage: foreign_peer listen|dial", 0);
+    alarm(2 * WAIT_SECONDS);
+    open_endpoint();
+    print_name();
+    if (strcmp(argv[1], "dial") == 0)
+        dial();
+    else
+        serve();
+    return 0;
+}
