@@ -2,6 +2,7 @@
 
 mod environment;
 mod loader;
+mod open_mpi;
 pub(crate) mod plugin;
 
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::process::Command;
 
 use clap::Args;
 use homespun::Fabric;
-use homespun::params::Params;
+use homespun::params::{OfferedName, Params};
 
 use self::environment::Environment;
 use crate::console::Console;
@@ -24,7 +25,8 @@ use crate::failure::Failure;
 /// Sets environment variables and executes the command in place of this process, so exit status and signals
 /// are the command's own.
 ///
-/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else.
+/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else. With --as,
+/// FI_HOMESPUN_AS and FI_PROVIDER have the other name.
 ///
 /// For Open MPI, OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc send its messages through
 /// libfabric. OMPI_MCA_rmaps_base_oversubscribe, unless it is already set, allows more ranks than cores.
@@ -44,6 +46,10 @@ pub(crate) struct RunArguments {
     /// tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
+    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider: for programs that
+    /// accept only providers whose names they know. All processes must run homespun.
+    #[arg(long = "as", value_name = "NAME")]
+    offered_name: Option<OfferedName>,
     /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program,
     /// where cargo puts it; ../lib/homespun and ../lib from there; and FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
@@ -58,6 +64,7 @@ Examples:
   homespun run -- mpirun -np 4 ./app                an MPI program with four ranks, over TCP
   homespun run --domain shm -- mpirun -np 2 ./app   over shared memory
   homespun run -- fi_info                           libfabric's view of homespun
+  homespun run --as tcp -- ./app                    a program that knows tcp, and not homespun
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
@@ -79,6 +86,10 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
+    let name = arguments.offered_name.unwrap_or_else(|| Params::from_env().offered_name);
+    if name != OfferedName::Homespun && open_mpi::is_launcher(program) {
+        return Err(Failure::OpenMpiExcludes { command: program.clone(), name });
+    }
     if !loader::can_loader_find_libfabric() {
         // This is only a warning, since the command may have its own libfabric.
         console.print_warning(
@@ -86,7 +97,7 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
         );
     }
-    let environment = Environment::new(&directory, arguments.domain.as_deref());
+    let environment = Environment::new(&directory, arguments.domain.as_deref(), name);
     let mut command = Command::new(program);
     command.args(rest);
     environment.set_environment(&mut command);

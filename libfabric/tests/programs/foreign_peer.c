@@ -1,10 +1,10 @@
 /* One of two processes over the provider tcp, which may not be the same one in both.
  *
- * usage: foreign_peer listen|dial
+ * usage: foreign_peer listen|dial|connect
  *
- * Prints its address as a line of hexadecimal digits. The one that listens answers its endpoint's needs until
- * its input ends. The one that dials reads the address of the other one, sends it messages until an operation
- * or a call fails, and prints "sent" for each one that does not, and the failure. */
+ * The one that listens prints its address as a line of hexadecimal digits, and makes progress until its input
+ * ends. The others read the address of that one. The one that dials sends it messages from an unconnected
+ * endpoint until one fails. The one that connects does so with a connected endpoint. Both print the failure. */
 
 #include <poll.h>
 #include <stdio.h>
@@ -17,11 +17,13 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
 enum { WAIT_SECONDS = 30, NAME_MAX_BYTES = 64 };
 
 static struct fid_ep *endpoint;
+static struct fid_eq *eq;
 static struct fid_cq *cq;
 static struct fid_av *av;
 
@@ -39,7 +41,7 @@ static void require(int is_true, const char *what, long result)
         require(result_ == 0, #call, result_);  \
     } while (0)
 
-static void open_endpoint(void)
+static void open_endpoint(enum fi_ep_type type)
 {
     struct fi_info *hints = fi_allocinfo(), *info;
     struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_CONTEXT };
@@ -48,15 +50,16 @@ static void open_endpoint(void)
 
     hints->caps = FI_MSG;
     hints->mode = FI_CONTEXT;
-    hints->ep_attr->type = FI_EP_RDM;
+    hints->ep_attr->type = type;
     hints->fabric_attr->prov_name = strdup("tcp");
     MUST(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", NULL, FI_SOURCE, hints, &info));
     MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
     MUST(fi_domain(fabric, info, &domain, NULL));
     MUST(fi_av_open(domain, &(struct fi_av_attr){ 0 }, &av, NULL));
+    MUST(fi_eq_open(fabric, &(struct fi_eq_attr){ .wait_obj = FI_WAIT_UNSPEC }, &eq, NULL));
     MUST(fi_cq_open(domain, &cq_attr, &cq, NULL));
     MUST(fi_endpoint(domain, info, &endpoint, NULL));
-    MUST(fi_ep_bind(endpoint, &av->fid, 0));
+    MUST(fi_ep_bind(endpoint, type == FI_EP_MSG ? &eq->fid : &av->fid, 0));
     MUST(fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV));
     MUST(fi_enable(endpoint));
 }
@@ -73,17 +76,13 @@ static void print_name(void)
     fflush(stdout);
 }
 
-static fi_addr_t insert_peer(void)
+static void read_peer(unsigned char *name)
 {
     char line[2 * NAME_MAX_BYTES + 2];
-    unsigned char name[NAME_MAX_BYTES];
-    fi_addr_t address;
 
     require(fgets(line, sizeof line, stdin) != NULL, "an address", 0);
     for (size_t i = 0; i < strlen(line) / 2; i++)
         require(sscanf(line + 2 * i, "%2hhx", &name[i]) == 1, "an address", 0);
-    require(fi_av_insert(av, name, 1, &address, 0, NULL) == 1, "fi_av_insert", 0);
-    return address;
 }
 
 static void print_and_exit(const char *what, const char *text)
@@ -111,9 +110,12 @@ static void dial(void)
 {
     static char message[] = "message";
     static struct fi_context context;
-    fi_addr_t peer = insert_peer();
+    unsigned char name[NAME_MAX_BYTES];
+    fi_addr_t peer;
     time_t deadline = time(NULL) + WAIT_SECONDS;
 
+    read_peer(name);
+    require(fi_av_insert(av, name, 1, &peer, 0, NULL) == 1, "fi_av_insert", 0);
     while (time(NULL) < deadline) {
         ssize_t result = fi_send(endpoint, message, sizeof message, NULL, peer, &context);
         if (result == -FI_EAGAIN) {
@@ -124,9 +126,25 @@ static void dial(void)
             print_and_exit("refused", fi_strerror((int)-result));
         while (!read_completion() && time(NULL) < deadline)
             usleep(1000);
-        printf("sent\n");
     }
     print_and_exit("silence", "neither success nor failure");
+}
+
+static void connect_to_peer(void)
+{
+    unsigned char name[NAME_MAX_BYTES];
+    struct fi_eq_err_entry error = { 0 };
+    struct fi_eq_cm_entry entry;
+    uint32_t event;
+
+    read_peer(name);
+    MUST(fi_connect(endpoint, name, NULL, 0));
+    ssize_t result = fi_eq_sread(eq, &event, &entry, sizeof entry, WAIT_SECONDS * 1000, 0);
+    if (result == -FI_EAVAIL) {
+        require(fi_eq_readerr(eq, &error, 0) > 0, "fi_eq_readerr", 0);
+        print_and_exit("failed", fi_strerror(error.err));
+    }
+    print_and_exit(result > 0 ? "connected" : "silence", "neither success nor failure");
 }
 
 static void serve(void)
@@ -143,13 +161,16 @@ static void serve(void)
 
 int main(int argc, char **argv)
 {
-    require(argc == 2, "usage: foreign_peer listen|dial", 0);
+    require(argc == 2, "usage: foreign_peer listen|dial|connect", 0);
     alarm(2 * WAIT_SECONDS);
-    open_endpoint();
-    print_name();
-    if (strcmp(argv[1], "dial") == 0)
+    open_endpoint(strcmp(argv[1], "connect") == 0 ? FI_EP_MSG : FI_EP_RDM);
+    if (strcmp(argv[1], "dial") == 0) {
         dial();
-    else
+    } else if (strcmp(argv[1], "connect") == 0) {
+        connect_to_peer();
+    } else {
+        print_name();
         serve();
+    }
     return 0;
 }
