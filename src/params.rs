@@ -57,9 +57,9 @@ pub const DOMAIN: Param = param!(
 /// The name under which libfabric offers homespun.
 pub const AS: Param = param!(
     "as",
-    "Name under which libfabric offers homespun to C programs: homespun, tcp or sockets. As tcp and sockets it \
-     takes the place of libfabric's own provider, for programs that accept only names they know; all processes \
-     of such a program must run homespun",
+    "Name under which libfabric offers homespun to C programs: homespun, tcp or sockets. As tcp or sockets \
+     it takes the place of libfabric's own provider, for programs that accept only names they know; all \
+     processes of such a program must run homespun",
     default: "homespun"
 );
 

@@ -46,8 +46,8 @@ pub(crate) struct RunArguments {
     /// tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider: for programs that
-    /// accept only providers whose names they know. All processes must run homespun.
+    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider: for programs
+    /// that accept only providers whose names they know. All processes must run homespun.
     #[arg(long = "as", value_name = "NAME")]
     offered_name: Option<OfferedName>,
     /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program,

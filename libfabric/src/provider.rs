@@ -46,8 +46,9 @@ impl Provider {
 /// The one that the host registers.
 static PROVIDER: Provider = Provider::new();
 
-/// Identifies the plugin to the host in calls about parameters, and in log messages where the host has registered the
-/// plugin under another name. The host composes the names of variables from the name of this one.
+/// Identifies the plugin to the host in calls about parameters, since the host composes the names of
+/// variables from the provider's name. If the host has registered the plugin under another name, log messages
+/// use it, too.
 static IDENTITY: Provider = Provider::new();
 
 /// Returns the plugin's provider to a host, which looks this function up in the library:

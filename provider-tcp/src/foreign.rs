@@ -1,7 +1,7 @@
 //! Connections from programs that are not over homespun.
 //!
-//! Where homespun is offered in place of libfabric's provider `tcp`, a peer may still be over that provider. Its
-//! request for a connection is refused in its own protocol: the peer's application then learns that the
+//! Where homespun is offered in place of libfabric's provider `tcp`, a peer may still be over that provider.
+//! Its request for a connection is refused in its own protocol: the peer's application then learns that the
 //! connection was refused, and not only that a header was missing.
 
 /// The version of the header, and the type of a request.

@@ -2,9 +2,10 @@
  *
  * usage: foreign_peer listen|dial|connect
  *
- * The one that listens prints its address as a line of hexadecimal digits, and makes progress until its input
- * ends. The others read the address of that one. The one that dials sends it messages from an unconnected
- * endpoint until one fails. The one that connects does so with a connected endpoint. Both print the failure. */
+ * The one that listens prints its address as a line of hexadecimal digits, and makes progress until its
+ * input ends. The others read the address of that one. The one that dials sends it messages from an
+ * unconnected endpoint until one fails. The one that connects does so with a connected endpoint. Both print
+ * the failure. */
 
 #include <poll.h>
 #include <stdio.h>

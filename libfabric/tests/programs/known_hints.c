@@ -22,7 +22,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-enum { WAIT_SECONDS = 60, NAME_MAX_BYTES = 64, LEN_BYTES = 4096, TAG = 9, KEY = 100, VERSION_IN_PLACE = 1000 };
+enum { WAIT_SECONDS = 60, NAME_MAX_BYTES = 64, LEN_BYTES = 4096, TAG = 9, KEY = 100, OUR_VERSION = 1000 };
 
 /* How a program chooses its interface. */
 enum interface {
@@ -187,7 +187,7 @@ static struct fi_info *choose(void)
         int is_layered = strchr(expected, ';') != NULL;
 
         require(!strcmp(info->fabric_attr->prov_name, expected), info->fabric_attr->prov_name, 0);
-        require(is_layered || info->fabric_attr->prov_version == FI_VERSION(VERSION_IN_PLACE, 0), "ours", 0);
+        require(is_layered || info->fabric_attr->prov_version == FI_VERSION(OUR_VERSION, 0), "ours", 0);
         require(info->ep_attr->type == FI_EP_RDM, "an unconnected endpoint", 0);
         require(!row->addr_format || info->addr_format == row->addr_format, "the address format", 0);
         require(!row->threading || info->domain_attr->threading == row->threading, "the threading", 0);
@@ -245,7 +245,7 @@ static void complete(struct side *sides, int count)
     do {                                                        \
         ssize_t result_;                                        \
         while ((result_ = (call)) == -FI_EAGAIN)                \
-            complete(sides, 0), fi_cq_read((sides)[0].cq, NULL, 0), fi_cq_read((sides)[1].cq, NULL, 0); \
+            fi_cq_read((sides)[0].cq, NULL, 0), fi_cq_read((sides)[1].cq, NULL, 0); \
         require(result_ == 0, #call, result_);                  \
     } while (0)
 
@@ -253,15 +253,16 @@ static void exchange(struct side *sides, struct fi_info *info)
 {
     struct side *from = &sides[0], *to = &sides[1];
     void *from_desc = fi_mr_desc(from->mr), *to_desc = fi_mr_desc(to->mr);
-    struct fi_context2 contexts[3];
+    struct fi_context2 received, sent, accessed;
+    fi_addr_t any = FI_ADDR_UNSPEC;
 
     memset(from->memory, 'm', LEN_BYTES);
     if (info->caps & FI_TAGGED) {
-        POST(sides, fi_trecv(to->endpoint, to->memory, LEN_BYTES, to_desc, FI_ADDR_UNSPEC, TAG, 0, &contexts[0]));
-        POST(sides, fi_tsend(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, TAG, &contexts[1]));
+        POST(sides, fi_trecv(to->endpoint, to->memory, LEN_BYTES, to_desc, any, TAG, 0, &received));
+        POST(sides, fi_tsend(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, TAG, &sent));
     } else {
-        POST(sides, fi_recv(to->endpoint, to->memory, LEN_BYTES, to_desc, FI_ADDR_UNSPEC, &contexts[0]));
-        POST(sides, fi_send(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, &contexts[1]));
+        POST(sides, fi_recv(to->endpoint, to->memory, LEN_BYTES, to_desc, any, &received));
+        POST(sides, fi_send(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, &sent));
     }
     complete(sides, 2);
     require(to->memory[0] == 'm' && to->memory[LEN_BYTES - 1] == 'm', "the bytes of the message", 0);
@@ -269,15 +270,37 @@ static void exchange(struct side *sides, struct fi_info *info)
     memset(from->memory, 'w', LEN_BYTES);
     int is_virtual = (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
     uint64_t at = is_virtual ? (uintptr_t)to->memory : 0;
-    POST(sides, fi_write(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, fi_mr_key(to->mr),
-                         &contexts[2]));
+    uint64_t key = fi_mr_key(to->mr);
+    POST(sides, fi_write(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, key, &accessed));
     complete(sides, 1);
     /* The write has completed at its initiator: whether it is placed, a read tells. */
     memset(from->memory, 0, LEN_BYTES);
-    POST(sides, fi_read(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, fi_mr_key(to->mr),
-                        &contexts[2]));
+    POST(sides, fi_read(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, key, &accessed));
     complete(sides, 1);
     require(from->memory[0] == 'w' && from->memory[LEN_BYTES - 1] == 'w', "the bytes of the write", 0);
+}
+
+/* Opens the domain of an info, and no domain by the name of an interface that there is not. */
+static struct fid_domain *open_domain(struct fid_fabric *fabric, struct fi_info *info)
+{
+    char *name = info->domain_attr->name;
+    struct fid_domain *domain;
+
+    info->domain_attr->name = "no-such-interface";
+    require(fi_domain(fabric, info, &domain, NULL) < 0, "a domain that does not exist", 0);
+    info->domain_attr->name = name;
+    MUST(fi_domain(fabric, info, &domain, NULL));
+    return domain;
+}
+
+/* A second answer names the objects that the first one has led to. */
+static void find_open_objects(struct fid_fabric *fabric, struct fid_domain *domain)
+{
+    struct fi_info *again = ask(NULL, NULL);
+
+    require(again->fabric_attr->fabric == fabric, "the open fabric", 0);
+    require(again->domain_attr->domain == domain, "the open domain", 0);
+    fi_freeinfo(again);
 }
 
 static void run(void)
@@ -289,7 +312,9 @@ static void run(void)
 
     memset(sides, 0, sizeof sides);
     MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
-    MUST(fi_domain(fabric, info, &domain, NULL));
+    domain = open_domain(fabric, info);
+    if (row->interface == ANY && !strchr(info->fabric_attr->prov_name, ';'))
+        find_open_objects(fabric, domain);
     for (int i = 0; i < 2; i++)
         open_side(&sides[i], domain, info, KEY + (uint64_t)i);
     introduce(&sides[0], &sides[1]);
