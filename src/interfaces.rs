@@ -19,7 +19,7 @@ pub(crate) fn local_addresses(
 }
 
 fn list_interfaces() -> Result<LocalInterfaces, Error> {
-    LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error).into())
+    LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
 }
 
 /// Removes the infos for endpoints at every interface whose peers could not reach them: there, `selector`

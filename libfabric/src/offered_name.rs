@@ -278,31 +278,30 @@ fn format_of(address: &LocalAddress) -> AddressFormat {
 }
 
 /// Names an info after the interface of its source. If the source is a wildcard address and `is_split`,
-/// returns an info for each address of this host in its place.
+/// returns an info for each address of this host in its place, unless there is none of its format.
 fn offer_at_interfaces(
     info: Info,
     name: OfferedName,
     is_split: bool,
     addresses: &[LocalAddress],
 ) -> Vec<Info> {
-    match info.src_addr {
-        Some(source) if source.is_specific() => {
-            let found = addresses.iter().find(|address| address.ip == source.ip());
-            let names = found.map_or_else(|| Names::of_provider(name), Names::of_interface);
-            vec![offer_info(info, name, &names)]
-        }
-        source if is_split => addresses
-            .iter()
-            .filter(|address| info.addr_format == Some(format_of(address)))
-            .map(|address| {
-                let port = source.map_or(0, |source| source.port());
-                let source = Address::from(SocketAddr::new(address.ip, port));
-                let info = Info { src_addr: Some(source), ..info.clone() };
-                offer_info(info, name, &Names::of_interface(address))
-            })
-            .collect(),
-        _ => vec![offer_info(info, name, &Names::of_provider(name))],
+    let specific = info.src_addr.filter(Address::is_specific);
+    if let Some(source) = specific {
+        let found = addresses.iter().find(|address| address.ip == source.ip());
+        let names = found.map_or_else(|| Names::of_provider(name), Names::of_interface);
+        return vec![offer_info(info, name, &names)];
     }
+    let of_format =
+        addresses.iter().filter(|address| is_split && info.addr_format == Some(format_of(address)));
+    let port = info.src_addr.map_or(0, |source| source.port());
+    let split: Vec<Info> = of_format
+        .map(|address| {
+            let source = Address::from(SocketAddr::new(address.ip, port));
+            let info = Info { src_addr: Some(source), ..info.clone() };
+            offer_info(info, name, &Names::of_interface(address))
+        })
+        .collect();
+    if split.is_empty() { vec![offer_info(info, name, &Names::of_provider(name))] } else { split }
 }
 
 #[cfg(test)]
@@ -362,6 +361,9 @@ mod tests {
         );
         assert_eq!(offer("[::]:0", true), [["[fd00::7]:0", "eth0", "fd00::/64"]]);
         assert_eq!(offer("0.0.0.0:7471", false), [["0.0.0.0:7471", "tcp", "tcp"]]);
+        let info = make_info("[::]:0", EndpointType::Rdm);
+        let without_ipv6 = offer_at_interfaces(info, NAME, true, &make_addresses()[..2]);
+        assert_eq!(without_ipv6[0].domain.name.as_deref(), Some("tcp"));
     }
 
     #[test]

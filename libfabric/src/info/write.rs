@@ -37,10 +37,9 @@ pub(crate) fn malloc_list_for_host(infos: &[Info]) -> Result<*mut FiInfo, Failur
 /// ENOMEM.
 pub(crate) fn malloc_request_info(info: &Info) -> Result<InfoList, Failure> {
     let list = malloc_list(std::slice::from_ref(info))?;
-    // SAFETY: the info was just made, with all attributes.
-    unsafe {
-        (*(*list.head).fabric_attr).prov_name = malloc_c_string(Some(offered_name::current().as_str()))?
-    };
+    let name = malloc_c_string(Some(offered_name::current().as_str()))?;
+    // SAFETY: the info was just made, with all attributes. The list frees the name.
+    unsafe { (*(*list.head).fabric_attr).prov_name = name };
     Ok(list)
 }
 
