@@ -201,7 +201,7 @@ impl Protocol {
     }
 }
 
-/// What hints demand of the names and the protocol. The zero and `None` leave them open.
+/// What hints demand of the names and the protocol. `None` and zero leave them open.
 struct Wanted {
     fabric: Option<String>,
     domain: Option<String>,
@@ -209,7 +209,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Takes it out of the hints. The provider's name as that of a fabric or domain leaves it open.
+    /// Takes the demands out of the hints. If a fabric or domain has the provider's name, it is left open.
     fn take_from(hints: &mut Info, name: OfferedName) -> Wanted {
         let is_specific = |text: &String| !text.eq_ignore_ascii_case(name.as_str());
         let ep = &mut hints.ep;
