@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use homespun_auto::AutoProvider;
+use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
-use homespun_tcp::TcpProvider;
+use homespun_tcp::{LocalAddress, TcpProvider};
 use tracing::info;
 
 use crate::clock::{Clock, SimulatedClock};
@@ -106,6 +107,34 @@ impl Fabric {
                 _ => Ok(infos),
             })
             .inspect_err(|error| info!(%error, "getinfo finds nothing"))
+    }
+
+    /// Returns the names of the domains that [`getinfo`](Self::getinfo) offers, the best first: all that this
+    /// fabric has, or the one of the parameter [`DOMAIN`](crate::params::DOMAIN).
+    pub fn domain_names(&self) -> Vec<String> {
+        let only = self.params.domain.as_deref();
+        let names = self.providers.iter().map(|provider| provider.attr().domain);
+        names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
+    }
+
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first: those that
+    /// the parameter [`IFACE`](crate::params::IFACE) allows. The first one is the address of an endpoint that
+    /// is bound to all interfaces, unless this host has only link-local addresses.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if the interfaces cannot be listed.
+    ///
+    /// ```
+    /// use homespun::{AddressFormat, Fabric};
+    ///
+    /// for address in Fabric::new().local_addresses(AddressFormat::SockaddrIn)? {
+    ///     println!("{} in {}: {}", address.interface, address.network, address.ip);
+    /// }
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    pub fn local_addresses(&self, format: AddressFormat) -> Result<Vec<LocalAddress>, Error> {
+        interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
     /// Returns facts about this host that users of a domain may want to know, as its provider has found

@@ -1,10 +1,26 @@
-//! The interfaces that the user allows, as `getinfo` respects them.
+//! The interfaces of this host that the user allows.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Error, Misuse, NoInterface, SystemRequest, Unmet};
-use homespun_tcp::{InterfaceSelector, LocalInterfaces};
+use homespun_tcp::{InterfaceSelector, LocalAddress, LocalInterfaces};
 
 use crate::info::Info;
+
+/// Returns the addresses of this format that peers can use and the selector allows, the best first.
+///
+/// # Errors
+///
+/// The system's error if the interfaces cannot be listed.
+pub(crate) fn local_addresses(
+    format: AddressFormat,
+    selector: Option<&InterfaceSelector>,
+) -> Result<Vec<LocalAddress>, Error> {
+    Ok(list_interfaces()?.addresses(format, selector))
+}
+
+fn list_interfaces() -> Result<LocalInterfaces, Error> {
+    LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
+}
 
 /// Removes the infos for endpoints at every interface whose peers could not reach them: there, `selector`
 /// allows no address of their format. `is_remote` tells whether a domain reaches other hosts, and so uses
@@ -19,7 +35,7 @@ pub(crate) fn retain_reachable(
     selector: &InterfaceSelector,
     is_remote: impl Fn(&str) -> bool,
 ) -> Result<Vec<Info>, Error> {
-    let interfaces = LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))?;
+    let interfaces = list_interfaces()?;
     let mut formats = vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];
     formats.retain(|&format| interfaces.reachable_ip(format, Some(selector)).is_some());
     if formats.is_empty() {

@@ -68,6 +68,8 @@ pub use homespun_engine::remote_memory::RemoteMemory;
 pub use homespun_engine::transport;
 pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
+#[doc(inline)]
+pub use homespun_tcp::LocalAddress;
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
 pub use self::clock::SimulatedClock;

@@ -3,6 +3,7 @@
 //! Only this module reads the environment. In the plugin, libfabric provides the values instead, and
 //! lists the parameters in `fi_info -e`; they come from the same variables.
 
+mod offered_name;
 mod problem;
 
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ use homespun_tcp::limits::ACCEPTED_DEFAULT_LINKS;
 #[doc(inline)]
 pub use homespun_tcp::{InterfaceSelector, InterfaceSelectorError};
 
+pub use self::offered_name::{OfferedName, OfferedNameError};
 pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
@@ -54,6 +56,15 @@ pub const DOMAIN: Param = param!(
     "The only domain that applications are offered that name none: auto, shm or tcp. It is offered also to \
      those that ask for FI_REMOTE_COMM, which shm does not have",
     default: "all of them, auto first"
+);
+
+/// The name under which libfabric offers homespun.
+pub const AS: Param = param!(
+    "as",
+    "Name under which libfabric offers homespun to C programs: homespun, tcp or sockets. As tcp or sockets \
+     it takes the place of libfabric's own provider, for programs that accept only names they know; all \
+     processes of such a program must run homespun",
+    default: "homespun"
 );
 
 /// The interface whose address an endpoint has as its name.
@@ -142,6 +153,7 @@ pub const CQ_SIZE: Param = param!(
 /// All parameters.
 pub const PARAMS: &[Param] = &[
     DOMAIN,
+    AS,
     IFACE,
     PORTS,
     CLOSE_LINGER_MS,
@@ -159,6 +171,8 @@ pub const PARAMS: &[Param] = &[
 pub struct Params {
     /// See [`DOMAIN`].
     pub domain: Option<String>,
+    /// See [`AS`].
+    pub offered_name: OfferedName,
     /// See [`IFACE`].
     pub iface: Option<InterfaceSelector>,
     /// See [`PORTS`].
@@ -185,6 +199,7 @@ impl Default for Params {
     fn default() -> Self {
         Params {
             domain: None,
+            offered_name: OfferedName::Homespun,
             iface: None,
             ports: None,
             close_linger: Duration::from_millis(2000),
@@ -253,6 +268,10 @@ impl Params {
         let budget = UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES;
         let params = Params {
             domain: values.name(DOMAIN),
+            offered_name: values
+                .name(AS)
+                .and_then(|value| values.parse(AS, &value))
+                .unwrap_or(defaults.offered_name),
             iface: values.name(IFACE).and_then(|value| values.parse(IFACE, &value)),
             ports: values.name(PORTS).and_then(|value| values.parse(PORTS, &value)),
             close_linger: values.millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
@@ -286,6 +305,7 @@ impl Params {
     pub fn value(&self, param: &Param) -> String {
         let set = match *param {
             DOMAIN => self.domain.clone(),
+            AS => Some(self.offered_name.to_string()),
             IFACE => self.iface.as_ref().map(InterfaceSelector::to_string),
             PORTS => self.ports.map(|ports| ports.to_string()),
             CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
@@ -396,7 +416,7 @@ mod tests {
     #[test]
     fn unset_or_empty_parameter_has_its_default() {
         assert_eq!(Params::check_lookup(|_| None), (Params::default(), Vec::new()));
-        for name in [DOMAIN, IFACE, PORTS] {
+        for name in [DOMAIN, AS, IFACE, PORTS] {
             assert_eq!(check_with(name, ""), (Params::default(), Vec::new()));
         }
     }
@@ -410,6 +430,7 @@ mod tests {
             (SHM_ANY_TRACER, "maybe", "1 or 0"),
             (UNEXPECTED_BYTES, "-1", "a number"),
             (TX_SIZE, "", "a number"),
+            (AS, "verbs", "homespun, tcp or sockets"),
             (IFACE, "a/8", "a list of names and networks: \"a/8\" is no network such as 10.0.0.0/8"),
             (IFACE, "eth0,", "a list of names and networks without empty elements"),
         ] {
@@ -496,6 +517,7 @@ mod tests {
     fn parameters_are_set_by_their_environment_variable() {
         let params = Params::from_lookup(|param| match param.env_variable().as_str() {
             "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
+            "FI_HOMESPUN_AS" => Some("Sockets".into()),
             "FI_HOMESPUN_IFACE" => Some("eth1,10.0.0.0/8,^eth2".into()),
             "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
@@ -513,6 +535,7 @@ mod tests {
             params,
             Params {
                 domain: Some("shm".into()),
+                offered_name: OfferedName::Sockets,
                 iface: Some("eth1,10.0.0.0/8,^eth2".parse().unwrap()),
                 ports: PortRange::new(7000..=7099),
                 close_linger,

@@ -7,6 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use homespun::error::Unmet;
+use homespun::params::OfferedName;
 use homespun::transport::{Denial, LinkError};
 use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
@@ -215,6 +216,18 @@ pub(crate) enum Failure {
         /// The MPI implementation that contains it, and its packages.
         mpi: &'static str,
     },
+    /// The command is a launcher of Open MPI, which excludes the name under which homespun would be offered.
+    #[error(
+        "{} belongs to Open MPI, which leaves out every provider named {name}, and so would not use homespun \
+         under that name; without --as and FI_HOMESPUN_AS it uses homespun under its own",
+        .command.display()
+    )]
+    OpenMpiExcludes {
+        /// Its name.
+        command: OsString,
+        /// The name for homespun.
+        name: OfferedName,
+    },
     /// The command was not found.
     #[error("there is no command {}", .command.display())]
     NoCommand {
@@ -318,6 +331,7 @@ impl Failure {
         match self {
             Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),
             Failure::NotExecuted { .. } => ExitCode::from(126),
+            Failure::OpenMpiExcludes { .. } => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

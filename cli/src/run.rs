@@ -2,6 +2,7 @@
 
 mod environment;
 mod loader;
+mod open_mpi;
 pub(crate) mod plugin;
 mod superuser;
 
@@ -13,7 +14,7 @@ use std::process::Command;
 
 use clap::Args;
 use homespun::Fabric;
-use homespun::params::Params;
+use homespun::params::{OfferedName, Params};
 
 use self::environment::Environment;
 use crate::console::Console;
@@ -25,7 +26,8 @@ use crate::failure::Failure;
 /// Sets environment variables and executes the command in place of this process, so exit status and signals
 /// are the command's own. Options of homespun come before the command.
 ///
-/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else.
+/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else. With --as,
+/// FI_HOMESPUN_AS and FI_PROVIDER have the other name.
 ///
 /// For Open MPI, OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc send its messages through
 /// libfabric. OMPI_MCA_rmaps_base_oversubscribe, unless it is already set, allows more ranks than cores.
@@ -45,6 +47,10 @@ pub(crate) struct RunArguments {
     /// FI_HOMESPUN_DOMAIN, and without it auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
+    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider: for programs
+    /// that accept only providers whose names they know. All processes must run homespun.
+    #[arg(long = "as", value_name = "NAME")]
+    offered_name: Option<OfferedName>,
     /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program and,
     /// in a build tree, where cargo puts it; from there ../lib/homespun, ../lib and ../lib64; and
     /// FI_PROVIDER_PATH.
@@ -61,6 +67,7 @@ Examples:
                                            share memory, others use TCP
   homespun run -d tcp mpirun -np 2 ./app   over TCP alone
   homespun run fi_info                     libfabric's view of homespun
+  homespun run --as tcp ./app              a program that knows only tcp
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
@@ -81,6 +88,10 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
     let domain = find_domain(arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
+    let name = arguments.offered_name.unwrap_or_else(|| Params::from_env().offered_name);
+    if name != OfferedName::Homespun && open_mpi::is_launcher(program) {
+        return Err(Failure::OpenMpiExcludes { command: program.clone(), name });
+    }
     if !loader::can_loader_find_libfabric() {
         // This is only a warning, since the command may have its own libfabric.
         console.print_warning(
@@ -91,7 +102,7 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
     if let Some(warning) = superuser::warn_of_missing_consent(&arguments.command) {
         console.print_warning(warning);
     }
-    let environment = Environment::new(&directory, domain.as_deref());
+    let environment = Environment::new(&directory, domain.as_deref(), name);
     let mut command = Command::new(program);
     command.args(rest);
     environment.set_environment(&mut command);

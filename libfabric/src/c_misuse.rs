@@ -34,6 +34,8 @@ pub(crate) enum CMisuse {
     NotUtf8,
     #[error("the hints name a fabric that is not open")]
     FabricNotOpen,
+    #[error("the hints ask for another fabric than the open one that they name")]
+    NotOfFabric,
     #[error("the hints name a domain that is not open")]
     DomainNotOpen,
     #[error("the hints ask for something else than the open domain that they name")]
@@ -62,6 +64,7 @@ impl CMisuse {
             CMisuse::LayerHints
             | CMisuse::NotUtf8
             | CMisuse::FabricNotOpen
+            | CMisuse::NotOfFabric
             | CMisuse::DomainNotOpen
             | CMisuse::NotOfDomain
             | CMisuse::NotOfPassive

@@ -14,6 +14,7 @@ use crate::edge::{Failure, run_entry_point};
 use crate::handles;
 use crate::info::{InfoList, malloc_request_info};
 use crate::object;
+use crate::offered_name::{self, Names};
 use crate::opened;
 use crate::sockaddr::{self, CAddress};
 use crate::states::EndpointState;
@@ -190,7 +191,10 @@ impl CmEvent {
                 let info = match peeked {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {
-                        let info = request.info();
+                        let name = offered_name::current();
+                        let names =
+                            handles::names_of_request(&request).unwrap_or_else(|| Names::of_provider(name));
+                        let info = offered_name::offer_info(request.info(), name, &names);
                         let list = malloc_request_info(&info)?;
                         // SAFETY: the list was just made from this info.
                         unsafe { opened::write_open_objects_into_request(fabric, &info, list.head()) };

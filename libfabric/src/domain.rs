@@ -20,6 +20,7 @@ use crate::info::{Extent, read_info};
 use crate::memory;
 use crate::mr;
 use crate::object;
+use crate::offered_name::{self, Names};
 use crate::opened;
 use crate::poll_set::open_poll_set;
 use crate::shared_receive_context::open_shared_receive_context;
@@ -61,14 +62,17 @@ pub(crate) unsafe extern "C" fn open_domain(
         let api_version = fabric.api_version;
         // SAFETY: the info has the fields of the application's headers, which are of `api_version`
         // or newer.
-        let info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let mut info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let asked = info.domain.name.clone();
+        offered_name::restore_info(&fabric.fabric, &mut info)?;
         let front =
             FidDomain { fid: object::new_fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
         let is_locked = needs_locks(&info);
-        let state = DomainState::new(open_with_locking(&fabric.fabric, &info, is_locked)?, fabric);
-        let native = state.domain.clone();
-        let opened = object::open(front, state);
-        opened::add_domain(opened, &native, &info, is_locked);
+        let native = open_with_locking(&fabric.fabric, &info, is_locked)?;
+        let name = offered_name::name_of_open_domain(asked, native.name());
+        let names = Names { fabric: fabric.name.clone(), domain: name.clone() };
+        let opened = object::open(front, DomainState::new(native.clone(), name, fabric));
+        opened::add_domain(opened, &native, names, &info, is_locked);
         // SAFETY: not null, so writable.
         unsafe { domain.write(opened) };
         Ok(0)

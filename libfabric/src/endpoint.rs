@@ -24,6 +24,7 @@ use crate::eq::EqState;
 use crate::handles::{self, Handle};
 use crate::info::{Extent, read_info};
 use crate::object::{self, Lease};
+use crate::offered_name;
 use crate::shared_receive_context::SharedReceiveContextState;
 use crate::shared_transmit_context::SharedTransmitContextState;
 use crate::states::{DomainState, EndpointState};
@@ -77,12 +78,13 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         let handle = unsafe { (*info).handle };
         // SAFETY: the info has the fields of the application's headers, which are of `api_version`
         // or newer.
-        let info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let mut info = unsafe { read_info(info, Extent::Application { api_version })? };
+        offered_name::restore_info_of_domain(&mut info, &domain.name, domain.domain.name());
         let (endpoint, request) = match handles::lookup_handle(handle) {
             _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
             None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
             None => return Err(CMisuse::UnknownHandle.into()),
-            Some(Handle::PassiveEndpoint(passive)) => {
+            Some(Handle::PassiveEndpoint(passive, _)) => {
                 (domain.domain.endpoint_from_passive(&info, &passive)?, None)
             }
             Some(Handle::Request(request)) => {

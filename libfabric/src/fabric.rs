@@ -1,7 +1,7 @@
 //! `fi_fabric(3)`.
 
 use homespun::error::Unmet;
-use homespun::info::{FABRIC_NAME, Version};
+use homespun::info::Version;
 use homespun::{Errno, Fabric, Misuse};
 use libc::{c_int, c_void};
 
@@ -16,6 +16,7 @@ use crate::handles;
 use crate::host;
 use crate::info::read_string;
 use crate::object::{self, Dependents};
+use crate::offered_name;
 use crate::opened;
 use crate::passive_endpoint::open_passive;
 use crate::states::FabricState;
@@ -48,10 +49,10 @@ pub(crate) unsafe extern "C" fn open_fabric(
         // SAFETY: not null, so valid. The host has converted the attributes to its own version.
         let (name, api_version) =
             unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
-        match name.as_deref() {
-            Some(FABRIC_NAME) => {}
-            Some(_) => return Err(Misuse::Unmet(Unmet::FabricName).into()),
-            None => return Err(CMisuse::NamelessFabric.into()),
+        let native = Fabric::with_params(host::read_params());
+        let name = name.ok_or(CMisuse::NamelessFabric)?;
+        if !offered_name::is_fabric_name(&native, &name)? {
+            return Err(Misuse::Unmet(Unmet::FabricName).into());
         }
         let front = FidFabric {
             fid: object::new_fid::<FabricState>(context, &FID_OPS),
@@ -59,12 +60,13 @@ pub(crate) unsafe extern "C" fn open_fabric(
             api_version: api_version.raw(),
         };
         let state = FabricState {
-            fabric: Fabric::with_params(host::read_params()),
+            fabric: native,
+            name: name.clone(),
             api_version,
             dependents: Dependents::default(),
         };
         let opened = object::open(front, state);
-        opened::add_fabric(opened);
+        opened::add_fabric(opened, name);
         // SAFETY: not null, so writable.
         unsafe { fabric.write(opened) };
         Ok(0)

@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 
 use crate::abi::FI_CLASS_CONNREQ;
 use crate::abi::fid::{FiOps, Fid};
+use crate::offered_name::Names;
 
 static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Handles {
-    passive: HashMap<usize, PassiveEndpoint>,
+    passive: HashMap<usize, (PassiveEndpoint, Names)>,
     requests: HashMap<usize, Held>,
 }
 
@@ -42,13 +43,21 @@ static REQUEST_OPS: FiOps = FiOps { ..FiOps::UNSUPPORTED };
 
 /// The object that a handle names.
 pub(crate) enum Handle {
-    PassiveEndpoint(PassiveEndpoint),
+    /// With the names of its fabric and domain.
+    PassiveEndpoint(PassiveEndpoint, Names),
     Request(ConnectionRequest),
 }
 
-/// Adds a passive endpoint that was opened.
-pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint) {
-    HANDLES.lock().passive.insert(at.expose_provenance(), passive.clone());
+/// Adds a passive endpoint that was opened, with the names of its fabric and domain.
+pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint, names: Names) {
+    HANDLES.lock().passive.insert(at.expose_provenance(), (passive.clone(), names));
+}
+
+/// Returns the names of the fabric and domain of the passive endpoint that a request has come to, unless that
+/// endpoint is closed.
+pub(crate) fn names_of_request(request: &ConnectionRequest) -> Option<Names> {
+    let passive = request.passive_endpoint() as usize;
+    HANDLES.lock().passive.get(&passive).map(|(_, names)| names.clone())
 }
 
 /// Removes a passive endpoint before it closes. The application may still accept requests that it
@@ -89,7 +98,8 @@ pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *c
 /// Returns the object that a handle names, if it is valid.
 pub(crate) fn lookup_handle(handle: *const Fid) -> Option<Handle> {
     let handles = HANDLES.lock();
-    let passive = handles.passive.get(&handle.addr()).cloned().map(Handle::PassiveEndpoint);
+    let passive = handles.passive.get(&handle.addr()).cloned();
+    let passive = passive.map(|(passive, names)| Handle::PassiveEndpoint(passive, names));
     passive.or_else(|| handles.requests.get(&handle.addr()).map(|held| Handle::Request(held.request.clone())))
 }
 

@@ -23,7 +23,10 @@ type FiLog = unsafe extern "C" fn(*const FiProvider, u32, u32, *const c_char, c_
 /// Functions of the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host {
+    /// Identifies the plugin in calls about parameters.
     provider: *const FiProvider,
+    /// Identifies the plugin in log messages.
+    log_provider: *const FiProvider,
     fi_version: FiVersion,
     fi_log_enabled: FiLogEnabled,
     fi_log: FiLog,
@@ -44,6 +47,13 @@ static HOST: RwLock<Option<Host>> = RwLock::new(None);
 /// the plugin to it.
 pub(crate) fn find_and_set_current(provider: *const FiProvider) {
     *HOST.write() = Host::from_loaded_libfabric(provider);
+}
+
+/// Identifies the plugin by `provider` in log messages from now on.
+pub(crate) fn set_log_identity(provider: *const FiProvider) {
+    if let Some(host) = &mut *HOST.write() {
+        host.log_provider = provider;
+    }
 }
 
 /// Forgets the host.
@@ -80,6 +90,7 @@ impl Host {
         unsafe {
             Some(Host {
                 provider,
+                log_provider: provider,
                 fi_version: std::mem::transmute::<Symbol, FiVersion>(library.symbol(c"fi_version")?),
                 fi_log_enabled: std::mem::transmute::<Symbol, FiLogEnabled>(
                     library.symbol(c"fi_log_enabled")?,
@@ -128,7 +139,7 @@ impl Host {
     /// Whether the host wants messages of this level and subsystem.
     pub(crate) fn is_log_enabled(&self, level: u32, subsystem: u32) -> bool {
         // SAFETY: the host is loaded until it calls `cleanup`, and knows this level and subsystem.
-        unsafe { (self.fi_log_enabled)(self.provider, level, subsystem) != 0 }
+        unsafe { (self.fi_log_enabled)(self.log_provider, level, subsystem) != 0 }
     }
 
     /// Writes one line to the host's log.
@@ -137,7 +148,7 @@ impl Host {
         // SAFETY: as above; the format takes one string, and gets one.
         unsafe {
             let (function, message) = (function.as_ptr(), message.as_ptr());
-            (self.fi_log)(self.provider, level, subsystem, function, line, c"%s\n".as_ptr(), message);
+            (self.fi_log)(self.log_provider, level, subsystem, function, line, c"%s\n".as_ptr(), message);
         }
     }
 }

@@ -9,7 +9,8 @@
 use std::ops::RangeInclusive;
 use std::ptr;
 
-use homespun::info::{PROVIDER_NAME, Version};
+use homespun::info::Version;
+use homespun::params::OfferedName;
 
 use crate::abi::provider::FiContext;
 
@@ -48,11 +49,15 @@ pub(crate) fn is_asked_by_layer(flags: u64) -> bool {
     flags & OFI_CORE_PROV_ONLY != 0
 }
 
-/// Whether a layer may use homespun: the application names homespun, and the host offers no layer
-/// to an application that names homespun alone.
-pub(crate) fn allows_layering(provider_name: Option<&str>, host: Option<Version>) -> bool {
+/// Whether a layer may use homespun: the application names it by the name under which it is offered, and
+/// the host offers no layer to an application that gives that name alone.
+pub(crate) fn allows_layering(
+    provider_name: Option<&str>,
+    offered: OfferedName,
+    host: Option<Version>,
+) -> bool {
     let is_named = provider_name.is_some_and(|names| {
-        names.split(NAME_SEPARATOR).any(|name| name.eq_ignore_ascii_case(PROVIDER_NAME))
+        names.split(NAME_SEPARATOR).any(|name| name.eq_ignore_ascii_case(offered.as_str()))
     });
     is_named && host.is_none_or(|version| KNOWN_HOSTS.contains(&version))
 }

@@ -38,6 +38,7 @@ mod memory;
 mod message;
 mod mr;
 mod object;
+mod offered_name;
 mod opened;
 mod options;
 mod passive_endpoint;

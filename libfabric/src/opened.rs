@@ -7,7 +7,7 @@
 
 use std::ptr;
 
-use homespun::info::{EndpointType, FABRIC_NAME, Info, Progress, ResourceManagement, Threading};
+use homespun::info::{EndpointType, Info, Progress, ResourceManagement, Threading};
 use homespun::{AddressFormat, Domain, PassiveEndpoint};
 use libc::c_void;
 use parking_lot::Mutex;
@@ -16,17 +16,25 @@ use crate::abi::info::FiInfo;
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::handles::{self, Handle};
+use crate::offered_name::Names;
 
 /// The open objects of each kind, in the order of their opening.
 struct Opened {
-    fabrics: Vec<usize>,
+    fabrics: Vec<OpenFabric>,
     domains: Vec<OpenDomain>,
+}
+
+struct OpenFabric {
+    at: usize,
+    /// Its name, as the application sees it.
+    name: String,
 }
 
 /// The state of an open domain.
 struct OpenDomain {
     at: usize,
-    name: String,
+    /// The names of the domain and of its fabric, as the application sees them.
+    names: Names,
     format: AddressFormat,
     resource_mgmt: ResourceManagement,
     threading: Threading,
@@ -38,20 +46,20 @@ struct OpenDomain {
 static OPENED: Mutex<Opened> = Mutex::new(Opened { fabrics: Vec::new(), domains: Vec::new() });
 
 /// Adds a fabric that was opened.
-pub(crate) fn add_fabric<T>(fabric: *const T) {
-    OPENED.lock().fabrics.push(fabric.expose_provenance());
+pub(crate) fn add_fabric<T>(fabric: *const T, name: String) {
+    OPENED.lock().fabrics.push(OpenFabric { at: fabric.expose_provenance(), name });
 }
 
 /// Removes a fabric before it closes.
 pub(crate) fn remove_fabric<T>(fabric: *const T) {
-    OPENED.lock().fabrics.retain(|&at| at != fabric.addr());
+    OPENED.lock().fabrics.retain(|open| open.at != fabric.addr());
 }
 
 /// Adds a domain that was opened with this info, with locks or without.
-pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info, is_locked: bool) {
+pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, names: Names, info: &Info, is_locked: bool) {
     OPENED.lock().domains.push(OpenDomain {
         at: at.expose_provenance(),
-        name: domain.name().to_owned(),
+        names,
         format: domain.addr_format(),
         resource_mgmt: domain.resource_mgmt(),
         threading: info.domain.threading.unwrap_or(Threading::Safe),
@@ -112,12 +120,14 @@ impl NamedObjects {
     ///
     /// ENODATA for an object that is not open, and for hints that exclude such infos.
     pub(crate) fn restrict_hints(self, hints: &mut Info) -> Result<(), Failure> {
-        if let Some(passive) = self.passive_endpoint() {
-            restrict_to_passive(passive.info(), hints)?;
+        if let Some((passive, names)) = self.passive_endpoint() {
+            restrict_to_passive(passive.info(), &names, hints)?;
         }
         let opened = OPENED.lock();
-        if self.fabric != 0 && !opened.fabrics.contains(&self.fabric) {
-            return Err(CMisuse::FabricNotOpen.into());
+        if self.fabric != 0 {
+            let fabric = opened.fabrics.iter().find(|open| open.at == self.fabric);
+            restrict_name(&mut hints.fabric.name, &fabric.ok_or(CMisuse::FabricNotOpen)?.name)
+                .ok_or(CMisuse::NotOfFabric)?;
         }
         if self.domain == 0 {
             return Ok(());
@@ -125,12 +135,9 @@ impl NamedObjects {
         let Some(domain) = opened.domains.iter().find(|open| open.at == self.domain) else {
             return Err(CMisuse::DomainNotOpen.into());
         };
-        let is_another = hints
-            .domain
-            .name
-            .as_ref()
-            .is_some_and(|name| !name.eq_ignore_ascii_case(&domain.name))
-            || hints.addr_format.is_some_and(|format| format != domain.format)
+        restrict_name(&mut hints.fabric.name, &domain.names.fabric).ok_or(CMisuse::NotOfDomain)?;
+        restrict_name(&mut hints.domain.name, &domain.names.domain).ok_or(CMisuse::NotOfDomain)?;
+        let is_another = hints.addr_format.is_some_and(|format| format != domain.format)
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.can_serve(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
@@ -138,7 +145,6 @@ impl NamedObjects {
         if is_another {
             return Err(CMisuse::NotOfDomain.into());
         }
-        hints.domain.name = Some(domain.name.clone());
         hints.addr_format = Some(domain.format);
         hints.domain.resource_mgmt = Some(domain.resource_mgmt);
         hints.domain.threading.get_or_insert(domain.threading);
@@ -149,10 +155,11 @@ impl NamedObjects {
         Ok(())
     }
 
-    /// Returns the passive endpoint that hints name. Other handles are ignored.
-    fn passive_endpoint(self) -> Option<PassiveEndpoint> {
+    /// Returns the passive endpoint that hints name, with the names of its fabric and domain. Other handles
+    /// are ignored.
+    fn passive_endpoint(self) -> Option<(PassiveEndpoint, Names)> {
         match handles::lookup_handle(ptr::without_provenance(self.handle)) {
-            Some(Handle::PassiveEndpoint(passive)) => Some(passive),
+            Some(Handle::PassiveEndpoint(passive, names)) => Some((passive, names)),
             _ => None,
         }
     }
@@ -167,8 +174,9 @@ impl NamedObjects {
         let opened = OPENED.lock();
         let mut next = list;
         for info in infos {
-            let is_our_fabric = info.fabric.name.as_deref() == Some(FABRIC_NAME);
-            let fabric = if self.fabric != 0 { Some(self.fabric) } else { opened.fabrics.first().copied() };
+            let fabric = opened.fabrics.iter().find(|open| {
+                info.fabric.name.as_ref() == Some(&open.name) && (self.fabric == 0 || open.at == self.fabric)
+            });
             let domain = opened
                 .domains
                 .iter()
@@ -176,7 +184,7 @@ impl NamedObjects {
             // SAFETY: the caller promises that the list has an entry for each info, with all
             // attributes.
             unsafe {
-                (*(*next).fabric_attr).fabric = to_pointer(fabric.filter(|_| is_our_fabric));
+                (*(*next).fabric_attr).fabric = to_pointer(fabric.map(|open| open.at));
                 (*(*next).domain_attr).domain = to_pointer(domain.map(|open| open.at));
                 (*next).handle = to_pointer(handle).cast();
                 next = (*next).next;
@@ -185,21 +193,28 @@ impl NamedObjects {
     }
 }
 
+/// Narrows the hint for a name to one name. Returns `None` if the hint is for another one.
+fn restrict_name(asked: &mut Option<String>, name: &str) -> Option<()> {
+    let is_met = asked.as_ref().is_none_or(|asked| asked.eq_ignore_ascii_case(name));
+    *asked = Some(name.to_owned());
+    is_met.then_some(())
+}
+
 /// Narrows hints to infos of connected endpoints that can take the place of a passive endpoint
 /// (`fi_info.handle`): of its type, domain and address format.
 ///
 /// # Errors
 ///
 /// ENODATA if the hints ask for another type, domain or format.
-fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> {
+fn restrict_to_passive(passive: &Info, names: &Names, hints: &mut Info) -> Result<(), Failure> {
     let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
-        || hints.domain.name.is_some() && hints.domain.name != passive.domain.name
         || hints.addr_format.is_some() && hints.addr_format != passive.addr_format;
     if is_another {
         return Err(CMisuse::NotOfPassive.into());
     }
+    restrict_name(&mut hints.fabric.name, &names.fabric).ok_or(CMisuse::NotOfPassive)?;
+    restrict_name(&mut hints.domain.name, &names.domain).ok_or(CMisuse::NotOfPassive)?;
     hints.ep.ep_type = Some(EndpointType::Msg);
-    hints.domain.name.clone_from(&passive.domain.name);
     hints.addr_format = passive.addr_format;
     Ok(())
 }
@@ -207,7 +222,8 @@ fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> 
 impl OpenDomain {
     /// Whether the domain can open an endpoint with this info.
     fn is_usable_for(&self, info: &Info) -> bool {
-        info.domain.name.as_deref() == Some(&self.name)
+        info.domain.name.as_ref() == Some(&self.names.domain)
+            && info.fabric.name.as_ref() == Some(&self.names.fabric)
             && info.addr_format == Some(self.format)
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
             && info.domain.threading.is_some_and(|threading| self.can_serve(threading))

@@ -15,6 +15,7 @@ use crate::edge::run_entry_point;
 use crate::eq::EqState;
 use crate::info::{Extent, read_info};
 use crate::object::{self, Lease, State};
+use crate::offered_name::{self, Names};
 use crate::sockaddr::{self, CAddress};
 use crate::states::FabricState;
 use crate::unsupported::StubFn;
@@ -77,8 +78,13 @@ pub(crate) unsafe extern "C" fn open_passive(
         let api_version = fabric.api_version;
         // SAFETY: the info has the fields of the application's headers, which are of `api_version`
         // or newer.
-        let info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let mut info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let asked = info.domain.name.clone();
+        offered_name::restore_info(&fabric.fabric, &mut info)?;
         let passive = fabric.fabric.passive_endpoint(&info)?;
+        let native = info.domain.name.as_deref().unwrap_or_default();
+        let domain = offered_name::name_of_open_domain(asked, native);
+        let names = Names { fabric: fabric.name.clone(), domain };
         let state = PassiveState {
             passive: passive.clone(),
             bound: Mutex::default(),
@@ -87,7 +93,7 @@ pub(crate) unsafe extern "C" fn open_passive(
         let front =
             FidPep { fid: object::new_fid::<PassiveState>(context, &FID_OPS), ops: &OPS, cm: &CM_OPS };
         let opened = object::open(front, state);
-        handles::add_passive(opened, &passive);
+        handles::add_passive(opened, &passive, names);
         // SAFETY: not null, so writable.
         unsafe { pep.write(opened) };
         Ok(0)

@@ -6,7 +6,8 @@ use std::ptr;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
-use homespun::{Errno, Error, Fabric, Misuse, params};
+use homespun::params::{self, OfferedName};
+use homespun::{Errno, Error, Fabric, Misuse};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
@@ -16,27 +17,39 @@ use crate::edge::{Failure, run_entry_point};
 use crate::fabric::open_fabric;
 use crate::info::{Extent, malloc_list_for_host, read_info};
 use crate::opened::NamedObjects;
-use crate::{host, layers, log};
+use crate::{host, layers, log, offered_name};
 
 /// The newest version of the interface that this provider supports.
 const INTERFACE_VERSION: Version = Version::new(2, 6);
 
-/// The plugin's only `struct fi_provider`.
+/// A `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
 
 // SAFETY: only the host and `fi_prov_ini` write it, and hosts call that one at a time while they
 // load providers. No other code of the plugin reads or writes it.
 unsafe impl Sync for Provider {}
 
-static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
-    version: PROVIDER_VERSION.raw(),
-    fi_version: INTERFACE_VERSION.raw(),
-    context: layers::NO_CONTEXT,
-    name: c"homespun".as_ptr(),
-    getinfo: provider_getinfo,
-    fabric: open_fabric,
-    cleanup,
-}));
+impl Provider {
+    const fn new() -> Provider {
+        Provider(UnsafeCell::new(FiProvider {
+            version: PROVIDER_VERSION.raw(),
+            fi_version: INTERFACE_VERSION.raw(),
+            context: layers::NO_CONTEXT,
+            name: c"homespun".as_ptr(),
+            getinfo: provider_getinfo,
+            fabric: open_fabric,
+            cleanup,
+        }))
+    }
+}
+
+/// The one that the host registers.
+static PROVIDER: Provider = Provider::new();
+
+/// Identifies the plugin to the host in calls about parameters, since the host composes the names of
+/// variables from the provider's name. If the host has registered the plugin under another name, log messages
+/// use it, too.
+static IDENTITY: Provider = Provider::new();
 
 /// Returns the plugin's provider to a host, which looks this function up in the library:
 /// `fi_provider(7)`.
@@ -46,8 +59,17 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
     run_entry_point(|| {
-        host::find_and_set_current(provider);
+        host::find_and_set_current(IDENTITY.0.get());
         let host = host::current();
+        if let Some(host) = host {
+            host::define_params(&host);
+        }
+        let name = host::read_params().offered_name;
+        offered_name::set_current(name);
+        if name == OfferedName::Homespun {
+            // So that the filters of the host's log apply, which it keeps in the provider.
+            host::set_log_identity(provider);
+        }
         // A host skips a provider with a version below the application's, and accepts every
         // application version up to its own.
         let host_version = host.map_or(INTERFACE_VERSION, |host| host.version());
@@ -57,13 +79,12 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         };
         // SAFETY: see `Provider`.
         unsafe {
+            (*provider).name = offered_name::c_name(name).as_ptr();
+            (*provider).version = offered_name::provider_version(name).raw();
             (*provider).fi_version = fi_version.raw();
             (*provider).context = layers::context_for_host(host.map(|host| host.version()));
         }
         log::install_or_refresh_subscriber();
-        if let Some(host) = host {
-            host::define_params(&host);
-        }
         params::warn_of_unknown_variables();
         Ok(provider)
     })
@@ -105,7 +126,7 @@ unsafe extern "C" fn provider_getinfo(
         if layers::is_asked_by_layer(flags) {
             let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.as_deref());
             let host_version = host::current().map(|host| host.version());
-            if !layers::allows_layering(provider_name, host_version) {
+            if !layers::allows_layering(provider_name, offered_name::current(), host_version) {
                 return Err(CMisuse::LayerHints.into());
             }
         }
@@ -115,7 +136,8 @@ unsafe extern "C" fn provider_getinfo(
             named.restrict_hints(hints)?;
         }
         let flags = InfoFlags::from_bits_retain(flags);
-        let infos = Fabric::with_params(host::read_params()).getinfo(node, service, flags, hints.as_ref());
+        let fabric = Fabric::with_params(host::read_params());
+        let infos = offered_name::getinfo(&fabric, node, service, flags, hints);
         let infos = infos.inspect_err(|error| {
             // The user has made a mistake, of which the application only sees that nothing is offered.
             if let Error::Misuse(Misuse::NoInterface(_)) = error {

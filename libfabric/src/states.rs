@@ -15,6 +15,8 @@ use crate::object::{Dependents, Lease, State};
 /// The state behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
     pub(crate) fabric: Fabric,
+    /// Its name, as the application sees it.
+    pub(crate) name: String,
     /// The version that the application passed to `fi_getinfo`: it determines the length of the
     /// application's structures.
     pub(crate) api_version: Version,
@@ -24,6 +26,8 @@ pub(crate) struct FabricState {
 /// The state behind a `struct fid_domain`.
 pub(crate) struct DomainState {
     pub(crate) domain: Domain,
+    /// Its name, as the application sees it.
+    pub(crate) name: String,
     /// The fabric's version.
     pub(crate) api_version: Version,
     pub(crate) dependents: Dependents,
@@ -46,9 +50,9 @@ pub(crate) struct EndpointState {
 }
 
 impl DomainState {
-    pub(crate) fn new(domain: Domain, fabric: &FabricState) -> DomainState {
+    pub(crate) fn new(domain: Domain, name: String, fabric: &FabricState) -> DomainState {
         let (api_version, _fabric) = (fabric.api_version, fabric.dependents.lease());
-        DomainState { domain, api_version, dependents: Dependents::default(), _fabric }
+        DomainState { domain, name, api_version, dependents: Dependents::default(), _fabric }
     }
 }
 

@@ -134,3 +134,46 @@ fn parameter_restricts_the_domains() {
     assert!(domains(&text).is_empty(), "{text}");
     assert!(text.contains("there is no such domain, so nothing is offered"), "{text}");
 }
+
+#[test]
+fn provider_under_another_name_replaces_that_of_libfabric() {
+    for name in ["tcp", "Sockets"] {
+        let known = name.to_lowercase();
+        let Some(text) = run_fi_info(&["-p", &known], &[("FI_HOMESPUN_AS", name)]) else { return };
+        let values = |key: &str| -> Vec<&str> {
+            text.lines().filter_map(|line| line.trim().strip_prefix(key)).collect()
+        };
+        let versions = values("version: ");
+        assert!(!versions.is_empty() && versions.iter().all(|version| *version == "1000.0"), "{text}");
+        assert!(values("provider: ").iter().all(|provider| *provider == known), "{text}");
+        assert!(values("domain: ").contains(&"lo") && values("fabric: ").contains(&"127.0.0.1/32"), "{text}");
+        assert!(!values("domain: ").contains(&known.as_str()), "{text}");
+    }
+    let Some(text) = run_fi_info(&["-p", "homespun"], &[("FI_HOMESPUN_AS", "tcp")]) else { return };
+    assert!(text.contains("fi_getinfo: -61"), "only one of the names is offered:\n{text}");
+}
+
+#[test]
+fn interface_and_network_restrict_the_infos_under_another_name() {
+    let variables = [("FI_HOMESPUN_AS", "tcp"), ("FI_PROVIDER", "tcp")];
+    for arguments in [["-d", "lo"], ["-f", "127.0.0.1/32"]] {
+        let Some(text) = run_fi_info(&[&["-p", "tcp"], &arguments[..]].concat(), &variables) else { return };
+        let mut domains = text.lines().filter_map(|line| line.trim().strip_prefix("domain: "));
+        assert!(text.contains("domain: lo") && domains.all(|domain| domain == "lo"), "{text}");
+    }
+    let variables = [&variables[..], &[("FI_LOG_LEVEL", "debug")]].concat();
+    let Some(text) = run_fi_info(&["-p", "tcp", "-d", "eth9"], &variables) else { return };
+    assert!(text.contains("fi_getinfo: -61"), "{text}");
+    // Log messages keep homespun's name.
+    let is_reason = |line: &str| line.contains(":homespun:core:") && line.contains("a domain of that name");
+    assert!(text.lines().any(is_reason), "{text}");
+}
+
+#[test]
+fn parameters_keep_their_variables_under_another_name() {
+    let variables = [("FI_HOMESPUN_AS", "tcp"), ("FI_HOMESPUN_TX_SIZE", "777")];
+    let Some(text) = run_fi_info(&["-p", "tcp", "-v"], &variables) else { return };
+    let sizes = text.lines().filter(|line| line.trim() == "size: 777").count();
+    assert_eq!(sizes, text.matches("fi_tx_attr:").count(), "{text}");
+    assert!(sizes > 0, "{text}");
+}

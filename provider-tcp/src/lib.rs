@@ -80,6 +80,7 @@ pub mod limits;
 mod busy_link;
 mod default_route;
 mod descriptors;
+mod foreign;
 mod half_open;
 mod hello;
 mod inbound;
@@ -98,7 +99,7 @@ mod sys;
 mod transport;
 
 pub use interface_selector::{InterfaceSelector, InterfaceSelectorError};
-pub use local::LocalInterfaces;
+pub use local::{LocalAddress, LocalInterfaces};
 pub use provider::TcpProvider;
 pub use transport::TcpTransport;
 

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use homespun_engine::address::{Address, AddressFormat};
-use if_addrs::Interface;
+use if_addrs::{IfAddr, Interface};
+use ipnet::IpNet;
 
 use crate::default_route::default_route_interfaces;
 use crate::interface_selector::InterfaceSelector;
@@ -42,6 +43,18 @@ const VIRTUAL_PREFIXES: &[&str] = &[
 /// The network interfaces of this host, at one moment.
 #[derive(Debug)]
 pub struct LocalInterfaces(Vec<Interface>);
+
+/// An address of this host, at which peers can reach an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The name of its interface, such as `eth0`.
+    pub interface: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// The network that the interface is attached to, such as `192.0.2.0/24`. For a loopback interface it is
+    /// the address alone.
+    pub network: String,
+}
 
 /// How well an address suits an endpoint whose user allows it; the least is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,18 +96,42 @@ impl LocalInterfaces {
         selector: Option<&InterfaceSelector>,
         default_routes: &[String],
     ) -> Option<IpAddr> {
+        let best = self.rank_usable(format, selector, default_routes).into_iter().next();
+        match (best, selector) {
+            (Some((Suitability::LinkLocal, _)) | None, None) => Some(loopback(format)),
+            (best, _) => best.map(|(_, interface)| interface.ip()),
+        }
+    }
+
+    /// Returns the addresses of this format that peers can use and the selector allows, in the order of
+    /// [`reachable_ip`](Self::reachable_ip): the best first.
+    pub fn addresses(
+        &self,
+        format: AddressFormat,
+        selector: Option<&InterfaceSelector>,
+    ) -> Vec<LocalAddress> {
+        let ranked = self.rank_usable(format, selector, &default_route_interfaces(format));
+        ranked.into_iter().map(|(_, interface)| local_address(interface)).collect()
+    }
+
+    /// Returns the usable addresses that the selector allows, the best first. Equals keep the kernel's order.
+    fn rank_usable(
+        &self,
+        format: AddressFormat,
+        selector: Option<&InterfaceSelector>,
+        default_routes: &[String],
+    ) -> Vec<(Suitability, &Interface)> {
         let rank = |interface: &Interface| {
-            let rank = selector.map_or(Some(0), |selector| selector.rank(&interface.name, interface.ip()))?;
-            Some((rank, suitability(interface, default_routes)))
+            selector.map_or(Some(0), |selector| selector.rank(&interface.name, interface.ip()))
         };
         let usable = self.0.iter().filter(|interface| is_usable(interface, format));
-        let ranked = usable.filter_map(|interface| Some((rank(interface)?, interface.ip())));
-        // Of several equals the kernel's first counts.
-        let best = ranked.min_by_key(|(rank, _)| *rank);
-        match (best, selector) {
-            (Some(((_, Suitability::LinkLocal), _)) | None, None) => Some(loopback(format)),
-            (best, _) => best.map(|(_, ip)| ip),
-        }
+        let mut ranked: Vec<_> = usable
+            .filter_map(|interface| {
+                Some((rank(interface)?, suitability(interface, default_routes), interface))
+            })
+            .collect();
+        ranked.sort_by_key(|&(rank, suitability, _)| (rank, suitability));
+        ranked.into_iter().map(|(_, suitability, interface)| (suitability, interface)).collect()
     }
 }
 
@@ -150,6 +187,18 @@ fn is_usable(interface: &Interface, format: AddressFormat) -> bool {
         AddressFormat::SockaddrIn6 => interface.ip().is_ipv6() && !interface.is_link_local(),
     };
     interface.is_oper_up() && is_of_format
+}
+
+fn local_address(interface: &Interface) -> LocalAddress {
+    let ip = interface.ip();
+    let prefix_bits = match &interface.addr {
+        IfAddr::V4(address) => address.prefixlen,
+        IfAddr::V6(address) => address.prefixlen,
+    };
+    let alone = IpNet::from(ip);
+    let network = IpNet::new(ip, prefix_bits).map_or(alone, |network| network.trunc());
+    let network = if interface.is_loopback() { alone } else { network };
+    LocalAddress { interface: interface.name.clone(), ip, network: network.to_string() }
 }
 
 fn suitability(interface: &Interface, default_routes: &[String]) -> Suitability {
@@ -246,6 +295,27 @@ mod tests {
         assert_eq!(choose(IPV4, "^eth0,wlan0,172.16.0.0/12,10.0.0.0/8", &[]).as_deref(), Some("127.0.0.1"));
         assert_eq!(choose(IPV6, "", &[]).as_deref(), Some("fd00::7"));
         assert_eq!(choose(IPV6, "^eth0", &[]).as_deref(), Some("fd17::1"));
+    }
+
+    #[test]
+    fn addresses_come_in_the_order_of_the_choice_with_their_networks() {
+        let laptop = make_laptop();
+        let list = |format, selector: Option<&str>| -> Vec<String> {
+            let selector: Option<InterfaceSelector> = selector.map(|text| text.parse().expect("a selector"));
+            let ranked = laptop.rank_usable(format, selector.as_ref(), &["wlan0".into()]);
+            ranked.into_iter().map(|(_, interface)| local_address(interface).interface).collect()
+        };
+        assert_eq!(list(IPV4, None), ["wlan0", "eth0", "docker0", "br-1234", "ppp0", "tun0", "lo"]);
+        assert_eq!(list(IPV6, None), ["eth0", "docker0", "lo"]);
+        assert_eq!(list(IPV4, Some("lo,eth0")), ["lo", "eth0"]);
+        assert_eq!(list(IPV4, Some("^eth0,wlan0,172.16.0.0/12,10.0.0.0/8")), ["lo"]);
+
+        let mut eth0 = make_interface("eth0", "192.0.2.7");
+        let IfAddr::V4(address) = &mut eth0.addr else { unreachable!("it is IPv4") };
+        address.prefixlen = 24;
+        assert_eq!(local_address(&eth0).network, "192.0.2.0/24");
+        assert_eq!(local_address(&make_interface("lo", "127.0.0.1")).network, "127.0.0.1/32");
+        assert_eq!(local_address(&make_interface("lo", "::1")).network, "::1/128");
     }
 
     #[test]

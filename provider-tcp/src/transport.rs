@@ -3,7 +3,7 @@
 mod accepting;
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,6 +21,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::busy_link::BusyLink;
+use crate::foreign;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
 use crate::link::{Link, NO_ROOM, Origin, ReadStep};
@@ -62,6 +63,9 @@ pub struct TcpTransport {
     /// The last accepted connection took one of the last descriptors of the process.
     has_used_reserve: bool,
     local_addresses: LocalAddresses,
+    /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
+    /// strangers cause them.
+    has_warned_of_stranger: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
     busy_link: BusyLink,
@@ -103,6 +107,7 @@ impl TcpTransport {
             has_refused: false,
             has_used_reserve: false,
             local_addresses: LocalAddresses::default(),
+            has_warned_of_stranger: false,
             draining: Vec::new(),
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
@@ -414,6 +419,15 @@ impl TcpTransport {
             ReadStep::Idle(reported) => reported,
             ReadStep::Ended(error) => {
                 let is_known = !link.is_closing() && !link.is_half_open();
+                if let (true, Origin::Accepted { remote, .. }, LinkError::Protocol(reason)) =
+                    (link.is_half_open(), origin, &error)
+                {
+                    refuse_stranger(&link.stream, &self.read_buffer);
+                    if !mem::replace(&mut self.has_warned_of_stranger, true) {
+                        tracing::warn!(%remote, reason, "refused a connection: the process that made it does \
+                            not speak homespun's protocol; further ones are not reported");
+                    }
+                }
                 tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
                 self.drop_link(id);
                 if was_half_open && error == NO_ROOM {
@@ -468,6 +482,15 @@ impl TcpTransport {
 
 /// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
+
+/// Refuses the connection of a stranger, whose stream begins like `received`.
+fn refuse_stranger(mut stream: &TcpStream, received: &[u8]) {
+    if let Some(refusal) = foreign::refusal_for(received)
+        && let Err(error) = stream.write(refusal)
+    {
+        tracing::debug!(%error, "the stranger does not learn that it was refused");
+    }
+}
 
 fn report_down(id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
     receiver.link_event(id, LinkEvent::Down(error));

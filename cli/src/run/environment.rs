@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use homespun::info::PROVIDER_NAME;
-use homespun::params;
+use homespun::params::{self, OfferedName};
 
 /// Lists the directories, separated by colons, in which libfabric searches for external providers.
 pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
@@ -15,7 +15,7 @@ pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is no
-/// fallback: `MPI_Init` fails if homespun cannot be used.
+/// fallback: `MPI_Init` fails if homespun cannot be used, as under another name than its own.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
@@ -29,10 +29,12 @@ const OPEN_MPI: [(&str, &str); 5] = [
 /// like ranks on several hosts. There is no fallback, since `FI_PROVIDER` leaves libfabric no other provider.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
-/// Sends Intel MPI's messages through libfabric to homespun. `MPI_Init` fails if homespun cannot be used.
-const INTEL_MPI: [(&str, &str); 4] = [
+/// Names the provider that Intel MPI uses. `MPI_Init` fails if it cannot be used.
+const I_MPI_OFI_PROVIDER: &str = "I_MPI_OFI_PROVIDER";
+
+/// Sends Intel MPI's messages through libfabric.
+const INTEL_MPI: [(&str, &str); 3] = [
     ("I_MPI_FABRICS", "ofi"),
-    ("I_MPI_OFI_PROVIDER", PROVIDER_NAME),
     // By default barriers and other small collective operations between ranks on one host bypass libfabric.
     ("I_MPI_COLL_INTRANODE", "pt2pt"),
     // Otherwise `vars.sh`, which Intel MPI's `mpirun` reads, replaces `FI_PROVIDER_PATH`.
@@ -62,22 +64,30 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The environment for a plugin in this directory, and for this domain. Without one, the user's
-    /// `FI_HOMESPUN_DOMAIN` applies, and else the domain is `auto`.
-    pub(super) fn new(plugin: &Path, domain: Option<&str>) -> Environment {
-        Environment::with_lookup(plugin, domain, |name| env::var_os(name).is_some())
+    /// The environment for a plugin in this directory, which is offered under this name, and for this domain.
+    /// Without a domain, the user's `FI_HOMESPUN_DOMAIN` applies, and else the domain is `auto`.
+    pub(super) fn new(plugin: &Path, domain: Option<&str>, name: OfferedName) -> Environment {
+        Environment::with_lookup(plugin, domain, name, |variable| env::var_os(variable).is_some())
     }
 
-    fn with_lookup(plugin: &Path, domain: Option<&str>, is_set: impl Fn(&OsStr) -> bool) -> Environment {
+    fn with_lookup(
+        plugin: &Path,
+        domain: Option<&str>,
+        name: OfferedName,
+        is_set: impl Fn(&OsStr) -> bool,
+    ) -> Environment {
         let mut set = vec![
             (FI_PROVIDER_PATH.to_owned(), plugin.as_os_str().to_owned()),
-            (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
+            (FI_PROVIDER.to_owned(), name.as_str().into()),
+            (I_MPI_OFI_PROVIDER.to_owned(), name.as_str().into()),
         ];
         let variable = params::DOMAIN.env_variable();
         // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several network
         // adapters. So even without a request there is only one.
         let default = (!is_set(variable.as_ref())).then_some("auto");
         set.extend(domain.or(default).map(|domain| (variable, domain.into())));
+        let is_named = name != OfferedName::Homespun || is_set(params::AS.env_variable().as_ref());
+        set.extend(is_named.then(|| (params::AS.env_variable(), name.as_str().into())));
         let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
         let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(defaults);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
@@ -103,7 +113,8 @@ mod tests {
 
     #[test]
     fn domain_variable_is_the_request_or_the_users_or_auto() {
-        let of = |domain, is_set| Environment::with_lookup(Path::new("/here"), domain, move |_| is_set);
+        let name = OfferedName::Homespun;
+        let of = |domain, is_set| Environment::with_lookup(Path::new("/here"), domain, name, move |_| is_set);
         for (domain, is_set, expected) in [
             (Some("shm"), false, Some("shm")),
             (Some("shm"), true, Some("shm")),
@@ -117,8 +128,20 @@ mod tests {
     }
 
     #[test]
+    fn offered_name_is_set_for_libfabric_and_intel_mpi() {
+        let of = |name| Environment::with_lookup(Path::new("/here"), None, name, |_| false);
+        for (name, variable) in [(OfferedName::Sockets, Some("sockets")), (OfferedName::Homespun, None)] {
+            assert_eq!(find_value(&of(name), "FI_HOMESPUN_AS"), variable.map(OsStr::new));
+            assert_eq!(find_value(&of(name), "FI_PROVIDER"), Some(name.as_str().as_ref()));
+            assert_eq!(find_value(&of(name), "I_MPI_OFI_PROVIDER"), Some(name.as_str().as_ref()));
+        }
+    }
+
+    #[test]
     fn user_variables_replace_only_the_defaults() {
-        let of = |is_set: bool| Environment::with_lookup(Path::new("/here"), None, move |_| is_set);
+        let of = |is_set: bool| {
+            Environment::with_lookup(Path::new("/here"), None, OfferedName::Homespun, move |_| is_set)
+        };
         for (name, default) in DEFAULTS {
             assert_eq!(find_value(&of(true), name), None);
             assert_eq!(find_value(&of(false), name), Some(default.as_ref()));

@@ -46,6 +46,51 @@ fn command_gets_the_environment_for_libfabric_and_mpi() {
 }
 
 #[test]
+fn offered_name_may_have_any_case_and_goes_to_libfabric_and_mpi() {
+    let outcomes = [
+        run(&["run", "--as", "TCP", "--", "env"]),
+        run_with_environment(&[("FI_HOMESPUN_AS", "tcp")], &["run", "--", "env"]),
+    ];
+    for outcome in outcomes {
+        for variable in ["FI_HOMESPUN_AS", "FI_PROVIDER", "I_MPI_OFI_PROVIDER"] {
+            assert_eq!(find_printed_variable(&outcome, variable), Some("tcp"), "{variable}: {outcome:?}");
+        }
+    }
+    let outcome =
+        run_with_environment(&[("FI_HOMESPUN_AS", "tcp")], &["run", "--as", "homespun", "--", "env"]);
+    assert_eq!(find_printed_variable(&outcome, "FI_PROVIDER"), Some("homespun"), "{outcome:?}");
+    assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_AS"), Some("homespun"), "{outcome:?}");
+}
+
+#[test]
+fn name_that_homespun_cannot_take_is_refused_with_the_reason() {
+    for (name, reason) in [
+        ("shm", "homespun, tcp or sockets; the addresses of shm are texts"),
+        ("verbs", "homespun, tcp or sockets"),
+    ] {
+        let outcome = run(&["run", "--as", name, "--", "env"]);
+        assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
+        assert!(outcome.stderr.contains(reason) && outcome.stdout.is_empty(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn launcher_of_open_mpi_is_refused_under_another_name() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let launcher = directory.path().join("mpirun");
+    let launcher = launcher.to_str().expect("a name in UTF-8");
+    for (version, refused) in [("mpirun (Open MPI) 4.1.4", true), ("HYDRA build details:", false)] {
+        fs::write(launcher, format!("#!/bin/sh\necho '{version}'\n")).expect("a temporary directory");
+        fs::set_permissions(launcher, fs::Permissions::from_mode(0o755)).expect("a temporary directory");
+        let outcome = run(&["run", "--as", "tcp", "--", launcher]);
+        assert_eq!(outcome.status.code(), Some(if refused { 2 } else { 0 }), "{outcome:?}");
+        let complaint = "belongs to Open MPI, which leaves out every provider named tcp";
+        assert_eq!(outcome.stderr.contains(complaint), refused, "{outcome:?}");
+        assert!(run(&["run", "--", launcher]).status.success(), "under its own name");
+    }
+}
+
+#[test]
 fn user_variables_are_kept_unless_they_conflict() {
     let has = [
         ("FI_PROVIDER", "tcp"),

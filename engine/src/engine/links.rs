@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Engine;
 use crate::address::Address;
@@ -44,13 +44,12 @@ impl ClosingLink {
     }
 }
 
-/// Whether the engine may repeat the attempt to connect that an ended link made. It may if the
-/// attempt was cut short, for example by an endpoint that closed before it accepted the connection,
-/// and if the link had taken nothing.
-fn may_be_retried_after(link: &Link, error: &OperationError) -> bool {
-    let is_cut_short =
+/// Whether the peer has ended a connection before its hello, for example by closing its endpoint before it
+/// accepted the connection.
+fn is_cut_short(link: &Link, error: &OperationError) -> bool {
+    let is_ended_by_peer =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
-    is_cut_short && link.is_unused_connecting()
+    is_ended_by_peer && !link.has_come_up()
 }
 
 impl Engine {
@@ -155,15 +154,22 @@ impl Engine {
         if link.is_replaced() {
             self.replaced.remove(id);
         }
-        let may_be_retried = may_be_retried_after(&link, error);
+        let is_cut_short = is_cut_short(&link, error);
+        let is_unused = link.is_unused_connecting();
         let peer = link.peer();
         let PendingSends { sends, exposed } = link.tx.into_pending_sends();
         let PeerLinkEnd { was_last, was_met, carried_sends } = self.peers.peer_mut(peer).link_ended(id);
         self.fail_sends(sends, Some(peer), error, sink);
-        let is_retried = carried_sends
-            && may_be_retried
-            && self.has_operations_waiting_for(peer)
-            && self.peers.peer_mut(peer).try_count_connect_retry();
+        let should_retry =
+            carried_sends && is_cut_short && is_unused && self.has_operations_waiting_for(peer);
+        let is_retried = should_retry && self.peers.peer_mut(peer).try_count_connect_retry();
+        if is_cut_short && !is_retried && (should_retry || !is_unused) {
+            warn!(
+                address = %self.peers.address_of(peer),
+                "the process at this address ends connections before its hello: it may not speak homespun's \
+                 protocol"
+            );
+        }
         if carried_sends && !is_retried {
             self.drop_transmit_link_and_fail_queued(peer, error, sink);
         }

@@ -30,6 +30,11 @@ impl Link {
         self.is_up = true;
     }
 
+    /// Whether the link is, or was, up.
+    pub(crate) fn has_come_up(&self) -> bool {
+        self.is_up
+    }
+
     /// Whether another endpoint has replaced the one that the link leads to.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced

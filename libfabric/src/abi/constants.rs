@@ -118,6 +118,10 @@ c_constants! {
         FI_RM_DISABLED = 1,
         FI_RM_ENABLED = 2,
     }
+    "protocols of endpoints": u32 {
+        FI_PROTO_SOCK_TCP = 6,
+        FI_PROTO_XNET = 25,
+    }
     "types of parameters": u32 {
         FI_PARAM_STRING = 0,
     }

@@ -3,14 +3,15 @@
 use std::ptr::{self, NonNull};
 
 use homespun::info::{
-    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, PROVIDER_NAME, Progress, ResourceManagement,
-    RxAttr, Threading, TxAttr, address_format_raw,
+    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, Progress, ResourceManagement, RxAttr,
+    Threading, TxAttr, address_format_raw,
 };
 use homespun::{Address, Errno};
 use libc::{c_char, c_void};
 
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use crate::edge::Failure;
+use crate::offered_name;
 use crate::sockaddr::CAddress;
 
 /// The zeroed bytes after each structure, for fields of a newer libfabric. The host reads and
@@ -36,8 +37,9 @@ pub(crate) fn malloc_list_for_host(infos: &[Info]) -> Result<*mut FiInfo, Failur
 /// ENOMEM.
 pub(crate) fn malloc_request_info(info: &Info) -> Result<InfoList, Failure> {
     let list = malloc_list(std::slice::from_ref(info))?;
-    // SAFETY: the info was just made, with all attributes.
-    unsafe { (*(*list.head).fabric_attr).prov_name = malloc_c_string(Some(PROVIDER_NAME))? };
+    let name = malloc_c_string(Some(offered_name::current().as_str()))?;
+    // SAFETY: the info was just made, with all attributes. The list frees the name.
+    unsafe { (*(*list.head).fabric_attr).prov_name = name };
     Ok(list)
 }
 

@@ -4,6 +4,7 @@
 //! Without libfabric's headers (Debian: `libfabric-dev`), the tests report a skip and pass, or fail
 //! in `./test`. They need a C compiler.
 
+mod offered_names;
 mod rank;
 mod symmetric_memory;
 mod triggers;
@@ -41,6 +42,18 @@ impl Program {
         }
         Prerequisite::LIBFABRIC_HEADERS.report_skipped("/usr/include/rdma/fabric.h");
         None
+    }
+
+    /// Returns the command that runs the program with these arguments over the plugin, which is offered under
+    /// this name, or without the plugin.
+    pub(crate) fn command(&self, arguments: &[&str], offered: Option<&str>) -> Command {
+        let mut command = Command::new(self.path());
+        command.args(arguments).env_remove("FI_PROVIDER_PATH").env_remove("FI_PROVIDER");
+        if let Some(name) = offered {
+            command.env("FI_PROVIDER_PATH", self.directory.path());
+            command.env("FI_HOMESPUN_AS", name).env("FI_PROVIDER", name).env("FI_LOG_LEVEL", "warn");
+        }
+        command
     }
 
     fn path(&self) -> PathBuf {

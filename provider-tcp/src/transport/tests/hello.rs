@@ -134,6 +134,23 @@ fn connection_without_hello_is_dropped_unreported() {
 }
 
 #[test]
+fn request_of_libfabrics_tcp_is_refused_in_its_protocol() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    // The header of a request: its version and type, and the length of the data in network order.
+    let mut request = [0; 34];
+    request[0] = 3;
+    request[3] = 2;
+    raw.write_all(&request).unwrap();
+    let mut refusal = [0; 32];
+    raw.set_nonblocking(true).unwrap();
+    drive_until("the refusal", &mut [&mut side], |_| raw.read(&mut refusal).is_ok_and(|len| len == 32));
+    assert_eq!((refusal[..2].to_vec(), refusal[2..].to_vec()), (vec![3, 6], vec![0; 30]));
+    drive_until("the end", &mut [&mut side], |_| raw.read(&mut refusal).is_ok_and(|len| len == 0));
+    assert!(side.recorder.inboxes.is_empty());
+}
+
+#[test]
 fn wrong_first_byte_drops_the_connection() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();

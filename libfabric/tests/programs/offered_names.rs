@@ -1,0 +1,138 @@
+//! Programs that accept only providers whose names they know: homespun under the names `tcp` and `sockets`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use crate::Program;
+
+/// The program that asks as others do, and the names of those that accept homespun under a name. Each row has
+/// the name of the provider that the program got.
+const ACCEPTED: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "tcp",
+        &[
+            ("Mercury ofi+tcp", "tcp"),
+            ("Mercury ofi+tcp://INTERFACE", "tcp"),
+            ("Mercury ofi+tcp;ofi_rxm", "tcp;ofi_rxm"),
+            ("DAOS scan", "tcp"),
+            ("DAOS engine ofi+tcp", "tcp"),
+            ("DAOS engine ofi+tcp;ofi_rxm", "tcp;ofi_rxm"),
+            ("NIXL discovery", "tcp"),
+            ("NIXL rail", "tcp"),
+            ("dma-libfabric", "tcp"),
+            ("dma-libfabric --bind", "tcp"),
+        ],
+    ),
+    (
+        "sockets",
+        &[
+            ("Mercury ofi+sockets", "sockets"),
+            ("DAOS engine ofi+sockets", "sockets"),
+            ("NIXL rail", "sockets"),
+        ],
+    ),
+];
+
+#[test]
+fn hints_of_known_programs_are_met_and_messages_arrive() {
+    let Some(program) = Program::compile("known_hints") else { return };
+    for (name, expected) in ACCEPTED {
+        for domain in ["tcp", "shm"] {
+            let mut command = program.command(&[name], Some(name));
+            let output = command.env("FI_HOMESPUN_DOMAIN", domain).output().expect("the compiled program");
+            let said = String::from_utf8_lossy(&output.stdout);
+            let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split(" | ").collect()).collect();
+            let found: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[2])).collect();
+            let log = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(found, expected, "over {domain}: {log}");
+            assert!(output.status.success(), "{log}");
+        }
+    }
+}
+
+#[test]
+fn known_hints_fail_without_the_name() {
+    let Some(program) = Program::compile("known_hints") else { return };
+    for name in [None, Some("homespun")] {
+        let output = program.command(&["tcp"], name).output().expect("the compiled program");
+        assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// A process that listens, and is killed if the test ends before it does.
+struct Listener {
+    process: Child,
+    address: String,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Listener {
+    fn start(program: &Program, offered: Option<&str>) -> Listener {
+        let mut command = program.command(&["listen"], offered);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the compiled program");
+        let mut output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut address = String::new();
+        output.read_line(&mut address).expect("an address");
+        Listener { input: process.stdin.take(), process, address, output }
+    }
+
+    /// Ends the process. Returns what it has written to standard error.
+    fn end(mut self) -> String {
+        drop(self.input.take());
+        let mut log = String::new();
+        let mut stderr = self.process.stderr.take().expect("it is piped");
+        stderr.read_to_string(&mut log).expect("text");
+        log
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Fails if the process has already ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a process that reaches for the listener. Returns its standard output and error.
+fn reach(program: &Program, how: &str, offered: Option<&str>, listener: &Listener) -> [String; 2] {
+    let mut command = program.command(&[how], offered);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("the compiled program");
+    let mut input = process.stdin.take().expect("it is piped");
+    input.write_all(listener.address.as_bytes()).expect("the program reads the address");
+    let output = process.wait_with_output().expect("it was started");
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[test]
+fn peer_over_libfabrics_tcp_is_refused_and_logged() {
+    let Some(program) = Program::compile("foreign_peer") else { return };
+    let listener = Listener::start(&program, Some("tcp"));
+    let [said, log] = reach(&program, "connect", None, &listener);
+    assert_eq!(said, "failed: Connection refused\n", "{log}");
+    let log = listener.end();
+    assert_eq!(log.matches("does not speak homespun's protocol").count(), 1, "{log}");
+}
+
+#[test]
+fn sends_to_a_peer_over_libfabrics_tcp_fail_with_the_reason_in_the_log() {
+    let Some(program) = Program::compile("foreign_peer") else { return };
+    let listener = Listener::start(&program, None);
+    let [said, log] = reach(&program, "dial", Some("tcp"), &listener);
+    assert_eq!(said, "failed: Connection reset by peer\n", "{log}");
+    assert!(log.contains("it may not speak homespun's protocol"), "{log}");
+}
+
+#[test]
+fn messages_between_two_processes_under_one_name_arrive() {
+    let Some(program) = Program::compile("foreign_peer") else { return };
+    let mut listener = Listener::start(&program, Some("tcp"));
+    let [said, log] = reach(&program, "dial", Some("tcp"), &listener);
+    assert!(said.starts_with("failed: "), "it ends with its listener: {said} {log}");
+    let mut received = String::new();
+    listener.output.read_line(&mut received).expect("a line");
+    assert_eq!(received, "received: message\n");
+}
