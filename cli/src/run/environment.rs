@@ -74,8 +74,8 @@ impl Environment {
             (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
         ];
         let variable = params::DOMAIN.env_variable();
-        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several network
-        // adapters. So even without a request there is only one.
+        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several
+        // network adapters. So even without a request there is only one.
         let default = (!is_set(variable.as_ref())).then_some("auto");
         set.extend(domain.or(default).map(|domain| (variable, domain.into())));
         let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
