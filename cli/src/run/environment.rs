@@ -82,8 +82,8 @@ impl Environment {
             (I_MPI_OFI_PROVIDER.to_owned(), name.as_str().into()),
         ];
         let variable = params::DOMAIN.env_variable();
-        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several network
-        // adapters. So even without a request there is only one.
+        // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several
+        // network adapters. So even without a request there is only one.
         let default = (!is_set(variable.as_ref())).then_some("auto");
         set.extend(domain.or(default).map(|domain| (variable, domain.into())));
         let is_named = name != OfferedName::Homespun || is_set(params::AS.env_variable().as_ref());
