@@ -20,6 +20,15 @@ pub(crate) fn reachable_address(bound: SocketAddr, preferred_interface: Option<&
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
+/// Whether two addresses are those of one endpoint: all addresses of this host count as the same host.
+pub(crate) fn is_same_endpoint(
+    one: Address,
+    other: Address,
+    mut is_local: impl FnMut(IpAddr) -> bool,
+) -> bool {
+    one == other || one.port() == other.port() && is_local(one.ip()) && is_local(other.ip())
+}
+
 /// The addresses of this host. The list is read rarely: each hello of a peer may ask for it, and a host may
 /// have thousands of interfaces.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr};
 
-use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS};
+use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS};
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
 
@@ -24,6 +24,7 @@ impl Default for TcpProvider {
         let accepting = AcceptLimits {
             max_links: ACCEPTED_DEFAULT_LINKS,
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
+            hold_timeout: Duration::from_millis(HOLD_TIMEOUT_MS),
         };
         TcpProvider { buffers: KernelBuffers::default(), interface: None, accepting }
     }
@@ -73,6 +74,14 @@ impl TcpProvider {
     #[must_use]
     pub fn with_hello_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hello_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a link may wait for the proof that it comes from the address that it claims, if another
+    /// link to that address lives; by default [`HOLD_TIMEOUT_MS`]. Then the link ends.
+    #[must_use]
+    pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
+        self.accepting.hold_timeout = timeout;
         self
     }
 }

@@ -100,7 +100,8 @@ fn connect_peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
     // Close with a reset, so that no connection stays in TIME_WAIT.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-    let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
+    // Each peer claims another address, at which nobody listens.
+    let address = SocketAddr::from(([127, 1, (instance >> 8) as u8, instance as u8], 1));
     let hello = Hello { address: address.into(), instance }.to_bytes();
     stream.write_all(&[&hello, &encoded_header(&FIRST)[..], bytes].concat()).unwrap();
     stream

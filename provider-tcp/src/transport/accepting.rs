@@ -128,7 +128,7 @@ impl TcpTransport {
     }
 
     /// Reads a link that need not be in the list of ready ones.
-    fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(link) = self.links.link_mut(id) {
             link.in_ready = true;
         }

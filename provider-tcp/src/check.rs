@@ -1,0 +1,119 @@
+//! A connection that asks the endpoint at a claimed address which links it has made.
+
+use std::io::{self, IoSlice, Read};
+use std::mem;
+use std::time::Instant;
+
+use homespun_engine::address::Address;
+use homespun_engine::fork::CloseOnFork;
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::hello::Question;
+use mio::net::TcpStream;
+
+use crate::claims::{CheckOutcome, CheckPlan};
+use crate::hello::ClaimReader;
+use crate::socket::SendSocket;
+
+/// A connection to a claimed address. It carries questions and their answers, and no frames.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) plan: CheckPlan,
+    pub(crate) stream: CloseOnFork<TcpStream>,
+    pub(crate) began_at: Instant,
+    /// The kernel has reported an event.
+    pub(crate) is_ready: bool,
+    is_connected: bool,
+    /// The questions that were not written yet.
+    unwritten: Vec<u8>,
+    reader: ClaimReader,
+    answers: Vec<(LinkId, u64, ClaimKind)>,
+}
+
+impl Check {
+    pub(crate) fn new(plan: CheckPlan, stream: TcpStream, own: Address, began_at: Instant) -> Check {
+        let questions = plan.asked.iter().map(|(_, token)| Question { address: own, token: *token });
+        let unwritten = questions.flat_map(|question| question.to_bytes()).collect();
+        Check {
+            plan,
+            stream: CloseOnFork::new(stream),
+            began_at,
+            is_ready: true,
+            is_connected: false,
+            unwritten,
+            reader: ClaimReader::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Goes on as far as the kernel lets it. Returns the outcome once there is one.
+    pub(crate) fn advance(&mut self) -> Option<CheckOutcome> {
+        self.is_ready = false;
+        match self.try_advance() {
+            Ok(true) => Some(CheckOutcome::Answered(mem::take(&mut self.answers))),
+            Ok(false) => None,
+            Err(error) => {
+                tracing::debug!(address = %self.plan.address, %error, "a check has failed");
+                Some(self.outcome_without_answer())
+            }
+        }
+    }
+
+    /// The outcome if there is no answer.
+    pub(crate) fn outcome_without_answer(&self) -> CheckOutcome {
+        if self.is_connected { CheckOutcome::Silent } else { CheckOutcome::Unreachable }
+    }
+
+    /// Returns whether all answers have arrived.
+    fn try_advance(&mut self) -> io::Result<bool> {
+        if !self.is_connected {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            let Ok(peer) = self.stream.peer_addr() else { return Ok(false) };
+            // If no socket listens at the port, the kernel may have connected this socket to itself.
+            if self.stream.local_addr()? == peer {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            self.is_connected = true;
+        }
+        while !self.unwritten.is_empty() {
+            match self.stream.send(&[IoSlice::new(&self.unwritten)]) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.read_answers()
+    }
+
+    fn read_answers(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 1024];
+        while self.answers.len() < self.plan.asked.len() {
+            let read_bytes = match (&*self.stream).read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read_bytes) => read_bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            self.take_answers(&buffer[..read_bytes])?;
+        }
+        Ok(true)
+    }
+
+    fn take_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while let Some((Claim { kind, token }, rest)) = self.reader.feed(bytes).map_err(io::Error::other)? {
+            bytes = rest;
+            let is_verdict = matches!(kind, ClaimKind::Confirmed | ClaimKind::Denied | ClaimKind::Unclear);
+            match self.plan.asked.get(self.answers.len()) {
+                Some((link, asked)) if is_verdict && *asked == token => {
+                    self.answers.push((*link, token, kind));
+                }
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        Ok(())
+    }
+}
