@@ -20,14 +20,16 @@ use homespun_engine::wire::claim::ClaimKind;
 use smallvec::SmallVec;
 
 use self::peer::{CheckState, Judgement, Peer, Standing};
-use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES};
+use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, PAST_TOKENS_MAX};
 
 /// All links by the address that they lead to, and the checks of their claims.
 #[derive(Debug)]
 pub(crate) struct Claims {
     peers: HashMap<Address, Peer>,
-    /// The tokens that other endpoints have given to links that this side has connected.
-    given_tokens: HashMap<u64, LinkId>,
+    /// The addresses to which this side has connected links, by the tokens that these were given there.
+    given_tokens: HashMap<u64, Address>,
+    /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
+    past_tokens: VecDeque<u64>,
     /// The links that this side has connected, and that have no token yet.
     awaiting_token: BTreeSet<LinkId>,
     /// Addresses with a contested claim that are to be checked now, and the others.
@@ -98,6 +100,7 @@ impl Claims {
         Claims {
             peers: HashMap::new(),
             given_tokens: HashMap::new(),
+            past_tokens: VecDeque::new(),
             awaiting_token: BTreeSet::new(),
             contested_due: VecDeque::new(),
             background_due: VecDeque::new(),
@@ -130,9 +133,9 @@ impl Claims {
     }
 
     /// Records the token that the acceptor has given to a link of this side.
-    pub(crate) fn token_given(&mut self, link: LinkId, token: u64) {
+    pub(crate) fn token_given(&mut self, link: LinkId, to: Address, token: u64) {
         self.awaiting_token.remove(&link);
-        self.given_tokens.insert(token, link);
+        self.given_tokens.insert(token, to);
     }
 
     /// The links that this side has connected, and that have no token yet.
@@ -149,8 +152,8 @@ impl Claims {
         }
     }
 
-    /// The link of this side to which its acceptor has given the token.
-    pub(crate) fn link_with_token(&self, token: u64) -> Option<LinkId> {
+    /// The address to which this side has connected the link that was given this token.
+    pub(crate) fn address_of_token(&self, token: u64) -> Option<Address> {
         self.given_tokens.get(&token).copied()
     }
 
@@ -196,11 +199,15 @@ impl Claims {
         }
     }
 
-    /// Forgets the token that an ended link of this side was given.
-    pub(crate) fn token_ended(&mut self, link: LinkId, token: u64) {
-        if self.given_tokens.get(&token) == Some(&link) {
-            self.given_tokens.remove(&token);
+    /// Records that a link of this side has ended that was given this token. The token stays known for a
+    /// while: the acceptor may still read what the link has sent, and ask about it.
+    pub(crate) fn token_ended(&mut self, token: u64) {
+        if self.past_tokens.len() == PAST_TOKENS_MAX
+            && let Some(oldest) = self.past_tokens.pop_front()
+        {
+            self.given_tokens.remove(&oldest);
         }
+        self.past_tokens.push_back(token);
     }
 
     /// Takes a held link that is to be admitted.

@@ -78,12 +78,12 @@ impl Greeter<'_> {
         match *greeting {
             Greeting::Held { token } => {
                 tracing::debug!(link = self.id.0, peer = %to, "held by its acceptor");
-                self.note_token(token);
+                self.note_token(to, token);
                 false
             }
             Greeting::Up { hello, token } => {
                 tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
-                self.note_token(token);
+                self.note_token(to, token);
                 self.claims.dialled_up(self.id, to);
                 receiver.link_event(self.id, LinkEvent::Up { peer: to, instance: hello.instance });
                 true
@@ -100,8 +100,8 @@ impl Greeter<'_> {
         Ok(())
     }
 
-    fn note_token(&mut self, token: u64) {
-        self.claims.token_given(self.id, token);
+    fn note_token(&mut self, to: Address, token: u64) {
+        self.claims.token_given(self.id, to, token);
         self.given_token = Some(token);
     }
 }

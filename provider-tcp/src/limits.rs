@@ -86,6 +86,9 @@ pub const CHECK_UNCLEAR_MAX: u32 = 3;
 /// How many questions a connection may carry.
 pub const QUESTIONS_MAX: usize = 128;
 
+/// Of how many ended links that an endpoint has connected it still tells others that it has made them.
+pub const PAST_TOKENS_MAX: usize = 1024;
+
 /// How long a link with a contested claim is held, by default, until it ends. It is long, because a peer with
 /// manual progress that computes answers nothing, and is not dead.
 pub const HOLD_TIMEOUT_MS: u64 = 600_000;

@@ -53,6 +53,8 @@ pub(crate) struct Link {
     pub(crate) claimed: Option<Claimed>,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
+    /// Whether an accepted connection has one of the last descriptors of the process.
+    pub(crate) is_in_reserve: bool,
     /// Whether the link is in the transport's list of links to read.
     pub(crate) in_ready: bool,
     /// Whether the link is in the transport's list of links to write.
@@ -93,6 +95,7 @@ impl Link {
             closing: None,
             claimed: None,
             given_token: None,
+            is_in_reserve: false,
             in_ready: false,
             in_dirty: false,
         }

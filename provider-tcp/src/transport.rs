@@ -65,8 +65,8 @@ pub struct TcpTransport {
     accepted_max_links: usize,
     /// A peer was refused, because the endpoint had all the links that it may have.
     has_refused: bool,
-    /// The last accepted connection took one of the last descriptors of the process.
-    has_used_reserve: bool,
+    /// How many accepted connections have one of the last descriptors of the process.
+    reserve_links: usize,
     local_addresses: LocalAddresses,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
@@ -119,7 +119,7 @@ impl TcpTransport {
             accepted_links: 0,
             accepted_max_links: accepting.max_links,
             has_refused: false,
-            has_used_reserve: false,
+            reserve_links: 0,
             local_addresses: LocalAddresses::default(),
             draining: Vec::new(),
             busy_link: BusyLink::default(),
@@ -486,11 +486,12 @@ impl TcpTransport {
         if let Origin::Accepted { serial, .. } = link.origin {
             self.half_open.remove(serial);
             self.accepted_links -= usize::from(!link.is_half_open());
+            self.reserve_links -= usize::from(link.is_in_reserve);
         }
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
-        link.given_token.into_iter().for_each(|token| self.claims.token_ended(id, token));
+        link.given_token.into_iter().for_each(|token| self.claims.token_ended(token));
         link.address().into_iter().for_each(|address| self.claims.ended(id, address));
         if self.links.are_inherited() {
             return;

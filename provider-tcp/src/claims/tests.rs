@@ -244,17 +244,21 @@ fn number_of_held_links_of_an_address_is_limited() {
 }
 
 #[test]
-fn tokens_are_found_until_their_link_ends() {
+fn tokens_are_known_beyond_the_end_of_their_links() {
     let mut books = Books::new();
     books.claims.dialled(ONE, address(1), books.now);
     assert_eq!(books.claims.links_awaiting_token().collect::<Vec<_>>(), [ONE]);
-    books.claims.token_given(ONE, 7);
+    books.claims.token_given(ONE, address(1), 7);
     assert_eq!(books.claims.links_awaiting_token().count(), 0);
-    assert_eq!(books.claims.link_with_token(7), Some(ONE));
-    books.claims.token_ended(TWO, 7);
-    assert_eq!(books.claims.link_with_token(7), Some(ONE), "the token of another link");
-    books.claims.token_ended(ONE, 7);
-    assert_eq!(books.claims.link_with_token(7), None);
+    books.claims.ended(ONE, address(1));
+    books.claims.token_ended(7);
+    for token in 1000..1000 + PAST_TOKENS_MAX as u64 {
+        assert_eq!(books.claims.address_of_token(7), Some(address(1)));
+        books.claims.token_given(TWO, address(2), token);
+        books.claims.token_ended(token);
+    }
+    assert_eq!(books.claims.address_of_token(7), None, "the oldest of more than are kept");
+    assert_eq!(books.claims.given_tokens.len(), PAST_TOKENS_MAX);
 }
 
 #[test]

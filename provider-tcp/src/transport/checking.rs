@@ -92,6 +92,8 @@ impl TcpTransport {
                 self.claims.check_postponed(&plan, now);
                 break;
             }
+            // The peers know the tokens before they are asked about them.
+            plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
             match self.connect_check(&plan) {
                 Ok((stream, place)) => {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
@@ -216,7 +218,7 @@ impl TcpTransport {
         receiver: &mut impl FrameHandler,
     ) -> u32 {
         let mut reported = 0;
-        if questions.iter().any(|question| self.claims.link_with_token(question.token).is_none()) {
+        if questions.iter().any(|question| self.claims.address_of_token(question.token).is_none()) {
             // The token may have arrived, and be unread.
             for waiting in self.links_awaiting_token() {
                 reported += self.read_now(waiting, receiver);
@@ -226,8 +228,10 @@ impl TcpTransport {
         let kind_of_unknown =
             if self.links_awaiting_token().is_empty() { ClaimKind::Denied } else { ClaimKind::Unclear };
         for question in questions {
-            let made = self.claims.link_with_token(question.token);
-            let kind = made.map_or(kind_of_unknown, |made| self.verdict(id, made, question));
+            let kind = match self.claims.address_of_token(question.token) {
+                Some(to) => self.verdict(id, to, question),
+                None => kind_of_unknown,
+            };
             let Some(link) = self.links.link_mut(id) else { break };
             link.outbound.stage_bytes(&Claim { kind, token: question.token }.to_bytes(), &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
@@ -242,13 +246,11 @@ impl TcpTransport {
         self.claims.links_awaiting_token().filter(is_made).collect()
     }
 
-    /// Whether this side has `made` a link to the endpoint that asks.
-    fn verdict(&mut self, asking: LinkId, made: LinkId, question: &Question) -> ClaimKind {
-        let mut origin_of = |id| self.links.link_mut(id).map(|link| link.origin);
-        let (Some(Origin::Accepted { remote, .. }), Some(Origin::Connected(to))) =
-            (origin_of(asking), origin_of(made))
+    /// Whether the endpoint that asks is the one at this address, to which this side has made the link.
+    fn verdict(&mut self, asking: LinkId, to: Address, question: &Question) -> ClaimKind {
+        let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(asking).map(|link| link.origin)
         else {
-            return ClaimKind::Denied;
+            return ClaimKind::Unclear;
         };
         let local = &mut self.local_addresses;
         let asker = believed_address(question.address, remote, |ip| local.contains(ip));
