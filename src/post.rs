@@ -3,8 +3,8 @@
 use std::mem;
 
 use homespun_engine::buffer::{Buffer, Destination};
-use homespun_engine::error::{Error, Misuse, Unsupported};
-use homespun_engine::flags::{Caps, CompletionFlags};
+use homespun_engine::error::Error;
+use homespun_engine::flags::{Caps, CompletionFlags, CounterEvents};
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{
     PeekAction, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest,
@@ -34,10 +34,12 @@ pub(crate) struct ReceivePost {
     pub(crate) kind: ReceiveKind,
     /// The memory for the message. A peek and a discard do not use it.
     pub(crate) destination: Destination,
-    /// The context of the completion.
+    /// The context of the completion. It also names a claimed message.
     pub(crate) context: u64,
     /// Whether its success is reported.
     pub(crate) signalled: Signalled,
+    /// The number of the deferred work that is being posted, if this is one.
+    pub(crate) work: Option<u64>,
 }
 
 /// What a receive does with which messages.
@@ -81,27 +83,26 @@ impl ReceivePost {
         }
     }
 
-    /// Turns the receive into deferred work, which is reported by its number.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::NotSupported`] unless it receives a single message.
-    pub(crate) fn mark_deferred(&mut self) -> Result<(), Misuse> {
-        match self.kind {
-            ReceiveKind::Single => self.signalled = Signalled::Deferred,
-            ReceiveKind::Multi { .. } => {
-                return Err(Misuse::NotSupported(Unsupported::DeferredMultiReceive));
-            }
-            ReceiveKind::Peek(_) | ReceiveKind::Claimed | ReceiveKind::Discard => {
-                return Err(Misuse::NotSupported(Unsupported::DeferredPeek));
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the flags of its completion.
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_receive(self.tagged.is_some())
+    }
+
+    /// Returns the events by which an endpoint counts its end.
+    pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
+        match self.kind {
+            ReceiveKind::Multi { .. } if has_succeeded => CounterEvents::empty(),
+            ReceiveKind::Peek(_) | ReceiveKind::Discard => CounterEvents::empty(),
+            ReceiveKind::Multi { .. } | ReceiveKind::Single | ReceiveKind::Claimed => {
+                CounterEvents::of_completion(self.completion_flags())
+            }
+        }
+    }
+
+    /// Whether the engine takes the receive as any other: it receives one message, and is no deferred work.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.kind == ReceiveKind::Single && self.work.is_none()
     }
 
     /// Returns the receive for an engine, and takes the memory out of the post.
@@ -123,6 +124,15 @@ impl ReceivePost {
     pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
         rejected.error
+    }
+}
+
+/// Returns the request with its end reported as that of deferred work, if it has a number.
+#[cold]
+pub(crate) fn as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
+    match work {
+        None => request,
+        Some(number) => ReceiveRequest { context: number, signalled: Signalled::Deferred, ..request },
     }
 }
 

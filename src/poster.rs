@@ -2,7 +2,7 @@
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::{Error, OperationError};
-use homespun_engine::flags::CompletionFlags;
+use homespun_engine::flags::{CompletionFlags, CounterEvents};
 
 use crate::post::{Post, ReceivePost};
 
@@ -26,6 +26,8 @@ pub(crate) trait Poster: Send + Sync {
 pub(crate) struct RefusedPost {
     pub(crate) context: u64,
     pub(crate) flags: CompletionFlags,
+    /// The events by which an endpoint counts its failure.
+    pub(crate) events: CounterEvents,
     pub(crate) error: OperationError,
     pub(crate) buffer: Buffer,
     /// Whether it is deferred work. Its context then is the number of the work.

@@ -38,7 +38,7 @@ use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, Locking};
-use crate::post::{Post, ReceiveKind, ReceivePost};
+use crate::post::{Post, ReceiveKind, ReceivePost, as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::duties::{Duties, Purpose};
@@ -86,7 +86,8 @@ impl<T: Transport> State<T> {
         let State { engine, wired, .. } = self;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let criteria = wired.match_criteria(post, engine)?;
-        let request = PeekRequest { tagged: post.tagged.is_some(), criteria, context: post.context, then };
+        let ReceivePost { tagged, context, work, .. } = *post;
+        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
         engine.peek(request, &mut wired.queues())
     }
 
@@ -230,16 +231,18 @@ impl<T: Transport> Pump<T> {
     /// Posts a receive of a special kind, or a peek, to the engine.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        let ReceivePost { context, work, .. } = *post;
         match post.kind {
-            ReceiveKind::Single => {
-                self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
-            }
+            ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
+                engine.post_receive(as_deferred_work(request, work), queues)
+            }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |engine, request, queues| {
-                    engine.post_multi_receive(request, min_free_bytes, queues)
+                    engine.post_multi_receive(request, min_free_bytes, work, queues)
                 }),
-            ReceiveKind::Claimed => self
-                .post_receive_with(post, |engine, request, queues| engine.receive_claimed(request, queues)),
+            ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
+                engine.receive_claimed(as_deferred_work(request, work), context, queues)
+            }),
             ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
         }
@@ -283,7 +286,7 @@ impl<T: Transport> Pump<T> {
     fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
         let (engine, _, wired) = endpoint.enabled_parts()?;
-        engine.discard_claimed(post.tagged.is_some(), post.context, &mut wired.queues())
+        engine.discard_claimed(post.tagged.is_some(), post.context, post.work, &mut wired.queues())
     }
 }
 
@@ -299,7 +302,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if post.kind != ReceiveKind::Single {
+        if !post.is_plain() {
             return self.post_special_receive(post);
         }
         self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
@@ -324,7 +327,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn report_refused(&self, refused: RefusedPost) {
-        let RefusedPost { mut context, flags, error, buffer, is_work } = refused;
+        let RefusedPost { mut context, flags, events, error, buffer, is_work } = refused;
         let mut endpoint = self.lock_for_call();
         let Ok((engine, _, wired)) = endpoint.enabled_parts() else { return };
         let wiring = &wired.wiring;
@@ -334,7 +337,7 @@ impl<T: Transport> Poster for Pump<T> {
             (context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted {
-            wiring.counters.count_error(CounterEvents::of_completion(flags));
+            wiring.counters.count_error(events);
         }
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };

@@ -298,7 +298,7 @@ pub(crate) trait ReceivePoster {
         context: u64,
     ) -> ReceivePost {
         let from = (from != FabricAddress::UNSPECIFIED).then_some(from);
-        ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
+        ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes, work: None }
     }
 
     /// Returns a receive that is to wait for a counter.

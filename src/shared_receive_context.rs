@@ -23,7 +23,7 @@ use self::members::Members;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags};
-use crate::post::{ReceiveKind, ReceivePost};
+use crate::post::{ReceiveKind, ReceivePost, as_deferred_work};
 use crate::poster::Poster;
 use crate::tag::TagMatch;
 use crate::works::domain::WorkDomain;
@@ -279,22 +279,28 @@ impl ReceiveContext {
 
     /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
     fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        if post.is_plain() {
+            return self.post_receive_with(post, SharedReceiver::post_receive);
+        }
+        let ReceivePost { context, work, .. } = *post;
+        let tagged = post.tagged.is_some();
         match post.kind {
-            ReceiveKind::Single => self.post_receive_with(post, SharedReceiver::post_receive),
+            ReceiveKind::Single => self.post_receive_with(post, |receiver, from, request| {
+                receiver.post_receive(from, as_deferred_work(request, work))
+            }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |receiver, from, request| {
-                    receiver.post_multi_receive(from, request, min_free_bytes)
+                    receiver.post_multi_receive(from, request, min_free_bytes, work)
                 }),
-            ReceiveKind::Claimed => {
-                self.post_receive_with(post, |receiver, _, request| receiver.receive_claimed(request))
-            }
+            ReceiveKind::Claimed => self.post_receive_with(post, |receiver, _, request| {
+                receiver.receive_claimed(as_deferred_work(request, work), context)
+            }),
             ReceiveKind::Peek(then) => {
                 let from = self.source_address(post)?;
-                let (tagged, criteria, context) =
-                    (post.tagged.is_some(), criteria_without_source(post), post.context);
-                self.receiver.peek(from, PeekRequest { tagged, criteria, context, then })
+                let criteria = criteria_without_source(post);
+                self.receiver.peek(from, PeekRequest { tagged, criteria, context, work, then })
             }
-            ReceiveKind::Discard => self.receiver.discard_claimed(post.tagged.is_some(), post.context),
+            ReceiveKind::Discard => self.receiver.discard_claimed(tagged, context, work),
         }
     }
 

@@ -82,6 +82,10 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The operation. The endpoint counts and reports its success only if its flags have
         /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and
         /// not handed back. The endpoint's completion queue reports a failure in any case.
+        ///
+        /// A multi-receive buffer ends with its release, which then is a completion without a message.
+        /// Until then its messages are counted and reported as those of any such buffer. A peek is not
+        /// counted by the endpoint.
         operation: Operation<S, D>,
     },
     /// Receives a message through a shared receive context.
@@ -178,10 +182,9 @@ impl Domain {
     ///
     /// With the memory of the operation: the errors of the call that posts it, except those that are
     /// found only when it is due; [`Misuse::NoCapability`] without
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a receive that does not take
-    /// exactly one message (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for objects of
-    /// another domain; [`Misuse::Invalid`] for a change of a counter that has a counter of completions;
-    /// the system's error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::OtherDomain`] for objects of another domain;
+    /// [`Misuse::Invalid`] for a change of a counter that has a counter of completions; the system's
+    /// error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.queue_work_with(work, lend_source, lend_destination)
     }
@@ -261,7 +264,7 @@ impl Domain {
                 let flags = receive.flags;
                 let mut post = receive_context.make_waiting_receive(receive, lend_destination)?;
                 let poster = check_same_domain(receive_context.shared().domain(), self.shared.id())
-                    .and_then(|()| receive_context.prepare_deferred(&mut post, flags));
+                    .and_then(|()| receive_context.prepare_waiting_receive(&mut post, flags));
                 let action = make_post_action(poster, DeferredPost::Receive(post))?;
                 add(action, flags.contains(OpFlags::COMPLETION))
             }
@@ -317,7 +320,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Domain::queue_work`], except that every kind of receive may be triggered.
+    /// As [`Domain::queue_work`].
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
         self.post_at_threshold(trigger, operation, lend_source, lend_destination)
     }
@@ -411,7 +414,7 @@ impl SharedReceiveContext {
         let flags = receive.flags;
         let mut post = self.make_waiting_receive(receive, lend_destination)?;
         let poster = check_same_domain(trigger.counter.shared().domain(), self.shared().domain())
-            .and_then(|()| self.prepare_triggered(&mut post, flags));
+            .and_then(|()| self.prepare_waiting_receive(&mut post, flags));
         add_triggered(trigger, poster, DeferredPost::Receive(post), self.work_domain())
     }
 }

@@ -291,6 +291,9 @@ impl Engine {
     /// lost. While completions of receives wait for room in their queue, the buffer takes no
     /// messages.
     ///
+    /// `work` is the number of the deferred work that the buffer is, if it is one. This work ends with
+    /// the release of the buffer, which then is always a completion without a message.
+    ///
     /// # Errors
     ///
     /// Each error hands back the destination of the receive: [`Again::QueueFull`] as for any
@@ -305,11 +308,12 @@ impl Engine {
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
+        work: Option<u64>,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
         let source = request.criteria.source;
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.post_multi_receive(request, min_free_bytes, &mut effects)?;
+        receiver.post_multi_receive(request, min_free_bytes, work, &mut effects)?;
         if let Some(source) = source {
             self.add_awaited_source_if_lost(source);
         }
@@ -335,7 +339,7 @@ impl Engine {
         receiver.peek(request, &mut effects)
     }
 
-    /// Receives the message that a peek with the context of `request` has claimed. The criteria of
+    /// Receives the message that a peek with the context `claimed_by` has claimed. The criteria of
     /// `request` do not matter.
     ///
     /// # Errors
@@ -347,20 +351,28 @@ impl Engine {
     pub fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
+        claimed_by: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.receive_claimed(request, &mut effects)
+        receiver.receive_claimed(request, claimed_by, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does.
+    /// Discards the message that a peek with this context has claimed. Completes as a peek does. `work`
+    /// is the number of the deferred work that this is, if it is one.
     ///
     /// # Errors
     ///
     /// As [`receive_claimed`](Self::receive_claimed), but no destination is handed back.
-    pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+    pub fn discard_claimed(
+        &mut self,
+        tagged: bool,
+        context: u64,
+        work: Option<u64>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        receiver.discard_claimed(tagged, context, &mut effects)
+        receiver.discard_claimed(tagged, context, work, &mut effects)
     }
 
     /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`]. A

@@ -15,7 +15,7 @@ use std::fmt;
 use std::hint;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -54,9 +54,6 @@ pub struct CloseOnFork<T: AsRawFd> {
     owner: ManuallyDrop<T>,
     generation: ForkGeneration,
 }
-
-/// A descriptor that a forked child closes at once.
-pub type CloseOnForkFd = CloseOnFork<OwnedFd>;
 
 impl<T: AsRawFd> CloseOnFork<T> {
     /// Takes an owner whose descriptor this process has opened. It must own the descriptor, not borrow it.

@@ -221,6 +221,9 @@ pub struct PeekRequest {
     pub criteria: Criteria,
     /// The completion hands this back. It is also the name of a message that the peek claims.
     pub context: u64,
+    /// The number of the deferred work that the peek is, if it is one. Its result then goes to
+    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
+    pub work: Option<u64>,
     /// What happens to the message.
     pub then: PeekAction,
 }

@@ -36,7 +36,7 @@ use slotmap::SlotMap;
 
 use self::credit::Budget;
 pub use self::effects::MemberId;
-pub(crate) use self::effects::{EndedWork, ReceiverEffects};
+pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
 pub(crate) use self::granting::KeptCredit;
 use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;

@@ -33,7 +33,7 @@ use crate::buffer::Destination;
 use crate::completion::FailedOperation;
 use crate::error::{Again, Error};
 use crate::link_table::LinkTable;
-use crate::operation::{CancelKey, PeekRequest, ReceiveRequest, Signalled};
+use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 pub use crate::receiver::MemberId;
 use crate::receiver::{Receiver, ReceiverEffects};
@@ -104,9 +104,10 @@ impl SharedReceiver {
         from: Option<Address>,
         request: ReceiveRequest,
         min_free_bytes: usize,
+        work: Option<u64>,
     ) -> Result<(), Rejected<Destination>> {
         self.post_with(from, request, |receiver, request, effects| {
-            receiver.post_multi_receive(request, min_free_bytes, effects)
+            receiver.post_multi_receive(request, min_free_bytes, work, effects)
         })
     }
 
@@ -115,8 +116,14 @@ impl SharedReceiver {
     /// # Errors
     ///
     /// As [`Engine::receive_claimed`](crate::Engine::receive_claimed).
-    pub fn receive_claimed(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
-        self.post_with(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
+    pub fn receive_claimed(
+        &self,
+        request: ReceiveRequest,
+        claimed_by: u64,
+    ) -> Result<(), Rejected<Destination>> {
+        self.post_with(None, request, |receiver, request, effects| {
+            receiver.receive_claimed(request, claimed_by, effects)
+        })
     }
 
     /// As [`Engine::peek`](crate::Engine::peek). If `from` is given, the peek looks only for
@@ -142,13 +149,15 @@ impl SharedReceiver {
     /// # Errors
     ///
     /// As [`Engine::discard_claimed`](crate::Engine::discard_claimed).
-    pub fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
+    pub fn discard_claimed(&self, tagged: bool, context: u64, work: Option<u64>) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
-        state
-            .act_for_application(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
+        state.act_for_application(
+            |receiver, effects| receiver.discard_claimed(tagged, context, work, effects),
+            self,
+        )
     }
 
     /// Cancels the oldest receive with this context that no message has matched. The oldest member
@@ -166,12 +175,13 @@ impl SharedReceiver {
         self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
     }
 
-    /// Makes the oldest member count and report a receive that the caller accepted before it could
-    /// be posted, and that was refused or cancelled since.
-    pub fn report_refused_receive(&self, failure: FailedOperation, signalled: Signalled) {
+    /// Makes the oldest member report a receive or a peek that the caller accepted before it could
+    /// be posted, and that was refused or cancelled since. `is_work` says whether it is deferred work.
+    /// `is_counted` says whether the member counts it; a peek is not counted.
+    pub fn report_refused_receive(&self, failure: FailedOperation, is_work: bool, is_counted: bool) {
         let mut state = self.lock();
         state.act_for_application(
-            |receiver, effects| receiver.count_and_report_failure(failure, signalled, None, effects),
+            |receiver, effects| receiver.report_refused(failure, is_work, is_counted, effects),
             self,
         );
     }

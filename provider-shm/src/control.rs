@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::fork::CloseOnForkFd;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{Denial, LinkError};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -52,7 +52,7 @@ pub(crate) enum ConnectError {
 /// One end of a connection between two endpoints.
 #[derive(Debug)]
 pub(crate) struct Control {
-    socket: CloseOnForkFd,
+    socket: CloseOnFork<OwnedFd>,
     peer: Credentials,
 }
 
@@ -61,7 +61,7 @@ impl Control {
     pub(crate) fn connect(to: Address) -> Result<Control, ConnectError> {
         let mut refused = ConnectError::Failed(LinkError::System(Errno::ECONNREFUSED));
         for candidate in name::possible_bind_addresses(to) {
-            let socket = CloseOnForkFd::new(open_socket()?);
+            let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(candidate)?) {
                 Ok(()) => return Control::from_socket_of_same_user(socket).map_err(ConnectError::Failed),
                 Err(rustix::io::Errno::CONNREFUSED) => {}
@@ -74,12 +74,12 @@ impl Control {
 
     /// Wraps an accepted connection.
     pub(crate) fn from_accepted(socket: OwnedFd) -> Result<Control, LinkError> {
-        Control::from_socket_of_same_user(CloseOnForkFd::new(socket))
+        Control::from_socket_of_same_user(CloseOnFork::new(socket))
     }
 
     /// Reads the peer's credentials, and refuses a peer of another user. An abstract name has no owner, so
     /// any user's process may bind it or connect to it.
-    fn from_socket_of_same_user(socket: CloseOnForkFd) -> Result<Control, LinkError> {
+    fn from_socket_of_same_user(socket: CloseOnFork<OwnedFd>) -> Result<Control, LinkError> {
         let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
@@ -95,13 +95,13 @@ impl Control {
 
     /// A descriptor that becomes readable when the peer's process ends. `None` if the peer is in another PID
     /// namespace or has already ended. Then only the hang-up of the control socket announces the peer's end.
-    pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnForkFd> {
+    pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnFork<OwnedFd>> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
             Ok::<_, io::Error>(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
         });
         opened
-            .map(CloseOnForkFd::new)
+            .map(CloseOnFork::new)
             .inspect_err(|error| tracing::debug!(%error, "cannot open a pidfd of the peer"))
             .ok()
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use homespun_engine::address::Address;
-use homespun_engine::fork::CloseOnForkFd;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::LinkError;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -53,7 +53,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
-    doorbell: CloseOnForkFd,
+    doorbell: CloseOnFork<OwnedFd>,
     pub(crate) cookie: Cookie,
     /// Whether the link is in the transport's list of links whose peer may have to be woken.
     pub(crate) in_dirty: bool,
@@ -68,8 +68,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
     /// The doorbell that the peer rings to wake this side.
-    pub(crate) doorbell: CloseOnForkFd,
-    pub(crate) pidfd: Option<CloseOnForkFd>,
+    pub(crate) doorbell: CloseOnFork<OwnedFd>,
+    pub(crate) pidfd: Option<CloseOnFork<OwnedFd>>,
     pub(crate) peer_memory: PeerMemory,
     /// How many polls in a row found the ring empty.
     pub(crate) empty_polls: u32,
@@ -81,7 +81,7 @@ impl Outgoing {
     /// Creates a ring. Returns it with a descriptor for the peer, which this side need not keep.
     pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
-        let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
         let cookie = Cookie::generate()?;
         Ok((
@@ -90,7 +90,7 @@ impl Outgoing {
         ))
     }
 
-    pub(crate) fn doorbell(&self) -> &CloseOnForkFd {
+    pub(crate) fn doorbell(&self) -> &CloseOnFork<OwnedFd> {
         &self.doorbell
     }
 
@@ -121,7 +121,7 @@ impl Incoming {
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         Ok(Incoming {
             ring: Consumer::new(segment),
-            doorbell: CloseOnForkFd::new(doorbell),
+            doorbell: CloseOnFork::new(doorbell),
             // A link within this process needs no pidfd: when the process ends, so does its receiver.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_engine::address::Address;
-use homespun_engine::fork::CloseOnForkFd;
+use homespun_engine::fork::CloseOnFork;
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::name;
 /// The listening sockets of an endpoint, one for each address to which it is bound.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    sockets: SmallVec<[CloseOnForkFd; 2]>,
+    sockets: SmallVec<[CloseOnFork<OwnedFd>; 2]>,
     /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
     /// has found the queue empty.
     is_pending: bool,
@@ -98,8 +98,8 @@ impl Listener {
     }
 }
 
-fn bind_and_listen(address: Address, backlog_connections: u16) -> io::Result<CloseOnForkFd> {
-    let socket = CloseOnForkFd::new(control::open_socket()?);
+fn bind_and_listen(address: Address, backlog_connections: u16) -> io::Result<CloseOnFork<OwnedFd>> {
+    let socket = CloseOnFork::new(control::open_socket()?);
     bind(&socket, &name::socket_name(address)?)?;
     listen(&socket, backlog_connections.into())?;
     Ok(socket)

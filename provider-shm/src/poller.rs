@@ -2,9 +2,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use homespun_engine::fork::CloseOnForkFd;
+use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::LinkId;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -54,13 +54,13 @@ impl EventSource {
 /// An edge-triggered epoll instance: it reports each event once.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    epoll: CloseOnForkFd,
+    epoll: CloseOnFork<OwnedFd>,
     happened: Vec<EventSource>,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        let epoll = CloseOnForkFd::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = CloseOnFork::new(epoll::create(CreateFlags::CLOEXEC)?);
         Ok(Poller { epoll, happened: Vec::new() })
     }
 

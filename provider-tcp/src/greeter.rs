@@ -11,7 +11,7 @@ use crate::claims::{Admission, Claims};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
 use crate::link::{NO_ROOM, Origin};
-use crate::local::LocalAddresses;
+use crate::local_addresses::LocalAddresses;
 
 /// Judges what arrives on a connection before its first frame.
 #[derive(Debug)]

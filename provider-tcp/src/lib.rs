@@ -92,6 +92,7 @@ mod link;
 mod links;
 mod listener;
 mod local;
+mod local_addresses;
 mod outbound;
 mod provider;
 mod socket;

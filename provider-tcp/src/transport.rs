@@ -30,7 +30,8 @@ use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_B
 use crate::link::{Link, NO_ROOM, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
-use crate::local::{self, LocalAddresses};
+use crate::local;
+use crate::local_addresses::LocalAddresses;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 

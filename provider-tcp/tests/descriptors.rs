@@ -2,8 +2,9 @@
 //! so it is the only test in its binary.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::errno::Errno;
@@ -11,6 +12,7 @@ use homespun_engine::transport::{
     Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
 };
 use homespun_engine::wire::Header;
+use homespun_tcp::limits::HALF_OPEN_GRACE_MS;
 use homespun_tcp::{TcpProvider, TcpTransport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -145,10 +147,33 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     drive_until("a new link", &mut [&mut client, &mut server], |sides| sides[1].links.up.len() > up);
 }
 
+fn exhausted_accept_displaces_a_silent_connection() {
+    let (mut client, mut server) = (Side::open(), Side::open());
+    let address = server.transport.address();
+    let begin = count_open_fds();
+    let mut stranger = TcpStream::connect(address.socket_addr()).unwrap();
+    drive_until("the stranger to be accepted", &mut [&mut server], |_| count_open_fds() == begin + 2);
+    // The stranger has had its time. Then the application takes all descriptors.
+    thread::sleep(Duration::from_millis(HALF_OPEN_GRACE_MS));
+    let link = client.transport.connect(address);
+    let before = getrlimit(Resource::Nofile);
+    let room = (count_open_fds() + 10) as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
+        sides[0].links.up.contains(&link)
+    });
+    stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(stranger.read(&mut [0; 1]).unwrap(), 0, "the stranger was not dropped");
+    drop(files);
+    setrlimit(Resource::Nofile, before).unwrap();
+}
+
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = count_open_fds();
     ended_links_close_their_descriptors();
     descriptor_exhaustion_delays_links_and_loses_none();
+    exhausted_accept_displaces_a_silent_connection();
     assert_eq!(count_open_fds(), begin, "something outlived its transport");
 }

@@ -98,17 +98,15 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that deferred work may wait. It will be reported by its number. Returns the endpoint to
-    /// which it will be posted.
+    /// Checks that deferred work may wait. Returns the endpoint to which it will be posted.
     pub(crate) fn prepare_deferred(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<Arc<dyn Poster>, Error> {
         let pump = self.prepare_waiting_post(post, flags)?;
-        match post {
-            DeferredPost::Transmit(post) => post.request.options.signalled = Signalled::Deferred,
-            DeferredPost::Receive(post) => post.mark_deferred()?,
+        if let DeferredPost::Transmit(post) = post {
+            post.request.options.signalled = Signalled::Deferred;
         }
         Ok(pump)
     }

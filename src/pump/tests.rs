@@ -142,7 +142,7 @@ fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
 
 /// Returns a receive that accepts any message, with the context 1.
 fn make_receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destination) -> ReceivePost {
-    ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes }
+    ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes, work: None }
 }
 
 #[test]

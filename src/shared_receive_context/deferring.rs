@@ -5,7 +5,6 @@ use std::sync::Arc;
 use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::error::{Error, Missing, Misuse, Unsupported};
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::Signalled;
 
 use super::{ReceiveContext, SharedReceiveContext};
 use crate::post::{Post, ReceivePost};
@@ -13,8 +12,8 @@ use crate::poster::{Poster, RefusedPost};
 use crate::works::domain::WorkDomain;
 
 impl SharedReceiveContext {
-    /// Checks that a receive may wait as a triggered one. Returns the object to which it will be posted.
-    pub(crate) fn prepare_triggered(
+    /// Checks that a receive may wait. Returns the object to which it will be posted.
+    pub(crate) fn prepare_waiting_receive(
         &self,
         post: &mut ReceivePost,
         flags: OpFlags,
@@ -22,17 +21,6 @@ impl SharedReceiveContext {
         self.shared.check_caps(Caps::TRIGGER)?;
         self.shared.prepare_receive(post, flags - OpFlags::TRIGGER)?;
         Ok(self.shared.clone())
-    }
-
-    /// Checks that a receive may wait as deferred work. Returns the object to which it will be posted.
-    pub(crate) fn prepare_deferred(
-        &self,
-        post: &mut ReceivePost,
-        flags: OpFlags,
-    ) -> Result<Arc<dyn Poster>, Error> {
-        let poster = self.prepare_triggered(post, flags)?;
-        post.mark_deferred()?;
-        Ok(poster)
     }
 
     pub(crate) fn work_domain(&self) -> &dyn WorkDomain {
@@ -60,12 +48,11 @@ impl Poster for ReceiveContext {
     }
 
     fn report_refused(&self, refused: RefusedPost) {
-        let RefusedPost { context, flags, error, buffer, is_work } = refused;
+        let RefusedPost { context, flags, events, error, buffer, is_work } = refused;
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
-        let signalled = if is_work { Signalled::Deferred } else { Signalled::Yes };
         let failure = FailedOperation { completion, error, target: None };
-        self.receiver.report_refused_receive(failure, signalled);
+        self.receiver.report_refused_receive(failure, is_work, !events.is_empty());
         self.deliver_mail_and_fire();
     }
 

@@ -80,8 +80,9 @@ struct Posted {
     endpoint: Arc<dyn Poster>,
     context: u64,
     completion: Option<CounterUse>,
-    /// The events by which the endpoint counts it, if the endpoint reports it.
-    events: CounterEvents,
+    /// The events by which the endpoint counts its success and its failure, if the endpoint reports it.
+    success_events: CounterEvents,
+    failure_events: CounterEvents,
     is_reported: bool,
 }
 
@@ -259,10 +260,16 @@ impl WorkQueue {
         is_reported: bool,
     ) -> Option<(DeferredPost, Option<CounterUse>)> {
         let context = post.context();
-        let (endpoint, events) = (poster.clone(), post.counter_events());
-        let posted = Posted { endpoint, context, completion, events, is_reported };
+        let posted = Posted {
+            endpoint: poster.clone(),
+            context,
+            completion,
+            success_events: post.counter_events(true),
+            failure_events: post.counter_events(false),
+            is_reported,
+        };
         self.posted.lock().insert(number, posted);
-        post.set_context(number);
+        post.set_work_number(number);
         let error = post_to(&**poster, &mut post).err()?;
         if let Some(error) = refusal_to_report(error) {
             poster.report_refused(post.into_refused(error));
@@ -270,7 +277,7 @@ impl WorkQueue {
             drop(self.take_posted(number));
             return None;
         }
-        post.set_context(context);
+        post.clear_work_number(context);
         let completion = self.take_posted(number).and_then(|posted| posted.completion);
         Some((post, completion))
     }
@@ -293,7 +300,8 @@ impl WorkQueue {
             // The endpoint is being closed.
             return WorkEnd { context: number, is_reported: false };
         };
-        let Posted { context, completion, events, is_reported, .. } = posted;
+        let Posted { context, completion, success_events, failure_events, is_reported, .. } = posted;
+        let events = if has_succeeded { success_events } else { failure_events };
         // If the completion counter is also bound to the endpoint, the end counts once.
         let completion = completion
             .map(CounterUse::release)

@@ -145,16 +145,28 @@ impl DeferredPost {
         }
     }
 
-    pub(crate) fn set_context(&mut self, context: u64) {
+    /// Has the operation end as the deferred work with this number.
+    pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
-            DeferredPost::Transmit(post) => post.request.context = context,
-            DeferredPost::Receive(post) => post.context = context,
+            DeferredPost::Transmit(post) => post.request.context = number,
+            DeferredPost::Receive(post) => post.work = Some(number),
         }
     }
 
-    /// Returns the events by which an endpoint counts the operation.
-    pub(crate) fn counter_events(&self) -> CounterEvents {
-        CounterEvents::of_completion(self.completion_flags())
+    /// Undoes [`set_work_number`](Self::set_work_number). `context` is the application's.
+    pub(crate) fn clear_work_number(&mut self, context: u64) {
+        match self {
+            DeferredPost::Transmit(post) => post.request.context = context,
+            DeferredPost::Receive(post) => post.work = None,
+        }
+    }
+
+    /// Returns the events by which an endpoint counts its end.
+    pub(crate) fn counter_events(&self, has_succeeded: bool) -> CounterEvents {
+        match self {
+            DeferredPost::Transmit(post) => CounterEvents::of_completion(post.request.op.completion_flags()),
+            DeferredPost::Receive(post) => post.counter_events(has_succeeded),
+        }
     }
 
     fn completion_flags(&self) -> CompletionFlags {
@@ -165,11 +177,10 @@ impl DeferredPost {
     }
 
     fn is_deferred_work(&self) -> bool {
-        let signalled = match self {
-            DeferredPost::Transmit(post) => post.request.options.signalled,
-            DeferredPost::Receive(post) => post.signalled,
-        };
-        signalled == Signalled::Deferred
+        match self {
+            DeferredPost::Transmit(post) => post.request.options.signalled == Signalled::Deferred,
+            DeferredPost::Receive(post) => post.work.is_some(),
+        }
     }
 
     /// Returns the application's memory, to hand it back.
@@ -182,7 +193,12 @@ impl DeferredPost {
 
     /// Returns a report of its refusal with this error.
     pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
-        let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_deferred_work());
-        RefusedPost { context, flags, error, buffer: self.into_buffer(), is_work }
+        let context = match &self {
+            DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,
+            _ => self.context(),
+        };
+        let (flags, events) = (self.completion_flags(), self.counter_events(false));
+        let is_work = self.is_deferred_work();
+        RefusedPost { context, flags, events, error, buffer: self.into_buffer(), is_work }
     }
 }

@@ -23,6 +23,7 @@ mod counter_waits;
 mod counters;
 mod cq_fields;
 mod credit;
+mod deferred_receives;
 mod directed;
 mod durability;
 mod empty_operations;
@@ -520,6 +521,8 @@ macro_rules! tests_of_objects {
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
+                deferred_claim_of_a_context_receives_the_claimed_message
+                deferred_multi_receive_buffer_of_a_context_ends_with_its_release
                 dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             // Only code in the same process can drop, close, forget and share handles like this.
@@ -568,6 +571,12 @@ macro_rules! tests_of_objects {
                 counter_wait_wakes_while_another_thread_polls
                 counter_wait_survives_closing_endpoints_and_regions;
             // Works refer to counters and endpoints of one process.
+            deferred_receives:
+                deferred_claim_receives_the_message_that_a_deferred_peek_claimed
+                deferred_peek_and_claim_are_counted_alone_unless_reports_are_asked_for
+                application_receives_what_a_deferred_peek_claimed
+                deferred_multi_receive_buffer_ends_with_its_release
+                deferred_multi_receive_buffer_is_cancelled_by_its_context;
             triggered:
                 every_kind_of_work_waits_for_its_threshold
                 work_is_reported_only_on_request
@@ -814,6 +823,8 @@ macro_rules! tests_of_connections_by_themselves {
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
+                deferred_claim_of_a_context_receives_the_claimed_message
+                deferred_multi_receive_buffer_of_a_context_ends_with_its_release
                 dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             shared_connections:

@@ -1,7 +1,7 @@
 //! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
 
 use homespun::endpoint::RecvMsg;
-use homespun::flags::{Caps, CounterEvents, OpFlags};
+use homespun::flags::{Caps, CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::RxAttr;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 use homespun::{
@@ -316,9 +316,6 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
         assert_eq!(rejected.returned, back(), "{flags:?}");
         rejected.error.errno()
     };
-    for flags in [OpFlags::MULTI_RECV, OpFlags::PEEK, OpFlags::CLAIM] {
-        assert_eq!(refused(&sharers.context, flags), Errno::ENOSYS, "{flags:?}");
-    }
     assert_eq!(refused(&plain.context, OpFlags::empty()), Errno::EDOMAIN);
     let own = sharers.domain.shared_receive_context(&RxAttr::default()).unwrap();
     assert_eq!(refused(&own, OpFlags::empty()), Errno::EOPNOTSUPP);
@@ -334,4 +331,62 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     let rejected = sharers.domain.queue_work(work).unwrap_err();
     assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back()));
     assert!(!counter.is_in_use() && !done.is_in_use());
+}
+
+pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+    let sharers = open_triggering_with(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
+    for (member, received) in sharers.members.iter().zip(&received) {
+        member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
+    }
+    let (peer, _) = sharers.open_peer();
+    let look = RecvMsg { tagged: Some(Tag(7).into()), context: 5, ..RecvMsg::default() };
+    let peek = |flags| RecvMsg { flags: OpFlags::COMPLETION | OpFlags::PEEK | flags, ..look.clone() };
+    let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
+    let claim = RecvMsg { buffers, flags, ..look.clone() };
+    for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
+        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
+        sharers.domain.queue_work(work).unwrap();
+    }
+    sharers.deliver(&peer, 1, payload(1, 300), Some(7));
+    for step in 1..=2 {
+        assert_no_completion(&sharers);
+        counter.add(1);
+        let completion = sharers.next_receive_completion(1);
+        assert_eq!((completion.context, completion.tag, completion.len_bytes), (5, Tag(7), 300));
+        await_counts(&sharers, &done, (step, 0));
+        if step == 2 {
+            assert_eq!(received_bytes(&completion.buffer), payload(1, 300));
+        }
+    }
+    counter.add(1);
+    let failed = sharers.next(0).expect_err("no message is left");
+    assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
+    await_counts(&sharers, &done, (2, 1));
+    assert_no_completion(&sharers);
+    let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
+    assert_eq!(counts, [(0, 0), (1, 0)]);
+}
+
+pub(crate) fn deferred_multi_receive_buffer_of_a_context_ends_with_its_release(net: &Net) {
+    let sharers = open_triggering_with(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    sharers.context.set_min_multi_recv_bytes(30);
+    let (peer, _) = sharers.open_peer();
+    let receive = make_receive(5, 100, OpFlags::COMPLETION | OpFlags::MULTI_RECV);
+    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive, &done);
+    sharers.domain.queue_work(work).unwrap();
+    counter.add(1);
+    for (identity, to) in [(1, 0), (2, 1)] {
+        assert_eq!((done.read(), done.read_error()), (0, 0));
+        send(&peer, identity, 40, to);
+        let message = sharers.next_receive_completion(to as usize);
+        assert_eq!((message.context, received_bytes(&message.buffer)), (5, payload(identity, 40).to_vec()));
+    }
+    await_counts(&sharers, &done, (1, 0));
+    let (release, _) = sharers.next(1).expect("the buffer was used up");
+    assert_eq!((release.context, release.flags), (5, CompletionFlags::MULTI_RECV));
+    assert_eq!(release.buffer, Buffer::Unused(marked_buffer(20)));
+    assert_no_completion(&sharers);
 }

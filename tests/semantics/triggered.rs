@@ -24,19 +24,19 @@ use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
 /// The context of a work that the test does not cancel.
 const ANY_WORK: u64 = 0;
 
-fn triggering_setup(net: &Net) -> Setup {
+pub(crate) fn triggering_setup(net: &Net) -> Setup {
     Setup { caps: net.info().caps | Caps::TRIGGER, counts: true, ..Setup::default() }
 }
 
-fn open_triggering_pair(net: &Net) -> (Party, Party) {
+pub(crate) fn open_triggering_pair(net: &Net) -> (Party, Party) {
     net.open_pair_with(triggering_setup(net), triggering_setup(net))
 }
 
-fn open_counter(party: &Party) -> Counter {
+pub(crate) fn open_counter(party: &Party) -> Counter {
     party.domain_here().open_counter(&CounterAttr::default()).unwrap()
 }
 
-fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
+pub(crate) fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
     Trigger { counter: counter.clone(), threshold }
 }
 
@@ -47,7 +47,7 @@ fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWor
 }
 
 /// Returns a work that posts an operation of a party's endpoint.
-fn make_post_work(
+pub(crate) fn make_post_work(
     trigger: Trigger,
     party: &Party,
     operation: Operation,
@@ -62,13 +62,13 @@ fn send_operation(party: &Party, context: u64, flags: OpFlags) -> Operation {
     Operation::Send(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
 }
 
-fn queue_work(party: &Party, work: DeferredWork) {
+pub(crate) fn queue_work(party: &Party, work: DeferredWork) {
     party.domain_here().queue_work(work).unwrap();
 }
 
 /// Drives all parties until a counter has this value and error value.
 #[track_caller]
-fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
+pub(crate) fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
     while (counter.read(), counter.read_error()) != expected {
         party.progress_all();
@@ -823,15 +823,6 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
         ..SendMsg::default()
     });
     assert_eq!(refused(make_post_work(trigger_at(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
-    for flags in [OpFlags::MULTI_RECV, OpFlags::PEEK, OpFlags::CLAIM] {
-        let receive = RecvMsg { buffers: vec![marked_buffer(8)], flags, ..RecvMsg::default() };
-        let work = make_post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done);
-        assert_eq!(
-            refused(work),
-            (Errno::ENOSYS, Buffer::ReceivedVector(vec![marked_buffer(8)])),
-            "{flags:?}"
-        );
-    }
     let closed = domain.endpoint(alice.endpoint.info()).unwrap();
     let action = DeferredAction::Post {
         endpoint: closed.clone(),

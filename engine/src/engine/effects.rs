@@ -9,11 +9,10 @@ use super::Engine;
 use super::receive_side::ReceiveSide;
 use crate::completion::{EndedOperation, FailedOperation, Sink};
 use crate::flags::CounterEvents;
-use crate::held_reports::ReportOutcome;
 use crate::link::Links;
 use crate::peers::Peers;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{EndedWork, MemberId, ReceiverEffects};
+use crate::receiver::{EndedWork, MemberId, ReceiverEffects, UnrecordedEnd};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -74,8 +73,8 @@ impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
     }
 
     #[cold]
-    fn record_work_end(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
-        Some(EndedWork::record(outcome, |number, has_succeeded| {
+    fn record_work_end(&mut self, end: UnrecordedEnd, _: Option<MemberId>) -> Option<EndedWork> {
+        Some(EndedWork::record(end, |number, has_succeeded| {
             self.sink.record_deferred_work_end(number, has_succeeded)
         }))
     }

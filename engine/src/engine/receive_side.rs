@@ -155,10 +155,11 @@ impl ReceiveSide {
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
+        work: Option<u64>,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
-            ReceiveSide::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, effects),
+            ReceiveSide::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, work, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
         }
     }
@@ -177,10 +178,11 @@ impl ReceiveSide {
     pub(super) fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
+        claimed_by: u64,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
-            ReceiveSide::Own(receiver) => receiver.receive_claimed(request, effects),
+            ReceiveSide::Own(receiver) => receiver.receive_claimed(request, claimed_by, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
         }
     }
@@ -189,10 +191,11 @@ impl ReceiveSide {
         &mut self,
         tagged: bool,
         context: u64,
+        work: Option<u64>,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         match self {
-            ReceiveSide::Own(receiver) => receiver.discard_claimed(tagged, context, effects),
+            ReceiveSide::Own(receiver) => receiver.discard_claimed(tagged, context, work, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => Err(SHARED),
         }
     }

@@ -20,12 +20,6 @@ pub enum Unsupported {
     /// Sends and accesses through a shared receive context.
     #[error("sends and accesses through a shared receive context")]
     SharedContextTransmit,
-    /// Multi-receive buffers as deferred work. They are supported as triggered operations.
-    #[error("multi-receive buffers as deferred work")]
-    DeferredMultiReceive,
-    /// Peeks and claims as deferred work. They are supported as triggered operations.
-    #[error("peeks and claims as deferred work")]
-    DeferredPeek,
     /// `FI_WAIT_POLLFD`.
     #[error("the wait object FI_WAIT_POLLFD; FI_WAIT_FD and FI_WAIT_MUTEX_COND are supported")]
     PollFd,

@@ -31,10 +31,9 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// Records the end of a receive that was deferred work, at the member where it ended, if there
-    /// is one. Returns the report that the receiver then makes, or `None` if another member makes
-    /// the report.
-    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork>;
+    /// Records the end of deferred work, at the member where it ended, if there is one. Returns the
+    /// report that the receiver then makes, or `None` if another member makes the report.
+    fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Sends a header to the peer of a link, after the headers that are queued for this peer.
     fn owe(&mut self, link: LinkId, header: Header);
@@ -59,19 +58,31 @@ pub(crate) trait ReceiverEffects {
     }
 }
 
-/// A receive that was deferred work and whose end was recorded.
+/// The end of deferred work that is not recorded yet.
+#[derive(Debug)]
+pub(crate) struct UnrecordedEnd {
+    /// Its outcome. The context is the number of the work.
+    pub(crate) outcome: ReportOutcome,
+    /// Whether an endpoint that reports the end also counts it, as that of a receive.
+    pub(crate) counts_as_receive: bool,
+}
+
+/// A receive or a peek that was deferred work and whose end was recorded.
 #[derive(Debug)]
 pub(crate) struct EndedWork {
     /// Its outcome, with the application's context.
     pub(crate) outcome: ReportOutcome,
-    /// Whether the endpoint of the receive counts it, and reports its success.
+    /// Whether the endpoint reports its success.
     pub(crate) is_reported: bool,
+    /// Whether the endpoint counts it.
+    pub(crate) is_counted: bool,
 }
 
 impl EndedWork {
     /// Records the end of deferred work. `record` takes the number of the work and whether it has
     /// succeeded.
-    pub(crate) fn record(mut outcome: ReportOutcome, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
+    pub(crate) fn record(end: UnrecordedEnd, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
+        let UnrecordedEnd { mut outcome, counts_as_receive } = end;
         let has_succeeded = outcome.is_ok();
         let context = match &mut outcome {
             Ok(completion) => &mut completion.context,
@@ -79,7 +90,7 @@ impl EndedWork {
         };
         let WorkEnd { context: application_context, is_reported } = record(*context, has_succeeded);
         *context = application_context;
-        EndedWork { outcome, is_reported }
+        EndedWork { outcome, is_reported, is_counted: is_reported && counts_as_receive }
     }
 }
 
@@ -103,8 +114,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.count_error(events, to);
     }
 
-    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
-        self.0.record_work_end(outcome, at)
+    fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork> {
+        self.0.record_work_end(end, at)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -1,6 +1,6 @@
 //! The end of a receive: with its message, truncated, or with a failure.
 
-use super::effects::{EndedWork, ReportLater};
+use super::effects::{EndedWork, ReportLater, UnrecordedEnd};
 use super::links::Arriving;
 use super::{MemberId, PayloadDestination, Receiver, ReceiverEffects};
 use crate::completion::{EndedOperation, FailedOperation};
@@ -105,8 +105,7 @@ impl Receiver {
         }
     }
 
-    /// Ends a receive that is deferred work: records its end, then counts and reports it if the
-    /// record says so.
+    /// Ends a receive that is deferred work.
     #[cold]
     fn end_deferred_receive(
         &mut self,
@@ -114,16 +113,31 @@ impl Receiver {
         at: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(EndedWork { outcome, is_reported }) = effects.record_work_end(outcome, at) else { return };
+        self.end_deferred_work(UnrecordedEnd { outcome, counts_as_receive: true }, at, effects);
+    }
+
+    /// Records the end of deferred work, then counts and reports it if the record says so.
+    #[cold]
+    pub(super) fn end_deferred_work(
+        &mut self,
+        end: UnrecordedEnd,
+        at: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let Some(EndedWork { outcome, is_reported, is_counted }) = effects.record_work_end(end, at) else {
+            return;
+        };
         match outcome {
             Ok(completion) => {
-                if let Some(member) = at.filter(|_| is_reported) {
+                if let Some(member) = at.filter(|_| is_counted) {
                     effects.count(CounterEvents::RECV, member);
+                }
+                if is_reported {
                     self.report_success(completion, at, effects);
                 }
             }
             Err(failure) => {
-                if is_reported {
+                if is_counted {
                     effects.count_error(CounterEvents::of_completion(failure.completion.flags), at);
                 }
                 self.report_failure(*failure, at, effects);
@@ -324,6 +338,25 @@ impl Receiver {
         }
         effects.count_error(CounterEvents::of_completion(failure.completion.flags), to);
         self.report_failure(failure, to, effects);
+    }
+
+    /// Reports a receive or a peek that was refused or cancelled before it could be posted.
+    #[cold]
+    pub(crate) fn report_refused(
+        &mut self,
+        failure: FailedOperation,
+        is_work: bool,
+        is_counted: bool,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        if is_work {
+            let end = UnrecordedEnd { outcome: Err(Box::new(failure)), counts_as_receive: is_counted };
+            return self.end_deferred_work(end, None, effects);
+        }
+        if is_counted {
+            effects.count_error(CounterEvents::of_completion(failure.completion.flags), None);
+        }
+        self.report_failure(failure, None, effects);
     }
 
     /// Whether reports of ended receives wait for room in their queue.

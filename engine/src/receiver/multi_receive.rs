@@ -21,6 +21,7 @@ use std::mem;
 
 use slotmap::SecondaryMap;
 
+use super::effects::UnrecordedEnd;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
 use crate::completion::{EndedOperation, FailedOperation};
@@ -73,6 +74,8 @@ pub(super) struct MultiReceives {
 struct MultiBuffer {
     /// The least free room with which the buffer takes another message.
     min_free_bytes: usize,
+    /// The context of the completions of its messages.
+    context: u64,
     /// Whether each message that succeeds is reported.
     signalled: Signalled,
     /// Whether the buffer has taken a message.
@@ -108,7 +111,8 @@ impl MultiReceives {
 
 impl Receiver {
     /// Posts a receive that takes many messages into one buffer, until less than `min_free_bytes`
-    /// of it are free or a message does not fit.
+    /// of it are free or a message does not fit. `work` is the number of the deferred work that the
+    /// buffer is, if it is one. This work ends with the release of the buffer.
     ///
     /// # Errors
     ///
@@ -117,6 +121,7 @@ impl Receiver {
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
+        work: Option<u64>,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
@@ -129,11 +134,22 @@ impl Receiver {
         }
         let destination = destination.into_multi_receive_buffer()?;
         let criteria = Criteria { source: criteria.source, ..Criteria::any() };
-        let receive =
-            Receive { destination, tagged, context, signalled: Signalled::No, role: ReceiveRole::Buffer };
+        let receive = Receive {
+            destination,
+            tagged,
+            context: work.unwrap_or(context),
+            signalled: if work.is_some() { Signalled::Deferred } else { Signalled::No },
+            role: ReceiveRole::Buffer,
+        };
         let id = self.post_without_matching(criteria, receive);
-        let buffer =
-            MultiBuffer { min_free_bytes, signalled, has_taken_message: false, arriving: 0, end: None };
+        let buffer = MultiBuffer {
+            min_free_bytes,
+            context,
+            signalled,
+            has_taken_message: false,
+            arriving: 0,
+            end: None,
+        };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
         self.set_posted_count(self.multi_receives.posted + 1);
         self.fill_buffer_with_unexpected(id, &criteria, effects);
@@ -324,7 +340,9 @@ impl Receiver {
         let Some(mut part) = self.receives.remove(id) else { return };
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
-        let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
+        let is_release = buffer.arriving == 1
+            && matches!(buffer.end, Some(End::Consumed))
+            && !self.is_deferred_buffer(buffer_id);
         if buffer.signalled == Signalled::Yes || effects.reports_unsignalled_success(member) {
             let mut completion = part.take_completion(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
@@ -414,7 +432,7 @@ impl Receiver {
             return None;
         };
         let destination = receive.destination.skip_and_split_to(padding_bytes, len_bytes);
-        let (free_bytes, context) = (receive.destination.len_bytes(), receive.context);
+        let (free_bytes, context) = (receive.destination.len_bytes(), buffer.context);
         buffer.has_taken_message = true;
         buffer.arriving += 1;
         let is_cut_short = message.len_bytes > len_bytes as u64;
@@ -459,6 +477,7 @@ impl Receiver {
 
     /// Reports the release of a buffer in a completion without a message.
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
+        let is_deferred = self.is_deferred_buffer(id);
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
         let completion = EndedOperation {
@@ -476,13 +495,22 @@ impl Receiver {
                 let completion = EndedOperation { flags, source, ..completion };
                 self.count_and_report_failure(
                     FailedOperation { completion, error, target: None },
-                    Signalled::Yes,
+                    if is_deferred { Signalled::Deferred } else { Signalled::Yes },
                     to,
                     effects,
                 );
             }
+            Some(End::Consumed) | None if is_deferred => {
+                let end = UnrecordedEnd { outcome: Ok(completion), counts_as_receive: false };
+                self.end_deferred_work(end, to, effects);
+            }
             Some(End::Consumed) | None => self.report_success(completion, to, effects),
         }
+    }
+
+    /// Whether a buffer is deferred work, so that its release is a report of its own.
+    fn is_deferred_buffer(&self, id: ReceiveId) -> bool {
+        self.receives.get(id).is_some_and(|receive| receive.signalled == Signalled::Deferred)
     }
 
     /// Forgets a buffer. Returns the memory that no message has used.

@@ -1,7 +1,8 @@
 //! Peeking at unexpected messages, and claiming them: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`,
 //! `fi_tagged(3)`.
 
-use super::{Receiver, ReceiverEffects};
+use super::effects::UnrecordedEnd;
+use super::{MemberId, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::completion::EndedOperation;
 use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
@@ -31,7 +32,7 @@ impl Receiver {
         if is_full && !self.held.is_empty() || self.is_kind_kept_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
-        let PeekRequest { tagged, context, then, .. } = request;
+        let PeekRequest { tagged, context, work, then, .. } = request;
         if then == PeekAction::Claim && self.claimed.contains_key(&(tagged, context)) {
             return Err(Misuse::Invalid(Argument::ClaimedContext).into());
         }
@@ -43,12 +44,12 @@ impl Receiver {
             if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());
             }
-            self.report_failed_peek(tagged, context, OperationError::NoMessage, effects);
+            self.report_failed_peek(tagged, context, work, OperationError::NoMessage, effects);
         }
         Ok(())
     }
 
-    /// Receives the message that a peek with the context of this request has claimed.
+    /// Receives the message that a peek with the context `claimed_by` has claimed.
     ///
     /// # Errors
     ///
@@ -56,10 +57,11 @@ impl Receiver {
     pub(crate) fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
+        claimed_by: u64,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
-        let key = (tagged, context);
+        let key = (tagged, claimed_by);
         if !self.claimed.contains_key(&key) {
             return Err(Rejected { error: NOT_CLAIMED, returned: destination });
         }
@@ -77,7 +79,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does.
+    /// Discards the message that a peek with this context has claimed. Completes as a peek does. `work`
+    /// is the number of the deferred work that this is, if it is one.
     ///
     /// # Errors
     ///
@@ -86,6 +89,7 @@ impl Receiver {
         &mut self,
         tagged: bool,
         context: u64,
+        work: Option<u64>,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         let key = (tagged, context);
@@ -98,10 +102,11 @@ impl Receiver {
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
                 if let Some((source, message, member)) = self.discard_unexpected(message, effects) {
-                    self.report_success(peek_completion(context, source, &message), Some(member), effects);
+                    let completion = peek_completion(context, source, &message);
+                    self.report_successful_peek(completion, work, member, effects);
                 }
             }
-            Some(Err(error)) => self.report_failed_peek(tagged, context, error, effects),
+            Some(Err(error)) => self.report_failed_peek(tagged, context, work, error, effects),
             None => {}
         }
         Ok(())
@@ -115,7 +120,7 @@ impl Receiver {
 
     /// Reports the message that a peek finds. Returns whether the peek has found one.
     fn report_if_peek_finds(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
-        let PeekRequest { tagged, criteria, context, then } = request;
+        let PeekRequest { tagged, criteria, context, work, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
         let found = match then {
             PeekAction::Keep => matching.peek_unexpected(criteria),
@@ -135,19 +140,44 @@ impl Receiver {
                 self.discard_unexpected(id, effects);
             }
         }
-        self.report_success(completion, Some(member), effects);
+        self.report_successful_peek(completion, *work, member, effects);
         true
+    }
+
+    fn report_successful_peek(
+        &mut self,
+        completion: EndedOperation,
+        work: Option<u64>,
+        member: MemberId,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        match work {
+            None => self.report_success(completion, Some(member), effects),
+            Some(number) => {
+                let outcome = Ok(EndedOperation { context: number, ..completion });
+                let end = UnrecordedEnd { outcome, counts_as_receive: false };
+                self.end_deferred_work(end, Some(member), effects);
+            }
+        }
     }
 
     fn report_failed_peek(
         &mut self,
         tagged: bool,
         context: u64,
+        work: Option<u64>,
         error: OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.report_failure(receive.into_failure(None, 0, error), None, effects);
+        let receive = Receive { tagged, context: work.unwrap_or(context), ..Receive::vacant() };
+        let failure = receive.into_failure(None, 0, error);
+        match work {
+            None => self.report_failure(failure, None, effects),
+            Some(_) => {
+                let end = UnrecordedEnd { outcome: Err(Box::new(failure)), counts_as_receive: false };
+                self.end_deferred_work(end, None, effects);
+            }
+        }
     }
 }
 

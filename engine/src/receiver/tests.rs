@@ -9,7 +9,6 @@ use crate::buffer::Buffer;
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
-use crate::held_reports::ReportOutcome;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 use crate::operation::{CancelKey, PeekAction, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, RemotePayload};
@@ -129,8 +128,8 @@ impl ReceiverEffects for EffectsRecorder {
         self.counted.push((events, false));
     }
 
-    fn record_work_end(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
-        Some(EndedWork::record(outcome, |number, has_succeeded| {
+    fn record_work_end(&mut self, end: UnrecordedEnd, _: Option<MemberId>) -> Option<EndedWork> {
+        Some(EndedWork::record(end, |number, has_succeeded| {
             self.works.push((number, has_succeeded));
             WorkEnd { context: number + 100, is_reported: self.reports_work }
         }))
@@ -435,7 +434,7 @@ fn unexpected_offers_are_fetched_while_the_budget_lasts() {
 fn multi_receive_buffer_keeps_messages_aside_while_reports_wait() {
     let (mut receiver, mut asked) = receiver_with_link();
     asked.room = 1;
-    receiver.post_multi_receive(receive_request(64, 9), 1, &mut asked).unwrap();
+    receiver.post_multi_receive(receive_request(64, 9), 1, None, &mut asked).unwrap();
     for byte in [b"a", b"b", b"c"] {
         deliver_message(&mut receiver, LINK, byte, AwaitedReply::Nothing, &mut asked).unwrap();
     }
@@ -456,7 +455,8 @@ fn multi_receive_buffer_keeps_messages_aside_while_reports_wait() {
 #[test]
 fn claimed_message_is_received_only_by_its_claim() {
     let (mut receiver, mut asked) = receiver_with_link();
-    let peek = |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, then };
+    let peek =
+        |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, work: None, then };
     receiver.peek(peek(1, PeekAction::Keep), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::NoMessage))]);
     for bytes in [b"first", b"other"] {
@@ -464,10 +464,10 @@ fn claimed_message_is_received_only_by_its_claim() {
     }
     receiver.peek(peek(2, PeekAction::Claim), &mut asked).unwrap();
     receiver.post(receive_request(5, 3), &mut asked).unwrap();
-    receiver.receive_claimed(receive_request(5, 2), &mut asked).unwrap();
+    receiver.receive_claimed(receive_request(5, 2), 2, &mut asked).unwrap();
     let ended = asked.take_ended();
     assert_eq!(ended[1..], [(3, Ok(b"other".to_vec())), (2, Ok(b"first".to_vec()))]);
-    assert!(receiver.discard_claimed(false, 2, &mut asked).is_err(), "it was received");
+    assert!(receiver.discard_claimed(false, 2, None, &mut asked).is_err(), "it was received");
     assert!(asked.counted.iter().all(|(_, is_success)| *is_success), "a look is no failed receive");
 }
 

@@ -1,12 +1,12 @@
 //! Distributes the effects of a shared receiver to its members.
 
-use super::mailbox::{Count, Debt, Report, source_of, with_source};
+use super::mailbox::{Count, Debt, EndsWork, Report, source_of, with_source};
 use super::mailboxes::Mailboxes;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::flags::CounterEvents;
 use crate::held_reports::ReportOutcome;
 use crate::link_table::LinkTable;
-use crate::receiver::{EndedWork, MemberId, ReceiverEffects};
+use crate::receiver::{EndedWork, MemberId, ReceiverEffects, UnrecordedEnd};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -31,7 +31,7 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
-        let report = Report { outcome, is_common: recipient != to, ends_work: false };
+        let report = Report { outcome, is_common: recipient != to, ends_work: None };
         let Some(member) = recipient else { return self.mailboxes.add_report(None, report) };
         let name = source.map(|source| self.mailboxes.members_id_of_peer(member, source));
         if self.effects_if_caller(member).is_none() || name == Some(None) {
@@ -96,12 +96,14 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         self.count_or_mail(events, false, to);
     }
 
-    fn record_work_end(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, end: UnrecordedEnd, at: Option<MemberId>) -> Option<EndedWork> {
         let recipient = self.mailboxes.recipient_or_oldest(at);
         if let Some(effects) = recipient.and_then(|member| self.effects_if_caller(member)) {
-            return effects.record_work_end(outcome, recipient);
+            return effects.record_work_end(end, recipient);
         }
-        let report = Report { outcome, is_common: recipient != at, ends_work: true };
+        let UnrecordedEnd { outcome, counts_as_receive } = end;
+        let ends_work = Some(EndsWork { counts_as_receive });
+        let report = Report { outcome, is_common: recipient != at, ends_work };
         self.mailboxes.add_report(recipient, report);
         None
     }
@@ -148,7 +150,7 @@ impl ReceiverEffects for NoMember {
         match *self {}
     }
 
-    fn record_work_end(&mut self, _: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+    fn record_work_end(&mut self, _: UnrecordedEnd, _: Option<MemberId>) -> Option<EndedWork> {
         match *self {}
     }
 

@@ -53,9 +53,16 @@ pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
     /// Whether the report concerns no particular endpoint, so that any member may make it.
     pub(crate) is_common: bool,
-    /// Whether the report ends deferred work whose end is not recorded yet. Its context is then the
+    /// Set if the report ends deferred work whose end is not recorded yet. Its context is then the
     /// work's number.
-    pub(crate) ends_work: bool,
+    pub(crate) ends_work: Option<EndsWork>,
+}
+
+/// What is to be known of an end of deferred work until it is recorded.
+#[derive(Debug)]
+pub(crate) struct EndsWork {
+    /// See [`UnrecordedEnd`](crate::receiver::UnrecordedEnd).
+    pub(crate) counts_as_receive: bool,
 }
 
 /// A receive that has ended, and that a member must count.
@@ -149,7 +156,7 @@ impl Mailbox {
     /// Calls `record` for each report, and keeps the report that it returns, if any. Does nothing
     /// if no report ends deferred work.
     pub(super) fn record_work_ends(&mut self, record: impl FnMut(Report) -> Option<Report>) {
-        if self.reports.iter().any(|report| report.ends_work) {
+        if self.reports.iter().any(|report| report.ends_work.is_some()) {
             self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();
             self.update_has_mail();
         }
@@ -183,7 +190,7 @@ impl Report {
     /// even if its last message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
-            _ if self.is_common || self.ends_work => {}
+            _ if self.is_common || self.ends_work.is_some() => {}
             Ok(completion) if completion.flags.contains(CompletionFlags::MULTI_RECV) => {
                 *completion =
                     buffer_release_completion(completion.context, mem::take(&mut completion.buffer));

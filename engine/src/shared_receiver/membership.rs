@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use super::distribution::{Distribution, NoMember};
-use super::mailbox::{Mail, Report, source_of, with_source};
+use super::mailbox::{EndsWork, Mail, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{EndedWork, KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects};
+use crate::receiver::{
+    EndedWork, KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd,
+};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
@@ -325,20 +327,19 @@ impl Membership {
     pub(crate) fn record_work_ends(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.shared.lock().mailboxes.record_work_ends(id, |mut report| {
-            if !report.ends_work {
+            let Some(EndsWork { counts_as_receive }) = report.ends_work.take() else {
                 return Some(report);
-            }
-            let EndedWork { outcome, is_reported } = effects.record_work_end(report.outcome, Some(id))?;
+            };
+            let end = UnrecordedEnd { outcome: report.outcome, counts_as_receive };
+            let EndedWork { outcome, is_reported, is_counted } = effects.record_work_end(end, Some(id))?;
             match &outcome {
-                Ok(_) if !is_reported => return None,
-                Ok(_) => effects.count(CounterEvents::RECV, id),
-                Err(failure) if is_reported => {
+                Ok(_) if is_counted => effects.count(CounterEvents::RECV, id),
+                Err(failure) if is_counted => {
                     effects.count_error(CounterEvents::of_completion(failure.completion.flags), Some(id));
                 }
-                Err(_) => {}
+                _ => {}
             }
-            (report.outcome, report.ends_work) = (outcome, false);
-            Some(report)
+            (is_reported || outcome.is_err()).then_some(Report { outcome, ..report })
         });
     }
 

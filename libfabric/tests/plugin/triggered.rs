@@ -13,9 +13,9 @@ use homespun_fi::abi::trigger::{
     FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
 };
 use homespun_fi::abi::{
-    FI_ALIAS, FI_CANCEL_WORK, FI_CQ_FORMAT_TAGGED, FI_FLUSH_WORK, FI_GETOPSFLAG, FI_OP_ATOMIC,
-    FI_OP_CNTR_ADD, FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ, FI_OP_RECV,
-    FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_RECV, FI_TRANSMIT,
+    FI_ADDR_UNSPEC, FI_ALIAS, FI_CANCEL_WORK, FI_CQ_FORMAT_TAGGED, FI_FLUSH_WORK, FI_GETOPSFLAG,
+    FI_OP_ATOMIC, FI_OP_CNTR_ADD, FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ,
+    FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_RECV, FI_TRANSMIT,
     FI_TRIGGER_THRESHOLD, FI_WAIT_NONE,
 };
 use libc::{c_int, c_void, iovec};
@@ -26,6 +26,9 @@ use crate::rma::reg;
 const TRIGGER: u64 = 1 << 20;
 const COMPLETION: u64 = 1 << 24;
 const FENCE: u64 = 1 << 21;
+const MULTI_RECV: u64 = 1 << 16;
+const PEEK: u64 = 1 << 19;
+const CLAIM: u64 = 1 << 59;
 
 const ENOENT: c_int = -2;
 const EBUSY: c_int = -16;
@@ -211,6 +214,80 @@ fn every_kind_of_deferred_work_runs() {
     for counter in [trigger, done, changed, set] {
         assert!(counter.close().is_ok());
     }
+}
+
+#[test]
+fn deferred_peek_claim_and_multi_receive_run() {
+    let pair = open_pair();
+    let (left, right) = (&pair.left, &pair.right);
+    let (trigger, done, ep) = (open_counter(left), open_counter(left), left.ep.as_ptr());
+    let (mut claimed, mut many, mut last) = ([0_u8; 8], [0_u64; 8], [0_u8; 4]);
+    // The name of the claimed message.
+    let name = ptr::from_ref(&trigger).cast_mut().cast::<c_void>();
+    let tagged = |msg_iov: *const iovec, iov_count, flags| FiOpTagged {
+        ep,
+        msg: FiMsgTagged {
+            msg_iov,
+            desc: ptr::null_mut(),
+            iov_count,
+            addr: FI_ADDR_UNSPEC,
+            tag: 5,
+            ignore: 0,
+            context: name,
+            data: 0,
+        },
+        flags,
+    };
+    let queue = |op_type, op: *mut c_void, threshold| {
+        let mut work = make_work(op_type, &(), &trigger, Some(&done));
+        (work.op, work.threshold) = (op, threshold);
+        assert_eq!(queue_work(left, &mut work), 0);
+    };
+    {
+        let mut peek = tagged(ptr::null(), 0, PEEK | CLAIM);
+        queue(FI_OP_TRECV, (&raw mut peek).cast(), 1);
+        let iov = make_iov(&mut claimed);
+        let mut claim = tagged(&raw const iov, 1, CLAIM);
+        queue(FI_OP_TRECV, (&raw mut claim).cast(), 2);
+        let iov = make_iov(&mut many);
+        let mut buffer = FiOpMsg { ep, msg: make_msg(&iov, FI_ADDR_UNSPEC), flags: MULTI_RECV | COMPLETION };
+        queue(FI_OP_RECV, (&raw mut buffer).cast(), 3);
+    }
+    // SAFETY: the endpoints are open, `last` lives until the end, and injected bytes are copied.
+    unsafe {
+        let (none, ep) = (ptr::null_mut(), left.ep.as_ptr());
+        assert_eq!(((*(*ep).msg).recv)(ep, last.as_mut_ptr().cast(), 4, none, FI_ADDR_UNSPEC, none), 0);
+        let (ep, place) = (right.ep.as_ptr(), pair.to_left);
+        assert_eq!(((*(*ep).tagged).inject)(ep, b"to claim".as_ptr().cast(), 8, place, 5), 0);
+        assert_eq!(((*(*ep).msg).inject)(ep, b"last".as_ptr().cast(), 4, place), 0);
+        assert_eq!(((*(*ep).msg).inject)(ep, b"gathered".as_ptr().cast(), 8, place), 0);
+    }
+    let next_entry = || {
+        let mut next = None;
+        wait_until(|| {
+            let _: Result<(FiCqTaggedEntry, u64), isize> = right.try_read();
+            next = left.try_read::<FiCqTaggedEntry>().ok();
+            next.is_some()
+        });
+        next.expect("an entry").0
+    };
+    // The tagged message arrives before this one.
+    assert_eq!((next_entry().len, &last), (4, b"last"));
+    for ended in 1..=2 {
+        add(&trigger, 1);
+        wait_until(|| {
+            assert!(left.try_read::<FiCqTaggedEntry>().is_err());
+            read_values(&done) == (ended, 0)
+        });
+    }
+    assert_eq!(&claimed, b"to claim");
+    // The message leaves less room in the buffer than the least that it needs for another.
+    add(&trigger, 1);
+    let (message, release) = (next_entry(), next_entry());
+    assert_eq!((message.len, message.buf, message.flags & MULTI_RECV), (8, many.as_mut_ptr().cast(), 0));
+    assert_eq!((release.len, release.flags), (0, MULTI_RECV));
+    assert_eq!((many[0], read_values(&done)), (u64::from_le_bytes(*b"gathered"), (3, 0)));
+    assert!(trigger.close().is_ok() && done.close().is_ok());
 }
 
 #[test]

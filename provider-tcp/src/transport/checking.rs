@@ -18,12 +18,12 @@ use super::{TcpTransport, enlist_dirty, enlist_ready, report_down};
 use crate::check::Check;
 use crate::claims::{CheckOutcome, CheckPlan};
 use crate::descriptors::DescriptorLimit;
-use crate::hello::believed_address;
+use crate::hello::{believed_address, is_same_endpoint};
 use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
 use crate::link::Origin;
 use crate::links::Slot;
 use crate::listener::is_exhaustion;
-use crate::{local, socket};
+use crate::socket;
 
 /// The token of the check at this place. It is larger than any number of a link.
 fn token_of(place: usize) -> Token {
@@ -254,7 +254,7 @@ impl TcpTransport {
         };
         let local = &mut self.local_addresses;
         let asker = believed_address(question.address, remote, |ip| local.contains(ip));
-        if local::is_same_endpoint(to, asker, |ip| local.contains(ip)) {
+        if is_same_endpoint(to, asker, |ip| local.contains(ip)) {
             ClaimKind::Confirmed
         } else {
             // Another endpoint may have passed on a token that it was given.

@@ -729,7 +729,7 @@ fn lost_link_reports_shutdown() {
 #[test]
 fn multi_receive_buffers_end_with_the_connection() {
     let (mut engine, _, _, mut sink) = connected_engine();
-    engine.post_multi_receive(receive_request(64, 1), 8, &mut sink).unwrap();
+    engine.post_multi_receive(receive_request(64, 1), 8, None, &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"first");
     sink.room = 1;
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(6), b"second");
@@ -737,7 +737,7 @@ fn multi_receive_buffers_end_with_the_connection() {
     engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
     engine.post_receive(receive_request(8, 3), &mut sink).unwrap();
-    engine.post_multi_receive(receive_request(8, 4), 8, &mut sink).unwrap();
+    engine.post_multi_receive(receive_request(8, 4), 8, None, &mut sink).unwrap();
     sink.room = usize::MAX;
     engine.deliver_held(&mut sink);
     let ended: Vec<(u64, bool)> = sink
@@ -751,7 +751,7 @@ fn multi_receive_buffers_end_with_the_connection() {
     assert_eq!(ended, [(1, true), (1, true), (1, true), (1, false), (2, false), (3, false), (4, false)]);
     assert_eq!(engine.outstanding_receives(), 0);
     sink.take_ended();
-    engine.post_multi_receive(receive_request(8, 5), 8, &mut sink).unwrap();
+    engine.post_multi_receive(receive_request(8, 5), 8, None, &mut sink).unwrap();
     assert_eq!((sink.ended_contexts(), engine.outstanding_receives()), (vec![5], 0));
 }
 

@@ -109,14 +109,14 @@ fn receive_counts_success_and_failure_counts_error() {
     }
     assert_eq!(sink.ended.len(), 2 + 2 + 2);
     // A peek is not counted. The receive that takes the message later is.
-    let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, then };
+    let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, work: None, then };
     for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(1), b"x");
         engine.peek(peek(then), &mut sink).unwrap();
         assert_eq!(take_counted(&mut sink), []);
         match then {
             PeekAction::Keep => engine.post_receive(receive_request(1, 5), &mut sink).unwrap(),
-            PeekAction::Claim => engine.receive_claimed(receive_request(1, 5), &mut sink).unwrap(),
+            PeekAction::Claim => engine.receive_claimed(receive_request(1, 5), 5, &mut sink).unwrap(),
             PeekAction::Discard => continue,
         }
         assert_eq!(take_counted(&mut sink), [RECEIVED]);
@@ -130,7 +130,7 @@ fn each_message_in_multi_receive_buffer_is_counted() {
     for signalled in [Signalled::Yes, Signalled::No] {
         let (mut engine, _, _, mut sink) = engine_with_peer();
         let buffer = ReceiveRequest { signalled, ..receive_request(16, 1) };
-        engine.post_multi_receive(buffer, 1, &mut sink).unwrap();
+        engine.post_multi_receive(buffer, 1, None, &mut sink).unwrap();
         for message in [b"12345678", b"abcdefgh"] {
             engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
             assert_eq!(take_counted(&mut sink), [RECEIVED]);
@@ -138,7 +138,7 @@ fn each_message_in_multi_receive_buffer_is_counted() {
         // The buffer's release is reported with the last message or by itself, and is not counted
         // as a message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
-        engine.post_multi_receive(receive_request(16, 2), 1, &mut sink).unwrap();
+        engine.post_multi_receive(receive_request(16, 2), 1, None, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
         assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
     }

@@ -15,7 +15,7 @@ const BUFFER: u64 = 100;
 
 /// Posts a buffer of this length, which is released with less than `min_free_bytes` of room.
 fn post_buffer(engine: &mut Engine, sink: &mut Recorder, len_bytes: usize, min_free_bytes: usize) {
-    engine.post_multi_receive(receive_request(len_bytes, BUFFER), min_free_bytes, sink).unwrap();
+    engine.post_multi_receive(receive_request(len_bytes, BUFFER), min_free_bytes, None, sink).unwrap();
 }
 
 fn deliver_message(engine: &mut Engine, sink: &mut Recorder, message: &[u8]) {
@@ -135,7 +135,7 @@ fn message_begins_unaligned_only_if_it_would_not_fit_aligned() {
     let (start, len) = (buffer.as_ptr().addr(), buffer.len());
     assert_eq!(start % MULTI_RECV_ALIGN_BYTES, 1);
     let request = ReceiveRequest { destination: Destination::owned(buffer), ..receive_request(0, BUFFER) };
-    engine.post_multi_receive(request, 0, &mut sink).unwrap();
+    engine.post_multi_receive(request, 0, None, &mut sink).unwrap();
     let rest = vec![b'r'; len - 7 - 5];
     deliver_message(&mut engine, &mut sink, b"where");
     deliver_message(&mut engine, &mut sink, &rest);
@@ -158,7 +158,7 @@ fn unexpected_messages_go_into_a_posted_buffer() {
     receive_message_on_link(&mut engine, &mut sink, other);
     let directed = Criteria { source: Some(peer), ..Criteria::any() };
     let request = ReceiveRequest { criteria: directed, ..receive_request(28, BUFFER) };
-    engine.post_multi_receive(request, 9, &mut sink).unwrap();
+    engine.post_multi_receive(request, 9, None, &mut sink).unwrap();
     // The buffer has taken three messages. Two of them are still arriving. 8 bytes are left.
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"whole"[..])]);
     assert_eq!(engine.receive_side.unexpected_len(), 2);
@@ -251,7 +251,7 @@ fn directed_multi_receive_buffer_ends_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine
-        .post_multi_receive(ReceiveRequest { criteria, ..receive_request(16, BUFFER) }, 1, &mut sink)
+        .post_multi_receive(ReceiveRequest { criteria, ..receive_request(16, BUFFER) }, 1, None, &mut sink)
         .unwrap();
     deliver_message(&mut engine, &mut sink, b"whole");
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(4));
@@ -270,14 +270,14 @@ fn directed_multi_receive_buffer_ends_with_its_peer() {
 fn unsignalled_buffer_reports_only_release_and_errors() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let request = || ReceiveRequest { signalled: Signalled::No, ..receive_request(16, BUFFER) };
-    engine.post_multi_receive(request(), 8, &mut sink).unwrap();
+    engine.post_multi_receive(request(), 8, None, &mut sink).unwrap();
     deliver_message(&mut engine, &mut sink, b"one");
     assert!(sink.ended.is_empty());
     deliver_message(&mut engine, &mut sink, b"two");
     assert_eq!(all_ended_fields(&sink), [(BUFFER, RELEASED, &[0; 5][..])]);
     assert_eq!(sink.take_ended()[0].as_ref().unwrap().flags, RELEASED);
 
-    engine.post_multi_receive(request(), 8, &mut sink).unwrap();
+    engine.post_multi_receive(request(), 8, None, &mut sink).unwrap();
     deliver_message(&mut engine, &mut sink, &[1; 20]);
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &[1; 16][..]), (BUFFER, RELEASED, &[])]);
 }
@@ -285,7 +285,7 @@ fn unsignalled_buffer_reports_only_release_and_errors() {
 #[test]
 fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    let mut refusal = |request| engine.post_multi_receive(request, 1, &mut sink).unwrap_err().error;
+    let mut refusal = |request| engine.post_multi_receive(request, 1, None, &mut sink).unwrap_err().error;
     let tagged = ReceiveRequest { tagged: true, ..receive_request(1, 1) };
     assert_eq!(refusal(tagged), Error::Misuse(Misuse::Flags(1 << 16)));
     let pieces = Destination::owned_vector(vec![BytesMut::zeroed(1); 2]).unwrap();
@@ -293,7 +293,7 @@ fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
     engine.receive_side.set_depth_ops(1);
     post_buffer(&mut engine, &mut sink, 8, 1);
-    let refused = engine.post_multi_receive(receive_request(8, 1), 1, &mut sink).unwrap_err();
+    let refused = engine.post_multi_receive(receive_request(8, 1), 1, None, &mut sink).unwrap_err();
     assert_eq!((refused.error, refused.returned.len_bytes()), (Again::QueueFull.into(), 8));
 }
 
@@ -339,7 +339,7 @@ fn later_messages_do_not_overtake_held_ones() {
     deliver_message(&mut engine, &mut sink, &[2; 60]);
     deliver_message(&mut engine, &mut sink, b"third");
     engine.post_receive(receive_request(60, 1), &mut sink).unwrap();
-    engine.post_multi_receive(receive_request(16, 2), 12, &mut sink).unwrap();
+    engine.post_multi_receive(receive_request(16, 2), 12, None, &mut sink).unwrap();
     // Until there is room, it is open which of these messages a peek may find.
     assert_eq!(engine.peek(untagged_claiming_peek(3), &mut sink), Err(Again::QueueFull.into()));
     engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
@@ -369,7 +369,7 @@ fn later_messages_do_not_overtake_held_ones() {
 }
 
 fn untagged_claiming_peek(context: u64) -> PeekRequest {
-    PeekRequest { tagged: false, criteria: Criteria::any(), context, then: PeekAction::Claim }
+    PeekRequest { tagged: false, criteria: Criteria::any(), context, work: None, then: PeekAction::Claim }
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn directed_buffer_takes_held_messages_before_failing_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     let directed = |context| ReceiveRequest { criteria, ..receive_request(32, context) };
-    engine.post_multi_receive(directed(BUFFER), 1, &mut sink).unwrap();
+    engine.post_multi_receive(directed(BUFFER), 1, None, &mut sink).unwrap();
     engine.post_receive(directed(1), &mut sink).unwrap();
     sink.room = 0;
     deliver_message(&mut engine, &mut sink, b"held");

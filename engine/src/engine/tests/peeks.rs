@@ -7,7 +7,13 @@ use crate::operation::{PeekAction, PeekRequest};
 const LINK: LinkId = LinkId(7);
 
 fn peek_request(context: u64, then: PeekAction) -> PeekRequest {
-    PeekRequest { tagged: true, criteria: Criteria { source: None, tag: 5, ignore: 0 }, context, then }
+    PeekRequest {
+        tagged: true,
+        criteria: Criteria { source: None, tag: 5, ignore: 0 },
+        context,
+        work: None,
+        then,
+    }
 }
 
 fn tagged_header(tag: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
@@ -79,13 +85,13 @@ fn claimed_message_is_received_only_with_its_claim_context() {
     assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 2 }]);
 
     let untagged = ReceiveRequest { tagged: false, ..tagged_receive_request(0, 1) };
-    let refused = engine.receive_claimed(untagged, &mut sink).unwrap_err();
+    let refused = engine.receive_claimed(untagged, 1, &mut sink).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::NotFound(_))));
-    engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).unwrap();
+    engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[2]), b"first");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 1), [Header::Matched { number: 1 }]);
-    assert!(engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).is_err(), "once");
+    assert!(engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut sink).is_err(), "once");
 }
 
 #[test]
@@ -116,11 +122,11 @@ fn claimed_message_can_be_discarded() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"whole");
     engine.peek(peek_request(1, PeekAction::Claim), &mut sink).unwrap();
-    engine.discard_claimed(true, 1, &mut sink).unwrap();
+    engine.discard_claimed(true, 1, None, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 1 }]);
     assert_eq!(sink.ended_contexts(), [1, 1]);
-    assert!(engine.discard_claimed(true, 1, &mut sink).is_err());
+    assert!(engine.discard_claimed(true, 1, None, &mut sink).is_err());
     assert!(!engine.receive_side.has_claimed());
 }
 
@@ -135,9 +141,9 @@ fn incomplete_claimed_message_fails_when_received() {
     }
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     sink.take_ended();
-    engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).unwrap();
+    engine.receive_claimed(tagged_receive_request(0, 1), 1, &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[0]), b"whole", "its sender's death does not matter");
-    engine.receive_claimed(tagged_receive_request(0, 2), &mut sink).unwrap();
+    engine.receive_claimed(tagged_receive_request(0, 2), 2, &mut sink).unwrap();
     assert_eq!(take_errors(&mut sink), [(2, OperationError::Link(RESET))]);
 }
 

@@ -358,17 +358,18 @@ impl Run {
             Step::Peek { tagged, then } => {
                 let context = self.new_context();
                 let criteria = Criteria { source: None, tag: 0, ignore: 1 };
-                let posted =
-                    self.engine.peek(PeekRequest { tagged, criteria, context, then }, &mut self.sink);
+                let posted = self
+                    .engine
+                    .peek(PeekRequest { tagged, criteria, context, work: None, then }, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Claim { context, discard } => {
                 for tagged in [true, false] {
                     let claimed = if discard {
-                        self.engine.discard_claimed(tagged, context, &mut self.sink)
+                        self.engine.discard_claimed(tagged, context, None, &mut self.sink)
                     } else {
                         let request = ReceiveRequest { tagged, ..receive_request(20, context) };
-                        self.engine.receive_claimed(request, &mut self.sink).map_err(Error::from)
+                        self.engine.receive_claimed(request, context, &mut self.sink).map_err(Error::from)
                     };
                     self.accepted += usize::from(claimed.is_ok());
                 }

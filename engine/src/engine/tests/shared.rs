@@ -259,7 +259,7 @@ fn leave_before_release(first: &mut Member, mut second: Member) -> Result<EndedO
 fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 7).unwrap();
+    shared.post_multi_receive(None, receive_request(8, 5), 7, None).unwrap();
     second.receive_frame(&untagged_header(3), b"two");
     let released = leave_before_release(&mut first, second).unwrap();
     assert_eq!(released.flags, CompletionFlags::MULTI_RECV);
@@ -270,7 +270,7 @@ fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
 fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 1).unwrap();
+    shared.post_multi_receive(None, receive_request(8, 5), 1, None).unwrap();
     first.receive_frame(&untagged_header(3), b"one");
     assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
     second.receive_frame(&untagged_header(6), b"longer");
@@ -282,7 +282,7 @@ fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
 fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 1).unwrap();
+    shared.post_multi_receive(None, receive_request(8, 5), 1, None).unwrap();
     second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(3));
     assert!(shared.cancel(5));
     second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"two");
@@ -452,12 +452,12 @@ fn messages_kept_aside_for_a_full_member_match_in_order_of_arrival() {
     // This message finds no receive.
     from_other(&mut second, b"old");
     let only = Some(address(2));
-    shared.post_multi_receive(only, receive_request(64, 5), 1).unwrap();
+    shared.post_multi_receive(only, receive_request(64, 5), 1, None).unwrap();
     // The buffer takes no message while the queue is full. All later messages wait, too.
     second.receive_frame(&untagged_header(3), b"for");
     from_other(&mut second, b"new");
     // This buffer also accepts the message "old", which arrived before those that wait.
-    shared.post_multi_receive(None, receive_request(64, 6), 1).unwrap();
+    shared.post_multi_receive(None, receive_request(64, 6), 1, None).unwrap();
     second.sink.room = usize::MAX;
     second.progress();
     let expected = [(1, b"any"), (6, b"old"), (5, b"for"), (6, b"new")];

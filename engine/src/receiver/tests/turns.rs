@@ -110,12 +110,18 @@ fn receives_of_unexpected_messages_complete_in_match_order() {
 fn claimed_message_has_its_turn_when_it_is_received() {
     let (mut receiver, mut asked) = receiver_in_order();
     deliver_eager_message(&mut receiver, LINK, b"claimed", &mut asked);
-    let peek = PeekRequest { tagged: false, criteria: Criteria::any(), context: 2, then: PeekAction::Claim };
+    let peek = PeekRequest {
+        tagged: false,
+        criteria: Criteria::any(),
+        context: 2,
+        work: None,
+        then: PeekAction::Claim,
+    };
     receiver.peek(peek, &mut asked).unwrap();
     assert_eq!(asked.take_ended().len(), 1);
     post_all(&mut receiver, [1], &mut asked);
     deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    receiver.receive_claimed(receive_request(8, 2), &mut asked).unwrap();
+    receiver.receive_claimed(receive_request(8, 2), 2, &mut asked).unwrap();
     assert!(asked.ended.is_empty());
     pull_all_with(&mut receiver, Pull::Done, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(fetched_payload(5))), (2, Ok(b"claimed".to_vec()))]);
@@ -222,7 +228,7 @@ fn members_of_a_shared_receiver_have_turns_of_their_own() {
 #[test]
 fn buffer_is_released_by_its_last_message_in_order() {
     let (mut receiver, mut asked) = receiver_in_order();
-    receiver.post_multi_receive(receive_request(40, 1), 16, &mut asked).unwrap();
+    receiver.post_multi_receive(receive_request(40, 1), 16, None, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
     deliver_eager_message(&mut receiver, LINK, b"fills the buffer", &mut asked);
     assert!(asked.ended.is_empty());
@@ -241,7 +247,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     const MESSAGES: u64 = 20;
     let (mut receiver, mut asked) = receiver_in_order();
     receiver.set_depth_ops(DEPTH_OPS);
-    receiver.post_multi_receive(receive_request(40, 1), 0, &mut asked).unwrap();
+    receiver.post_multi_receive(receive_request(40, 1), 0, None, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
     // Empty messages use no memory of the buffer, so it could take any number of them.
     for number in 0..MESSAGES {
@@ -261,7 +267,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
 fn receiver_with_offer_kept_aside() -> (Receiver, EffectsRecorder) {
     let (mut receiver, mut asked) = receiver_in_order();
     receiver.set_depth_ops(2);
-    receiver.post_multi_receive(receive_request(40, 1), 0, &mut asked).unwrap();
+    receiver.post_multi_receive(receive_request(40, 1), 0, None, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
     deliver_eager_message(&mut receiver, LINK, b"ab", &mut asked);
     deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);

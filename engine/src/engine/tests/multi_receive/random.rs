@@ -206,7 +206,7 @@ impl World {
         };
         match buffer {
             Some((_, min_free)) => {
-                self.engine.post_multi_receive(request, min_free, &mut self.sink).unwrap();
+                self.engine.post_multi_receive(request, min_free, None, &mut self.sink).unwrap();
             }
             None => self.engine.post_receive(request, &mut self.sink).unwrap(),
         }

@@ -58,12 +58,18 @@ fn leaving_member_drops_its_messages_and_claims() {
         let message = Message { tag, ..Message::of_len(3) };
         second.receive_frame(&Header::Message(message), b"two");
     }
-    let claim = PeekRequest { tagged: true, criteria: Criteria::any(), context: 9, then: PeekAction::Claim };
+    let claim = PeekRequest {
+        tagged: true,
+        criteria: Criteria::any(),
+        context: 9,
+        work: None,
+        then: PeekAction::Claim,
+    };
     shared.peek(None, claim).unwrap();
     second.engine.leave_shared_receiver(&mut second.sink);
     drop(second);
     shared.post_receive(None, receive_request(8, 1)).unwrap();
-    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive_request(8, 9) }).unwrap();
+    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive_request(8, 9) }, 9).unwrap();
     first.progress();
     assert_eq!(first.take_ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
     first.receive_frame(&untagged_header(3), b"one");
@@ -118,7 +124,7 @@ fn receives_that_wait_for_their_turn_fail_at_another_member() {
 fn messages_kept_aside_are_lost_with_their_member() {
     let shared = SharedReceiver::new(3, BUDGET_BYTES);
     let (mut first, mut second) = (Member::join(&shared), Member::connected(&shared, false));
-    shared.post_multi_receive(None, receive_request(64, 5), 1).unwrap();
+    shared.post_multi_receive(None, receive_request(64, 5), 1, None).unwrap();
     second.receive_offer(3, 5);
     second.receive_frame(&untagged_header(3), b"two");
     second.receive_frame(&untagged_header(3), b"due");

@@ -73,7 +73,12 @@ impl Run {
             }
             Step::PostBuffer { len_bytes } => {
                 self.posted += 1;
-                let _ = self.shared.post_multi_receive(None, receive_request(64 + len_bytes, self.posted), 1);
+                let _ = self.shared.post_multi_receive(
+                    None,
+                    receive_request(64 + len_bytes, self.posted),
+                    1,
+                    None,
+                );
             }
             Step::Cancel { which } => {
                 let context = which % (self.posted + 1);

@@ -133,7 +133,7 @@ impl Scene {
                 self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }
             Step::PostBuffer { len, min_free } => {
-                let posted = receiver.post_multi_receive(receive_request(len, BUFFER), min_free, asked);
+                let posted = receiver.post_multi_receive(receive_request(len, BUFFER), min_free, None, asked);
                 self.posted += usize::from(posted.is_ok());
             }
             Step::Fault => receiver.pull_payloads(|_| true, |_, _, _, _| Pull::Fault, asked),
