@@ -9,6 +9,7 @@
 //! This module only keeps the books, without sockets. The transport makes the connections that
 //! [`next_check`](Claims::next_check) asks for, and tells what came of them. See docs/decisions/tcp-claims.md.
 
+mod due_queue;
 mod peer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -19,6 +20,7 @@ use homespun_engine::transport::LinkId;
 use homespun_engine::wire::claim::ClaimKind;
 use smallvec::SmallVec;
 
+use self::due_queue::DueQueue;
 use self::peer::{CheckState, Judgement, Peer, Standing};
 use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, PAST_TOKENS_MAX};
 
@@ -33,8 +35,8 @@ pub(crate) struct Claims {
     /// The links that this side has connected, and that have no token yet.
     awaiting_token: BTreeSet<LinkId>,
     /// Addresses with a contested claim that are to be checked now, and the others.
-    contested_due: VecDeque<Address>,
-    background_due: VecDeque<Address>,
+    contested_due: DueQueue,
+    background_due: DueQueue,
     /// Addresses that are to be checked later. The number distinguishes entries of the same moment.
     timers: BTreeMap<Timer, Address>,
     timer_count: u64,
@@ -102,8 +104,8 @@ impl Claims {
             given_tokens: HashMap::new(),
             past_tokens: VecDeque::new(),
             awaiting_token: BTreeSet::new(),
-            contested_due: VecDeque::new(),
-            background_due: VecDeque::new(),
+            contested_due: DueQueue::default(),
+            background_due: DueQueue::default(),
             timers: BTreeMap::new(),
             timer_count: 0,
             check_count: 0,
@@ -277,9 +279,9 @@ impl Claims {
                     }
                 }
             }
-            CheckOutcome::Silent => peer.check_failed(),
+            CheckOutcome::Silent => peer.note_failure(true),
             CheckOutcome::Unreachable => {
-                peer.check_failed();
+                peer.note_failure(false);
                 self.admitted.extend(peer.admit_if_no_other_is_up());
             }
         }
@@ -341,8 +343,8 @@ impl Claims {
             return None;
         }
         self.contested_due
-            .pop_front()
-            .or_else(|| if self.may_begin_background() { self.background_due.pop_front() } else { None })
+            .pop()
+            .or_else(|| if self.may_begin_background() { self.background_due.pop() } else { None })
     }
 
     /// Lets an address be checked as soon as there is a place.
@@ -366,7 +368,7 @@ impl Claims {
         }
         peer.check = CheckState::Due { is_contested };
         let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
-        due.push_back(address);
+        due.push(address);
     }
 
     /// Lets an address be checked again after a while, if a link still waits for its proof.

@@ -77,6 +77,11 @@ impl Inbound {
         matches!(self.state, StreamState::Opening(_) | StreamState::Questions(..))
     }
 
+    /// Whether frames arrive, and nothing else.
+    pub(crate) fn carries_frames(&self) -> bool {
+        matches!(self.state, StreamState::Frames(_))
+    }
+
     /// Whether this side holds the link.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state, StreamState::Held)

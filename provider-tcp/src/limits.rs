@@ -83,6 +83,13 @@ pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
 /// proven link ends.
 pub const CHECK_UNCLEAR_MAX: u32 = 3;
 
+/// How often the endpoint at a claimed address is asked that takes the connection and does not answer, if
+/// nothing contests the claim.
+pub const CHECK_SILENT_MAX: u32 = 4;
+
+/// How often a claim beside a proven link is checked in vain, until it is left alone.
+pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
+
 /// How many questions a connection may carry.
 pub const QUESTIONS_MAX: usize = 128;
 

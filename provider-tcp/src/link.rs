@@ -224,9 +224,12 @@ impl Link {
         receiver: &mut R,
     ) -> ReadStep {
         let failure = self.outbound.failure();
+        let was_greeted = self.inbound.carries_frames();
         let outcome = self.inbound.read(greeter.id, &self.stream, buffer, receiver, greeter);
-        self.claimed = self.claimed.or(greeter.claimed);
-        self.given_token = greeter.given_token.or(self.given_token);
+        if !was_greeted {
+            self.claimed = self.claimed.or(greeter.claimed);
+            self.given_token = greeter.given_token.or(self.given_token);
+        }
         match (outcome, failure) {
             (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
             (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),

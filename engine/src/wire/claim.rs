@@ -169,7 +169,11 @@ mod tests {
         }
 
         #[test]
-        fn record_with_any_changed_byte_is_refused(claim in any_claim(), at in 0..CLAIM_BYTES, flips in 1..=u8::MAX) {
+        fn record_with_any_changed_byte_is_refused(
+            claim in any_claim(),
+            at in 0..CLAIM_BYTES,
+            flips in 1..=u8::MAX,
+        ) {
             let mut bytes = claim.to_bytes();
             bytes[at] ^= flips;
             prop_assert!(Claim::parse(&bytes).is_err());

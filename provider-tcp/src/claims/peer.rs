@@ -7,7 +7,10 @@ use homespun_engine::wire::claim::ClaimKind;
 use smallvec::SmallVec;
 
 use super::{Asked, Timer};
-use crate::limits::{CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS};
+use crate::limits::{
+    CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
+    HELD_MAX_LINKS,
+};
 
 /// The links to one address, and the check of their claims.
 #[derive(Debug, Default)]
@@ -39,8 +42,9 @@ struct Member {
     standing: Standing,
     /// The peer's end of the link, or an error, has arrived.
     is_hung_up: bool,
-    /// How many answers were unclear.
+    /// How many answers were unclear, and how many checks brought no answer.
     unclear_count: u32,
+    failure_count: u32,
     /// There is no further check, unless another link to the address comes.
     is_left_alone: bool,
     since: Instant,
@@ -81,6 +85,7 @@ impl Peer {
             standing,
             is_hung_up: false,
             unclear_count: 0,
+            failure_count: 0,
             is_left_alone: false,
             since,
         });
@@ -104,7 +109,7 @@ impl Peer {
     /// Lets claims be checked again that were left alone, since another link contests them.
     fn ask_about_all_again(&mut self) {
         for member in &mut self.members {
-            (member.is_left_alone, member.unclear_count) = (false, 0);
+            (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);
         }
     }
 
@@ -172,10 +177,24 @@ impl Peer {
         }
     }
 
-    /// Notes that no answer came. A claim that is not contested is left alone.
-    pub(super) fn check_failed(&mut self) {
-        if !self.has_held() {
-            self.members.iter_mut().for_each(|member| member.is_left_alone = true);
+    /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. A claim that
+    /// nothing contests is soon left alone.
+    pub(super) fn note_failure(&mut self, is_silent: bool) {
+        let is_rival = |member: &Member| {
+            matches!(member.standing, Standing::Held | Standing::Dialled | Standing::Proven)
+        };
+        let failures_max = match (self.members.iter().any(is_rival), is_silent) {
+            (true, _) => CHECK_CONTESTED_FAILURES_MAX,
+            (false, true) => {
+                // The endpoint may be computing.
+                self.delay_next = CHECK_DELAY_DOUBLINGS;
+                CHECK_SILENT_MAX
+            }
+            (false, false) => 1,
+        };
+        for member in &mut self.members {
+            member.failure_count += 1;
+            member.is_left_alone |= member.failure_count >= failures_max;
         }
     }
 

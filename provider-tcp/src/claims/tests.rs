@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::limits::{CHECK_RETRY_MS, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS};
+use crate::limits::{CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS};
 
 const HOLD: Duration = Duration::from_secs(60);
 
@@ -174,6 +174,36 @@ fn unclear_claim_is_left_alone_unless_a_link_is_proven() {
         let ends = books.answer(&[(ONE, ClaimKind::Unclear)]);
         assert_eq!(ends == [ONE], count == CHECK_UNCLEAR_MAX, "{ends:?}");
     }
+}
+
+#[test]
+fn silent_address_is_asked_a_few_times_and_an_unreachable_one_once() {
+    let mut books = Books::new();
+    books.accept(ONE, 1);
+    for _ in 1..CHECK_SILENT_MAX {
+        assert_eq!(books.fail(&CheckOutcome::Silent), []);
+        assert!(books.advance_to_timer() > Duration::from_secs(1), "the peer may compute for long");
+    }
+    assert_eq!(books.fail(&CheckOutcome::Silent), []);
+    assert!(!books.claims.is_busy());
+    books.accept(TWO, 2);
+    assert_eq!(books.fail(&CheckOutcome::Unreachable), []);
+    assert!(!books.claims.is_busy());
+}
+
+#[test]
+fn claim_beside_a_link_that_comes_up_is_checked_until_there_is_an_answer() {
+    let mut books = Books::new();
+    books.claims.dialled(ONE, address(1), books.now);
+    books.accept(TWO, 1);
+    books.fail(&CheckOutcome::Unreachable);
+    assert_eq!(books.admitted(), [TWO]);
+    books.claims.dialled_up(ONE, address(1));
+    for _ in 0..20 {
+        assert_eq!(books.fail(&CheckOutcome::Silent), []);
+        books.advance_to_timer();
+    }
+    assert_eq!(books.answer(&[(TWO, ClaimKind::Denied)]), [TWO]);
 }
 
 #[test]
