@@ -117,3 +117,101 @@ impl Check {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use homespun_engine::wire::hello::HELLO_BYTES;
+
+    use super::*;
+    use crate::claims::Claims;
+    use crate::socket::{self, KernelBuffers};
+
+    const TOKENS: [u64; 2] = [7, 8];
+
+    /// A check of two links that claim this address.
+    fn begin(address: SocketAddr) -> Check {
+        let now = Instant::now();
+        let mut claims = Claims::new(Duration::MAX);
+        for (number, token) in (0..).zip(TOKENS) {
+            claims.accepted(LinkId(number), address.into(), token, now);
+        }
+        let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
+        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        Check::new(claims.next_check(now).unwrap(), stream, own.into(), now)
+    }
+
+    fn advance_until_over(check: &mut Check) -> CheckOutcome {
+        for _ in 0..100_000 {
+            if let Some(outcome) = check.advance() {
+                return outcome;
+            }
+            thread::yield_now();
+        }
+        panic!("the check never ends");
+    }
+
+    /// What comes of a check whose questions get these bytes, each as a piece of its own.
+    fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut check = begin(listener.local_addr().unwrap());
+        let (mut raw, _) = listener.accept().unwrap();
+        assert_eq!(check.advance(), None);
+        let mut questions = [0; 2 * HELLO_BYTES];
+        raw.read_exact(&mut questions).unwrap();
+        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let expected = TOKENS.map(|token| Question { address: own.into(), token }.to_bytes());
+        assert_eq!(questions, *expected.as_flattened());
+        for piece in pieces {
+            raw.write_all(piece).unwrap();
+            if let Some(outcome) = check.advance() {
+                return outcome;
+            }
+        }
+        drop(raw);
+        advance_until_over(&mut check)
+    }
+
+    fn answer(kind: ClaimKind, token: u64) -> [u8; 16] {
+        Claim { kind, token }.to_bytes()
+    }
+
+    #[test]
+    fn answers_in_pieces_are_taken_in_their_order() {
+        let bytes = [answer(ClaimKind::Confirmed, 7), answer(ClaimKind::Denied, 8)];
+        let bytes = bytes.as_flattened();
+        let answers = vec![(LinkId(0), 7, ClaimKind::Confirmed), (LinkId(1), 8, ClaimKind::Denied)];
+        for cut in 0..bytes.len() {
+            let outcome = outcome_of(&[&bytes[..cut], &bytes[cut..]]);
+            assert_eq!(outcome, CheckOutcome::Answered(answers.clone()), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn wrong_answers_are_no_answers() {
+        let wrong: [&[u8]; 5] = [
+            &answer(ClaimKind::Confirmed, 8),
+            &answer(ClaimKind::Admitted, 7),
+            &[0xff; 16],
+            &answer(ClaimKind::Confirmed, 7),
+            b"",
+        ];
+        for bytes in wrong {
+            assert_eq!(outcome_of(&[bytes]), CheckOutcome::Silent, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn vacant_address_is_unreachable() {
+        let vacant: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        // The kernel may refuse a connect at once or later.
+        match socket::start_connect(vacant, None, KernelBuffers::default()) {
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+            Ok(_) => assert_eq!(advance_until_over(&mut begin(vacant)), CheckOutcome::Unreachable),
+        }
+    }
+}

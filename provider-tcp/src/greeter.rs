@@ -105,3 +105,111 @@ impl Greeter<'_> {
         self.given_token = Some(token);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use homespun_engine::transport::Space;
+    use homespun_engine::wire::Header;
+
+    use super::*;
+
+    /// Records the links that come up.
+    #[derive(Default)]
+    struct Ups(Vec<(Address, u64)>);
+
+    impl FrameHandler for Ups {
+        fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+        fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+        fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+            Space::new()
+        }
+        fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+        fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
+        fn link_event(&mut self, _: LinkId, event: LinkEvent) {
+            if let LinkEvent::Up { peer, instance } = event {
+                self.0.push((peer, instance));
+            }
+        }
+    }
+
+    fn address(port: u16) -> Address {
+        SocketAddr::from(([127, 0, 0, 1], port)).into()
+    }
+
+    fn greet<T>(
+        claims: &mut Claims,
+        id: u32,
+        origin: Origin,
+        has_room: bool,
+        act: impl FnOnce(&mut Greeter<'_>) -> T,
+    ) -> T {
+        let local = &mut LocalAddresses::default();
+        let mut greeter = Greeter {
+            id: LinkId(id),
+            origin,
+            has_room,
+            claims,
+            local,
+            claimed: None,
+            given_token: None,
+            questions: Vec::new(),
+        };
+        act(&mut greeter)
+    }
+
+    #[test]
+    fn hello_is_admitted_held_or_refused() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
+        let mut say_hello = |claims: &mut Claims, id: u32, has_room| {
+            let hello = Hello { address: address(1), instance: id.into() };
+            greet(claims, id, accepted, has_room, |greeter| {
+                let is_held = greeter.take_hello(&hello, &mut ups);
+                (is_held, greeter.claimed.map(|claimed| (claimed.address, claimed.instance)))
+            })
+        };
+        assert_eq!(say_hello(&mut claims, 1, false), (Err(NO_ROOM), None));
+        assert_eq!(say_hello(&mut claims, 1, true), (Ok(false), Some((address(1), 1))));
+        assert_eq!(say_hello(&mut claims, 2, true), (Ok(true), Some((address(1), 2))));
+        claims.reserve(address(1));
+        let refused = say_hello(&mut claims, 3, true);
+        assert!(matches!(refused, (Err(LinkError::Protocol(_)), None)), "{refused:?}");
+        assert_eq!(ups.0, [(address(1), 1)]);
+    }
+
+    #[test]
+    fn each_accepted_link_gets_another_token() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
+        let mut tokens: Vec<u64> = (0..100)
+            .map(|id| {
+                let hello = Hello { address: address(100 + id as u16), instance: 1 };
+                greet(&mut claims, id, accepted, true, |greeter| {
+                    greeter.take_hello(&hello, &mut ups).unwrap();
+                    greeter.claimed.unwrap().token
+                })
+            })
+            .collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), 100);
+    }
+
+    #[test]
+    fn greeting_of_an_acceptor_names_the_dialled_address() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        claims.dialled(LinkId(1), address(1), Instant::now());
+        let hello = Hello { address: address(2), instance: 9 };
+        let mut take = |greeting| {
+            greet(&mut claims, 1, Origin::Connected(address(1)), true, |greeter| {
+                greeter.take_greeting(&greeting, &mut ups)
+            })
+        };
+        assert!(!take(Greeting::Held { token: 5 }));
+        assert!(take(Greeting::Up { hello, token: 5 }));
+        assert_eq!((ups.0, claims.address_of_token(5)), (vec![(address(1), 9)], Some(address(1))));
+    }
+}
