@@ -7,7 +7,8 @@
 //! checked in the background.
 //!
 //! This module only keeps the books, without sockets. The transport makes the connections that
-//! [`next_check`](Claims::next_check) asks for, and tells what came of them. See docs/decisions/tcp-claims.md.
+//! [`next_check`](Claims::next_check) asks for, and tells what came of them. See
+//! docs/decisions/tcp-claims.md.
 
 mod due_queue;
 mod peer;
@@ -123,6 +124,10 @@ impl Claims {
         self.reserved.insert(address);
     }
 
+    pub(crate) fn is_reserved(&self, address: Address) -> bool {
+        self.reserved.contains(&address)
+    }
+
     /// Ends the effect of [`reserve`](Self::reserve).
     pub(crate) fn release(&mut self, address: Address) {
         self.reserved.remove(&address);
@@ -161,7 +166,7 @@ impl Claims {
 
     /// Records the claim of an accepted link.
     pub(crate) fn accepted(&mut self, link: LinkId, address: Address, token: u64, now: Instant) -> Admission {
-        if self.reserved.contains(&address) {
+        if self.is_reserved(address) {
             return Admission::Refused("claims the address of another endpoint");
         }
         let peer = self.peers.entry(address).or_default();

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use homespun_engine::address::Address;
 
-/// Addresses that are to be checked. Hosts take turns, so that one host with many claims does not delay those of
-/// others.
+/// Addresses that are to be checked. Hosts take turns, so that one host with many claims does not delay
+/// those of others.
 #[derive(Debug, Default)]
 pub(super) struct DueQueue {
     by_host: HashMap<IpAddr, VecDeque<Address>>,

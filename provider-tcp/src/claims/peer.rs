@@ -171,8 +171,8 @@ impl Peer {
                 member.is_left_alone = member.unclear_count >= CHECK_UNCLEAR_MAX;
                 if member.is_left_alone && has_proven_link { Judgement::Ends } else { Judgement::Stays }
             }
-            // The endpoint that has made the link may have ended since, and been replaced. What it has sent is
-            // read to its end.
+            // The endpoint that has made the link may have ended since, and been replaced. What it has sent
+            // is read to its end.
             _ => Judgement::Stays,
         }
     }

@@ -195,6 +195,10 @@ impl TcpTransport {
     /// Reports a link that was held, and lets it be read.
     fn admit(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
+        if link.address().is_some_and(|address| self.claims.is_reserved(address)) {
+            self.drop_link(id);
+            return 0;
+        }
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
         receiver.link_event(id, LinkEvent::Up { peer: claimed.address, instance: claimed.instance });

@@ -465,8 +465,16 @@ fn reserved_address_is_refused_until_it_is_released() {
     drive_until("the refusal", &mut [&mut side], |_| refused.read());
     assert!(refused.received.is_empty() && side.recorder.inboxes.is_empty());
     side.transport.release_address(reserved);
-    let _accepted = Hostile::claim(&side, reserved, 1);
+    let accepted = Hostile::claim(&side, reserved, 1);
     drive_until("a link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
+
+    // A link that was held when the address was reserved is not admitted.
+    let mut held = Hostile::claim(&side, reserved, 2);
+    drive_until("a held link", &mut [&mut side], |_| held.has(ClaimKind::Held));
+    side.transport.reserve_address(reserved);
+    drop(accepted);
+    drive_until("the end of the held link", &mut [&mut side], |_| held.read());
+    assert!(!held.has(ClaimKind::Admitted) && live_count(&side) == 0);
 }
 
 #[test]
