@@ -134,9 +134,9 @@ impl Claims {
     }
 
     /// Records that this side connects a link.
-    pub(crate) fn dialled(&mut self, link: LinkId, to: Address, now: Instant) {
+    pub(crate) fn connecting(&mut self, link: LinkId, to: Address, now: Instant) {
         self.awaiting_token.insert(link);
-        self.peers.entry(to).or_default().insert(link, 0, Standing::Dialling, now);
+        self.peers.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
     }
 
     /// Records the token that the acceptor has given to a link of this side.
@@ -152,9 +152,9 @@ impl Claims {
 
     /// Records that a link that this side has connected is up. Unproven claims of the address are checked
     /// again.
-    pub(crate) fn dialled_up(&mut self, link: LinkId, to: Address) {
+    pub(crate) fn connected(&mut self, link: LinkId, to: Address) {
         if let Some(peer) = self.peers.get_mut(&to) {
-            peer.dialled_up(link);
+            peer.connected(link);
             self.schedule_now(to);
         }
     }
@@ -388,8 +388,8 @@ impl Claims {
             return;
         }
         let mut at = now + peer.next_delay();
-        if let Some(held_since) = peer.held_since() {
-            at = at.min((held_since + self.hold_timeout).max(now));
+        if let Some(over_at) = peer.held_since().and_then(|since| since.checked_add(self.hold_timeout)) {
+            at = at.min(over_at.max(now));
         }
         let timer = (at, self.timer_count);
         self.timer_count += 1;

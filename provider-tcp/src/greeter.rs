@@ -84,7 +84,7 @@ impl Greeter<'_> {
             Greeting::Up { hello, token } => {
                 tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
                 self.note_token(to, token);
-                self.claims.dialled_up(self.id, to);
+                self.claims.connected(self.id, to);
                 receiver.link_event(self.id, LinkEvent::Up { peer: to, instance: hello.instance });
                 true
             }
@@ -199,9 +199,9 @@ mod tests {
     }
 
     #[test]
-    fn greeting_of_an_acceptor_names_the_dialled_address() {
+    fn greeting_of_an_acceptor_names_the_connected_address() {
         let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
-        claims.dialled(LinkId(1), address(1), Instant::now());
+        claims.connecting(LinkId(1), address(1), Instant::now());
         let hello = Hello { address: address(2), instance: 9 };
         let mut take = |greeting| {
             greet(&mut claims, 1, Origin::Connected(address(1)), true, |greeter| {

@@ -155,7 +155,7 @@ impl Transport for TcpTransport {
         };
         let id = match made {
             Ok(id) => {
-                self.claims.dialled(id, to, Instant::now());
+                self.claims.connecting(id, to, Instant::now());
                 id
             }
             Err(error) => {

@@ -54,9 +54,9 @@ struct Member {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// This side is connecting the link.
-    Dialling,
+    Connecting,
     /// This side has connected the link.
-    Dialled,
+    Connected,
     /// An accepted link that waits for its proof.
     Held,
     /// An accepted link that was not contested.
@@ -99,10 +99,10 @@ impl Peer {
         self.members.is_empty()
     }
 
-    pub(super) fn dialled_up(&mut self, link: LinkId) {
+    pub(super) fn connected(&mut self, link: LinkId) {
         self.ask_about_all_again();
         if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
-            member.standing = Standing::Dialled;
+            member.standing = Standing::Connected;
         }
     }
 
@@ -143,7 +143,7 @@ impl Peer {
         let asked = self.members.iter().filter(|member| match member.standing {
             Standing::Held => true,
             Standing::Unproven => !member.is_hung_up && !member.is_left_alone,
-            Standing::Dialling | Standing::Dialled | Standing::Proven => false,
+            Standing::Connecting | Standing::Connected | Standing::Proven => false,
         });
         asked.map(|member| (member.link, member.token)).collect()
     }
@@ -151,7 +151,7 @@ impl Peer {
     /// Takes an answer of the endpoint at the address.
     pub(super) fn judge(&mut self, link: LinkId, token: u64, verdict: ClaimKind) -> Judgement {
         let has_proven_link = self.members.iter().any(|member| {
-            member.link != link && matches!(member.standing, Standing::Dialled | Standing::Proven)
+            member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
         });
         let is_asked = |member: &&mut Member| (member.link, member.token) == (link, token);
         let Some(member) = self.members.iter_mut().find(is_asked) else { return Judgement::Stays };
@@ -181,7 +181,7 @@ impl Peer {
     /// nothing contests is soon left alone.
     pub(super) fn note_failure(&mut self, is_silent: bool) {
         let is_rival = |member: &Member| {
-            matches!(member.standing, Standing::Held | Standing::Dialled | Standing::Proven)
+            matches!(member.standing, Standing::Held | Standing::Connected | Standing::Proven)
         };
         let failures_max = match (self.members.iter().any(is_rival), is_silent) {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
@@ -212,7 +212,7 @@ impl Peer {
     /// Admits the oldest held link if no link contests it but such as are still connecting.
     pub(super) fn admit_if_no_other_is_up(&mut self) -> Option<LinkId> {
         let is_up = |member: &Member| {
-            !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Dialling)
+            !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
         };
         if self.members.iter().any(is_up) { None } else { self.admit_oldest() }
     }

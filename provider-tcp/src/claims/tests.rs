@@ -96,7 +96,7 @@ fn denied_claims_end_whether_held_or_not() {
 #[test]
 fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut books = Books::new();
-    books.claims.dialled(ONE, address(1), books.now);
+    books.claims.connecting(ONE, address(1), books.now);
     assert_eq!(books.accept(TWO, 1), Admission::Held);
     // Nobody can be reached there, so the connecting link is no evidence of another peer.
     assert_eq!(books.fail(&CheckOutcome::Silent), []);
@@ -109,8 +109,8 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
 #[test]
 fn link_that_is_up_keeps_an_unreachable_claim_held() {
     let mut books = Books::new();
-    books.claims.dialled(ONE, address(1), books.now);
-    books.claims.dialled_up(ONE, address(1));
+    books.claims.connecting(ONE, address(1), books.now);
+    books.claims.connected(ONE, address(1));
     assert_eq!(books.next_check(), None, "a link of this side needs no check");
     books.accept(TWO, 1);
     let begin = books.now;
@@ -126,6 +126,17 @@ fn link_that_is_up_keeps_an_unreachable_claim_held() {
     }
     assert_eq!(delays[0], Duration::from_millis(CHECK_RETRY_MS));
     assert!(delays.len() < 30 && delays.iter().sum::<Duration>() == HOLD);
+}
+
+#[test]
+fn link_may_be_held_without_a_limit() {
+    let mut books = Books { claims: Claims::new(Duration::MAX), now: Instant::now() };
+    books.accept(ONE, 1);
+    books.accept(TWO, 1);
+    for _ in 0..20 {
+        assert_eq!(books.fail(&CheckOutcome::Silent), []);
+        books.advance_to_timer();
+    }
 }
 
 #[test]
@@ -194,11 +205,11 @@ fn silent_address_is_asked_a_few_times_and_an_unreachable_one_once() {
 #[test]
 fn claim_beside_a_link_that_comes_up_is_checked_until_there_is_an_answer() {
     let mut books = Books::new();
-    books.claims.dialled(ONE, address(1), books.now);
+    books.claims.connecting(ONE, address(1), books.now);
     books.accept(TWO, 1);
     books.fail(&CheckOutcome::Unreachable);
     assert_eq!(books.admitted(), [TWO]);
-    books.claims.dialled_up(ONE, address(1));
+    books.claims.connected(ONE, address(1));
     for _ in 0..20 {
         assert_eq!(books.fail(&CheckOutcome::Silent), []);
         books.advance_to_timer();
@@ -276,7 +287,7 @@ fn number_of_held_links_of_an_address_is_limited() {
 #[test]
 fn tokens_are_known_beyond_the_end_of_their_links() {
     let mut books = Books::new();
-    books.claims.dialled(ONE, address(1), books.now);
+    books.claims.connecting(ONE, address(1), books.now);
     assert_eq!(books.claims.links_awaiting_token().collect::<Vec<_>>(), [ONE]);
     books.claims.token_given(ONE, address(1), 7);
     assert_eq!(books.claims.links_awaiting_token().count(), 0);
