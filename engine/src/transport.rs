@@ -132,8 +132,9 @@ impl Armed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// The peer's hello has arrived. This event comes once, before the first frame of the link, for
-    /// links that this side accepted as well as for links that it connected. If an accepted link
-    /// ends before its hello, the transport never reports it.
+    /// links that this side accepted as well as for links that it connected. A transport that checks
+    /// who its peers are may report it later. If an accepted link ends before, the transport never
+    /// reports it.
     Up {
         /// The address of the peer's endpoint. If this side connected the link, this is the address
         /// that it connected to.

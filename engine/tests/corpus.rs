@@ -63,6 +63,11 @@ fn hello_corpus_inputs_are_accepted_or_refused_as_named() {
 }
 
 #[test]
+fn claim_corpus_inputs_are_accepted_or_refused_as_named() {
+    replay_corpus("claim", |_, input| wire_checks::check_claim(input));
+}
+
+#[test]
 fn stream_corpus_inputs_are_accepted_or_refused_as_named() {
     replay_corpus("stream", |_, input| wire_checks::check_stream(input));
 }

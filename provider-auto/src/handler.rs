@@ -5,9 +5,13 @@ use homespun_engine::wire::Header;
 
 use crate::moved_links::MovedLinks;
 use crate::number::Carried;
+use crate::proven_peers::ProvenPeers;
 
 /// Hands on what shared memory reports.
-pub(crate) struct NearHandler<'a, R>(pub(crate) &'a mut R);
+pub(crate) struct NearHandler<'a, R> {
+    pub(crate) receiver: &'a mut R,
+    pub(crate) proven: &'a mut ProvenPeers,
+}
 
 /// Hands on what TCP reports.
 pub(crate) struct FarHandler<'a, R> {
@@ -25,31 +29,35 @@ impl<R> FarHandler<'_, R> {
 impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
     #[inline]
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
-        self.0.frame(Carried::Near(link).number(), header, payload);
+        self.receiver.frame(Carried::Near(link).number(), header, payload);
     }
 
     #[inline]
     fn frame_begun(&mut self, link: LinkId, header: &Header) {
-        self.0.frame_begun(Carried::Near(link).number(), header);
+        self.receiver.frame_begun(Carried::Near(link).number(), header);
     }
 
     #[inline]
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
-        self.0.payload_space(Carried::Near(link).number())
+        self.receiver.payload_space(Carried::Near(link).number())
     }
 
     #[inline]
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
-        self.0.bytes_placed(Carried::Near(link).number(), count_bytes);
+        self.receiver.bytes_placed(Carried::Near(link).number(), count_bytes);
     }
 
     #[inline]
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
-        self.0.payload_arrived(Carried::Near(link).number(), bytes);
+        self.receiver.payload_arrived(Carried::Near(link).number(), bytes);
     }
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
-        self.0.link_event(Carried::Near(link).number(), event);
+        match &event {
+            LinkEvent::Up { peer, .. } => self.proven.link_up(link, *peer),
+            LinkEvent::Down(_) => self.proven.link_ended(link),
+        }
+        self.receiver.link_event(Carried::Near(link).number(), event);
     }
 }
 

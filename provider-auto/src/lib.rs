@@ -41,6 +41,7 @@ mod interfaces;
 mod moved_links;
 mod number;
 mod poll_plan;
+mod proven_peers;
 mod provider;
 mod transport;
 

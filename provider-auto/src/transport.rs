@@ -17,6 +17,7 @@ use crate::handler::{FarHandler, NearHandler};
 use crate::moved_links::MovedLinks;
 use crate::number::Carried;
 use crate::poll_plan::PollPlan;
+use crate::proven_peers::{ProvenPeer, ProvenPeers};
 
 /// One endpoint's links, over shared memory and over TCP. Opened by [`AutoProvider`](crate::AutoProvider).
 ///
@@ -28,6 +29,7 @@ pub struct AutoTransport {
     far: TcpTransport,
     near: ShmTransport,
     moved: MovedLinks,
+    proven: ProvenPeers,
     plan: PollPlan,
 }
 
@@ -37,7 +39,13 @@ impl AutoTransport {
             let watched = near.watch_companion(fd);
             watched.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::new))?;
         }
-        Ok(AutoTransport { far, near, moved: MovedLinks::default(), plan: PollPlan::default() })
+        Ok(AutoTransport {
+            far,
+            near,
+            moved: MovedLinks::default(),
+            proven: ProvenPeers::default(),
+            plan: PollPlan::default(),
+        })
     }
 }
 
@@ -144,8 +152,12 @@ impl Transport for AutoTransport {
         if self.plan.is_near_due(self.near.has_hot_rings()) {
             // Active far peers get half of the frames, however many the near ones have sent.
             let for_far = if self.plan.is_far_active() { budget_frames / 2 } else { 0 };
-            reported = self.near.receive(budget_frames - for_far, &mut NearHandler(receiver));
+            let handler = &mut NearHandler { receiver, proven: &mut self.proven };
+            reported = self.near.receive(budget_frames - for_far, handler);
             self.move_absent_links();
+            if self.proven.has_changes() {
+                self.update_reserved_addresses();
+            }
         }
         let has_event = self.near.take_companion_event() || self.far.has_pending_work();
         if has_event || self.plan.is_far_due(self.near.has_hot_rings()) {
@@ -177,6 +189,8 @@ impl Transport for AutoTransport {
         match Carried::from_number(link) {
             Carried::Near(near) => {
                 self.near.close(near, how);
+                self.proven.link_ended(near);
+                self.update_reserved_addresses();
                 if let Some(far) = self.moved.remove(near) {
                     self.far.close(far, how);
                 }
@@ -204,6 +218,17 @@ impl AutoTransport {
             let far = self.far.connect(to);
             tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);
+        }
+    }
+
+    /// Lets no connection over TCP claim the address of a peer that shared memory has proven.
+    #[cold]
+    fn update_reserved_addresses(&mut self) {
+        for change in self.proven.take_changes() {
+            match change {
+                ProvenPeer::Begun(address) => self.far.reserve_address(address),
+                ProvenPeer::Ended(address) => self.far.release_address(address),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which transport carries a link.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use homespun_auto::{AutoProvider, AutoTransport};
@@ -10,6 +11,7 @@ use homespun_conformance::transport::{
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, Close, LinkError, LinkId, Provider, Transport};
+use homespun_engine::wire::hello::Hello;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 use rustix::fd::OwnedFd;
@@ -115,6 +117,30 @@ fn endpoint_over_tcp_alone_is_a_far_peer() {
         let ups = a.recorder.up_events();
         ups.iter().any(|&(at_a, peer, _)| peer == b.address() && a.recorder.frame_count(at_a) == 1)
     });
+}
+
+#[test]
+fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
+    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), own_ip(), instance));
+    let link = a.connect(b.address());
+    exchange(&mut a, &mut b, link, [11, 22]);
+    let known_at_b = b.recorder.up_events();
+    let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
+    stranger.set_nonblocking(true).expect("a socket");
+    stranger.write_all(&Hello { address: a.address(), instance: 33 }.to_bytes()).expect("room");
+    // The address belongs to `a` while a link over shared memory leads there. So the stranger is refused.
+    let deadline = Deadline::new();
+    let ended = loop {
+        b.receive(BUDGET_FRAMES);
+        match stranger.read(&mut [0; 256]) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => deadline.yield_or_panic("the refusal"),
+            Err(error) => break error.kind() == ErrorKind::ConnectionReset,
+        }
+    };
+    assert!(ended && b.recorder.up_events() == known_at_b, "{:?}", b.recorder.up_events());
+    exchange(&mut a, &mut b, link, [11, 22]);
 }
 
 #[test]

@@ -1,34 +1,150 @@
-//! The peer's hello, and the address that this side believes the peer to have.
+//! What precedes the frames of a link: the hello of each side, and the records about its claim.
 
 use std::net::{IpAddr, SocketAddr};
 
 use homespun_engine::address::Address;
 use homespun_engine::wire::WireError;
-use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
+use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, Opening};
 
-/// Assembles a hello from the bytes that arrive.
+/// Assembles bytes that arrive into records of one length.
 #[derive(Debug)]
-pub(crate) struct HelloReader {
-    bytes: [u8; HELLO_BYTES],
+struct Assembler<const N: usize> {
+    bytes: [u8; N],
     len_bytes: usize,
 }
 
-impl HelloReader {
-    pub(crate) fn new() -> HelloReader {
-        HelloReader { bytes: [0; HELLO_BYTES], len_bytes: 0 }
-    }
+impl<const N: usize> Assembler<N> {
+    const EMPTY: Assembler<N> = Assembler { bytes: [0; N], len_bytes: 0 };
 
-    /// Takes the next bytes of the stream. Once the hello is complete, returns it with the bytes that follow.
-    pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Hello, &'a [u8])>, WireError> {
+    /// Takes the next bytes of the stream, and returns those that follow the record. Once the record is
+    /// complete, returns it, too, and becomes empty.
+    fn feed<'a>(&mut self, bytes: &'a [u8]) -> (Option<[u8; N]>, &'a [u8]) {
         let missing = &mut self.bytes[self.len_bytes..];
         let (ours, rest) = bytes.split_at(missing.len().min(bytes.len()));
         missing[..ours.len()].copy_from_slice(ours);
         self.len_bytes += ours.len();
-        if self.len_bytes < HELLO_BYTES {
-            hello::check_prefix(&self.bytes[..self.len_bytes])?;
-            return Ok(None);
+        if self.len_bytes < N {
+            return (None, rest);
         }
-        Ok(Some((Hello::parse(&self.bytes)?, rest)))
+        self.len_bytes = 0;
+        (Some(self.bytes), rest)
+    }
+
+    fn arrived(&self) -> &[u8] {
+        &self.bytes[..self.len_bytes]
+    }
+}
+
+/// Reads hellos and questions.
+#[derive(Debug)]
+pub(crate) struct OpeningReader(Assembler<HELLO_BYTES>);
+
+impl OpeningReader {
+    pub(crate) fn new() -> OpeningReader {
+        OpeningReader(Assembler::EMPTY)
+    }
+
+    /// How many bytes complete the opening.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        HELLO_BYTES - self.0.len_bytes
+    }
+
+    /// Takes the next bytes of the stream. Once the opening is complete, returns it with the bytes that
+    /// follow.
+    pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Opening, &'a [u8])>, WireError> {
+        match self.0.feed(bytes) {
+            (Some(whole), rest) => Ok(Some((Opening::parse(&whole)?, rest))),
+            (None, _) => {
+                hello::check_prefix(self.0.arrived())?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Reads records about claims.
+#[derive(Debug)]
+pub(crate) struct ClaimReader(Assembler<CLAIM_BYTES>);
+
+impl ClaimReader {
+    pub(crate) fn new() -> ClaimReader {
+        ClaimReader(Assembler::EMPTY)
+    }
+
+    /// Takes the next bytes of the stream. Once the record is complete, returns it with the bytes that
+    /// follow.
+    pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Claim, &'a [u8])>, WireError> {
+        match self.0.feed(bytes) {
+            (Some(whole), rest) => Ok(Some((Claim::parse(&whole)?, rest))),
+            (None, _) => Ok(None),
+        }
+    }
+}
+
+/// Reads what an acceptor sends before its first frame.
+#[derive(Debug)]
+pub(crate) struct GreetingReader {
+    opening: OpeningReader,
+    hello: Option<Hello>,
+    claim: ClaimReader,
+    /// The token of a link that the acceptor holds.
+    held_token: Option<u64>,
+}
+
+/// A part of the acceptor's greeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// The link is up, and its first frames follow.
+    Up { hello: Hello, token: u64 },
+    /// The acceptor holds the link.
+    Held { token: u64 },
+}
+
+impl GreetingReader {
+    pub(crate) fn new() -> GreetingReader {
+        GreetingReader {
+            opening: OpeningReader::new(),
+            hello: None,
+            claim: ClaimReader::new(),
+            held_token: None,
+        }
+    }
+
+    /// Whether the acceptor has said that it holds the link.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_token.is_some()
+    }
+
+    /// Takes the next bytes of the stream. Once a part is complete, returns it with the bytes that follow.
+    pub(crate) fn feed<'a>(
+        &mut self,
+        mut bytes: &'a [u8],
+    ) -> Result<Option<(Greeting, &'a [u8])>, WireError> {
+        let hello = match self.hello {
+            Some(hello) => hello,
+            None => match self.opening.feed(bytes)? {
+                None => return Ok(None),
+                Some((Opening::Question(_), _)) => return Err(WireError::OutOfTurn),
+                Some((Opening::Hello(hello), rest)) => {
+                    bytes = rest;
+                    self.hello = Some(hello);
+                    hello
+                }
+            },
+        };
+        let Some((Claim { kind, token }, rest)) = self.claim.feed(bytes)? else { return Ok(None) };
+        match (kind, self.held_token) {
+            (ClaimKind::Welcome, None) => Ok(Some((Greeting::Up { hello, token }, rest))),
+            (ClaimKind::Admitted, Some(held)) if held == token => {
+                Ok(Some((Greeting::Up { hello, token }, rest)))
+            }
+            (ClaimKind::Held, None) => {
+                self.held_token = Some(token);
+                Ok(Some((Greeting::Held { token }, rest)))
+            }
+            _ => Err(WireError::OutOfTurn),
+        }
     }
 }
 
@@ -50,6 +166,15 @@ pub(crate) fn believed_address(
         return claimed;
     }
     observed
+}
+
+/// Whether two addresses are those of one endpoint: all addresses of this host count as the same host.
+pub(crate) fn is_same_endpoint(
+    one: Address,
+    other: Address,
+    mut is_local: impl FnMut(IpAddr) -> bool,
+) -> bool {
+    one == other || one.port() == other.port() && is_local(one.ip()) && is_local(other.ip())
 }
 
 #[cfg(test)]
@@ -93,28 +218,88 @@ mod tests {
     }
 
     #[test]
+    fn same_endpoint_has_one_port_and_one_host() {
+        let is_same = |one: &str, other: &str| {
+            let is_local = |ip: IpAddr| ip.is_loopback();
+            is_same_endpoint(parse_address(one), parse_address(other), is_local)
+        };
+        assert!(is_same("10.0.0.7:100", "10.0.0.7:100"));
+        assert!(is_same("127.0.0.1:100", "127.0.0.2:100"), "two addresses of this host");
+        assert!(!is_same("127.0.0.1:100", "127.0.0.1:101"));
+        assert!(!is_same("10.0.0.7:100", "10.0.0.8:100"));
+        assert!(!is_same("10.0.0.7:100", "127.0.0.1:100"));
+    }
+
+    #[test]
     fn believed_address_keeps_the_local_scope_id() {
         assert_believed_address("[fe80::7%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
         assert_believed_address("[fe80::8%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
         assert_believed_address("[fe80::1%3]:100", "[fd00::1]:5555", "[fe80::1%3]:100");
     }
 
+    fn hello() -> Hello {
+        Hello { address: parse_address("127.0.0.1:9"), instance: 3 }
+    }
+
+    /// The parts that a reader finds in these records, which arrive in two pieces, cut anywhere.
+    fn read_greeting(claims: &[(ClaimKind, u64)]) -> Result<Vec<Greeting>, WireError> {
+        let mut bytes = hello().to_bytes().to_vec();
+        bytes.extend(claims.iter().flat_map(|&(kind, token)| Claim { kind, token }.to_bytes()));
+        let read = |cut: usize| {
+            let (mut reader, mut parts) = (GreetingReader::new(), Vec::new());
+            for mut piece in [&bytes[..cut], &bytes[cut..]] {
+                while let Some((part, rest)) = reader.feed(piece)? {
+                    parts.push(part);
+                    piece = rest;
+                }
+            }
+            Ok(parts)
+        };
+        let first = read(0);
+        for cut in 1..bytes.len() {
+            assert_eq!(read(cut), first, "cut at {cut}");
+        }
+        first
+    }
+
     #[test]
     fn hello_in_pieces_is_assembled() {
-        let hello = Hello { address: parse_address("127.0.0.1:9"), instance: 3 };
-        let mut bytes = hello.to_bytes().to_vec();
+        let mut bytes = hello().to_bytes().to_vec();
         bytes.extend(b"rest");
         for first in 0..HELLO_BYTES {
-            let mut reader = HelloReader::new();
+            let mut reader = OpeningReader::new();
             assert_eq!(reader.feed(&bytes[..first]), Ok(None));
-            let expected = (hello, b"rest".as_slice());
+            assert_eq!(reader.missing_bytes(), HELLO_BYTES - first);
+            let expected = (Opening::Hello(hello()), b"rest".as_slice());
             assert_eq!(reader.feed(&bytes[first..]), Ok(Some(expected)));
         }
     }
 
     #[test]
     fn garbage_is_refused_at_the_first_byte() {
-        assert_eq!(HelloReader::new().feed(b"G"), Err(WireError::BadMagic));
-        assert_eq!(HelloReader::new().feed(&[b'x'; 4096]), Err(WireError::BadMagic));
+        assert_eq!(OpeningReader::new().feed(b"G"), Err(WireError::BadMagic));
+        assert_eq!(OpeningReader::new().feed(&[b'x'; 4096]), Err(WireError::BadMagic));
+    }
+
+    #[test]
+    fn greeting_says_whether_the_link_is_held() {
+        let up = |token| Greeting::Up { hello: hello(), token };
+        assert_eq!(read_greeting(&[]), Ok(vec![]));
+        assert_eq!(read_greeting(&[(ClaimKind::Welcome, 5)]), Ok(vec![up(5)]));
+        assert_eq!(read_greeting(&[(ClaimKind::Held, 5)]), Ok(vec![Greeting::Held { token: 5 }]));
+        let held_first = [(ClaimKind::Held, 5), (ClaimKind::Admitted, 5)];
+        assert_eq!(read_greeting(&held_first), Ok(vec![Greeting::Held { token: 5 }, up(5)]));
+    }
+
+    #[test]
+    fn greeting_in_another_order_is_refused() {
+        for kind in ClaimKind::ALL {
+            let is_first = matches!(kind, ClaimKind::Welcome | ClaimKind::Held);
+            assert_eq!(read_greeting(&[(kind, 5)]).is_ok(), is_first, "{kind:?}");
+            let held_first = [(ClaimKind::Held, 5), (kind, 5)];
+            assert_eq!(read_greeting(&held_first).is_ok(), kind == ClaimKind::Admitted, "{kind:?}");
+        }
+        let other_token = [(ClaimKind::Held, 5), (ClaimKind::Admitted, 6)];
+        assert_eq!(read_greeting(&other_token), Err(WireError::OutOfTurn));
     }
 }

@@ -5,11 +5,12 @@ use std::io::{self, IoSliceMut, Read};
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::WireError;
-use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::hello::Opening;
 use homespun_engine::wire::stream::Decoder;
 use mio::net::TcpStream;
 
-use crate::hello::HelloReader;
+use crate::greeter::Greeter;
+use crate::hello::{GreetingReader, OpeningReader};
 use crate::limits::{LARGE_FRAME_BYTES, READ_AHEAD_BYTES};
 use crate::socket;
 
@@ -29,8 +30,14 @@ pub(crate) struct Inbound {
 
 #[derive(Debug)]
 enum StreamState {
-    /// The hello has not yet arrived in full.
-    Hello(HelloReader),
+    /// The first bytes of a peer that has connected have not yet arrived in full.
+    Opening(OpeningReader),
+    /// A peer has connected to ask questions, and this many have arrived.
+    Questions(OpeningReader, usize),
+    /// The claim of the peer's hello is contested, so nothing is read.
+    Held,
+    /// The acceptor's greeting has not yet arrived in full.
+    Greeting(Box<GreetingReader>),
     /// Frames follow.
     Frames(Decoder),
     /// This side has closed the link and drops all bytes that still arrive.
@@ -56,13 +63,43 @@ pub(crate) enum ReadOutcome {
 }
 
 impl Inbound {
-    pub(crate) fn new() -> Inbound {
-        Inbound { state: StreamState::Hello(HelloReader::new()), hung_up: false, expects_large: false }
+    pub(crate) fn new(is_accepted: bool) -> Inbound {
+        let state = if is_accepted {
+            StreamState::Opening(OpeningReader::new())
+        } else {
+            StreamState::Greeting(Box::new(GreetingReader::new()))
+        };
+        Inbound { state, hung_up: false, expects_large: false }
     }
 
-    /// Whether the peer's hello has arrived.
-    pub(crate) fn has_received_hello(&self) -> bool {
-        !matches!(self.state, StreamState::Hello(_))
+    /// Whether a peer has connected and not said hello.
+    pub(crate) fn awaits_hello(&self) -> bool {
+        matches!(self.state, StreamState::Opening(_) | StreamState::Questions(..))
+    }
+
+    /// Whether frames arrive, and nothing else.
+    pub(crate) fn carries_frames(&self) -> bool {
+        matches!(self.state, StreamState::Frames(_))
+    }
+
+    /// Whether this side holds the link.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state, StreamState::Held)
+    }
+
+    /// Whether the acceptor holds the link.
+    pub(crate) fn is_held_by_acceptor(&self) -> bool {
+        matches!(&self.state, StreamState::Greeting(reader) if reader.is_held())
+    }
+
+    /// Whether the end of the peer's stream, or an error, follows the bytes that can be read.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.hung_up
+    }
+
+    /// Lets a held link be read.
+    pub(crate) fn admit(&mut self) {
+        self.state = StreamState::Frames(Decoder::new());
     }
 
     /// Notes that the end of the peer's stream, or an error, follows the bytes that can be read.
@@ -75,19 +112,23 @@ impl Inbound {
         self.state = StreamState::Discard;
     }
 
-    /// Reads once. When the peer's hello is complete, calls `on_hello` with it and the receiver, before
-    /// reporting the first frame. If `on_hello` refuses the peer, the stream breaks with that error, as if
-    /// there had been no hello.
+    /// Reads once. Gives what precedes the frames to the `greeter`. If it refuses the peer, the stream breaks
+    /// with that error. Of a peer that has connected, reads no more than the hello at first, because the link
+    /// may be held.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
         stream: &TcpStream,
         buffer: &mut [u8],
         receiver: &mut R,
-        on_hello: impl FnOnce(&Hello, &mut R) -> Result<(), LinkError>,
+        greeter: &mut Greeter<'_>,
     ) -> ReadOutcome {
-        let read_ahead_bytes =
-            if self.expects_large { READ_AHEAD_BYTES.min(buffer.len()) } else { buffer.len() };
+        let max_bytes = match &self.state {
+            StreamState::Opening(reader) => reader.missing_bytes(),
+            _ if self.expects_large => READ_AHEAD_BYTES,
+            _ => buffer.len(),
+        };
+        let read_ahead_bytes = max_bytes.min(buffer.len());
         let read = match &self.state {
             StreamState::Frames(decoder) if decoder.payload_left() > 0 => {
                 read_payload(id, stream, buffer, read_ahead_bytes, receiver)
@@ -106,7 +147,7 @@ impl Inbound {
         if filled.placed_bytes + filled.buffered_bytes == 0 {
             return self.end_of_stream_outcome();
         }
-        match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, on_hello) {
+        match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, greeter) {
             Ok(reported) => ReadOutcome::Progress { reported, drained: filled.is_short && !self.hung_up },
             Err(error) => ReadOutcome::Broken(error),
         }
@@ -118,16 +159,11 @@ impl Inbound {
         placed_bytes: usize,
         mut bytes: &[u8],
         receiver: &mut R,
-        on_hello: impl FnOnce(&Hello, &mut R) -> Result<(), LinkError>,
+        greeter: &mut Greeter<'_>,
     ) -> Result<u32, LinkError> {
-        let violation = |reason: WireError| LinkError::Protocol(reason.reason());
         let mut reported = 0;
-        if let StreamState::Hello(reader) = &mut self.state {
-            let Some((hello, rest)) = reader.feed(bytes).map_err(violation)? else { return Ok(0) };
-            on_hello(&hello, receiver)?;
-            reported += 1;
-            bytes = rest;
-            self.state = StreamState::Frames(Decoder::new());
+        if !matches!(self.state, StreamState::Frames(_)) {
+            (reported, bytes) = self.feed_before_frames(bytes, receiver, greeter)?;
         }
         if let StreamState::Frames(decoder) = &mut self.state {
             if placed_bytes > 0 {
@@ -146,14 +182,71 @@ impl Inbound {
         Ok(reported)
     }
 
+    /// Takes bytes that precede the frames. Returns how many events were reported, and the bytes that follow.
+    fn feed_before_frames<'a, R: FrameHandler>(
+        &mut self,
+        mut bytes: &'a [u8],
+        receiver: &mut R,
+        greeter: &mut Greeter<'_>,
+    ) -> Result<(u32, &'a [u8]), LinkError> {
+        loop {
+            match &mut self.state {
+                StreamState::Opening(reader) => {
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    bytes = rest;
+                    match opening {
+                        Opening::Hello(hello) if greeter.take_hello(&hello, receiver)? => {
+                            self.state = StreamState::Held;
+                            break;
+                        }
+                        Opening::Hello(_) => {
+                            self.state = StreamState::Frames(Decoder::new());
+                            return Ok((1, bytes));
+                        }
+                        Opening::Question(question) => {
+                            greeter.take_question(question, 1)?;
+                            self.state = StreamState::Questions(OpeningReader::new(), 1);
+                        }
+                    }
+                }
+                StreamState::Questions(reader, count) => {
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    bytes = rest;
+                    let Opening::Question(question) = opening else {
+                        return Err(violation(WireError::OutOfTurn));
+                    };
+                    *count += 1;
+                    greeter.take_question(question, *count)?;
+                }
+                StreamState::Greeting(reader) => {
+                    let Some((greeting, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    bytes = rest;
+                    if greeter.take_greeting(&greeting, receiver) {
+                        self.state = StreamState::Frames(Decoder::new());
+                        return Ok((1, bytes));
+                    }
+                }
+                StreamState::Held | StreamState::Frames(_) | StreamState::Discard => break,
+            }
+        }
+        Ok((0, bytes))
+    }
+
     fn end_of_stream_outcome(&self) -> ReadOutcome {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_reading_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // A peer that ends in order has sent its hello before.
-            StreamState::Hello(_) => ReadOutcome::Broken(RESET),
+            // A peer that ends in order has said hello before, and has admitted the link.
+            StreamState::Opening(_) | StreamState::Held | StreamState::Greeting(_) => {
+                ReadOutcome::Broken(RESET)
+            }
+            StreamState::Questions(..) => ReadOutcome::Closed,
         }
     }
+}
+
+fn violation(reason: WireError) -> LinkError {
+    LinkError::Protocol(reason.reason())
 }
 
 /// How many bytes one read has placed in the receiver's space and in the buffer.

@@ -63,8 +63,50 @@ pub const HELLO_CHECK_PASSES: u32 = 16;
 /// has connected do not count.
 pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
 
-/// How long the list of this host's addresses counts as current. It is read only to check the claim of a
-/// hello.
+/// How many checks of claimed addresses an endpoint makes at a time. Each is a connection.
+pub const CHECKS_MAX: usize = 16;
+
+/// How many of [`CHECKS_MAX`] may be of addresses whose claim is not contested.
+pub const CHECKS_BACKGROUND_MAX: usize = 8;
+
+/// How long the connection of a check may take, to be made and to bring the answers.
+pub const CHECK_TIMEOUT_MS: u64 = 2_000;
+
+/// The delay after a check that proved nothing, until the next one of the same address. It doubles with each
+/// check, [`CHECK_DELAY_DOUBLINGS`] times.
+pub const CHECK_RETRY_MS: u64 = 50;
+
+/// How often [`CHECK_RETRY_MS`] doubles.
+pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
+
+/// After this many unclear answers a claim that nothing contests is not checked any more, and one beside a
+/// proven link ends.
+pub const CHECK_UNCLEAR_MAX: u32 = 3;
+
+/// How often the endpoint at a claimed address is asked that takes the connection and does not answer, if
+/// nothing contests the claim.
+pub const CHECK_SILENT_MAX: u32 = 4;
+
+/// How often a claim beside a proven link is checked in vain, until it is left alone.
+pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
+
+/// How many questions a connection may carry.
+pub const QUESTIONS_MAX: usize = 128;
+
+/// Of how many ended links that an endpoint has connected it still tells others that it has made them.
+pub const PAST_TOKENS_MAX: usize = 1024;
+
+/// How long a link with a contested claim is held, by default, until it ends. It is long, because a peer with
+/// manual progress that computes answers nothing, and is not dead.
+pub const HOLD_TIMEOUT_MS: u64 = 600_000;
+
+/// How many links that claim the same address are held at a time. Further ones are refused.
+pub const HELD_MAX_LINKS: usize = 64;
+
+/// While claims are checked, one of this many passes looks at the time.
+pub const CLAIM_LOOK_PASSES: u32 = 16;
+
+/// How long the list of this host's addresses counts as current. It is read only to check claims.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.

@@ -1,17 +1,17 @@
 //! One connection.
 
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
-use homespun_engine::wire::hello::Hello;
+use homespun_engine::transport::{FrameHandler, LinkError};
+use homespun_engine::wire::claim::{Claim, ClaimKind};
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use crate::hello::believed_address;
+use crate::greeter::{Claimed, Greeter};
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
 use crate::staging::SpareBuffers;
@@ -34,11 +34,14 @@ pub(crate) enum Origin {
 /// One connection and its state.
 ///
 /// ```text
-///   connect --> connecting --+                 +--> ended, reported as down
-///                            +--> greeting --> up
-///   accept ------------------+         |       +--> draining --> ended
-///                                      +--> ended, reported if this side connected
+///   connect --> connecting --+                           +--> ended, reported as down
+///                            +--> greeting [--> held] --> up
+///   accept ------------------+         |         |       +--> draining --> ended
+///                                      +---------+--> ended, reported if this side connected
 /// ```
+///
+/// A link is held while its claim is contested: see [`Claims`](crate::claims::Claims). An accepted connection
+/// that brings questions remains half-open until it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: CloseOnFork<TcpStream>,
@@ -46,6 +49,12 @@ pub(crate) struct Link {
     pub(crate) outbound: Outbound,
     inbound: Inbound,
     closing: Option<Closing>,
+    /// The claim of an accepted link, once its hello has arrived.
+    pub(crate) claimed: Option<Claimed>,
+    /// The token that the acceptor has given to a link of this side.
+    pub(crate) given_token: Option<u64>,
+    /// Whether an accepted connection has one of the last descriptors of the process.
+    pub(crate) is_in_reserve: bool,
     /// Whether the link is in the transport's list of links to read.
     pub(crate) in_ready: bool,
     /// Whether the link is in the transport's list of links to write.
@@ -77,13 +86,16 @@ pub(crate) enum ReadStep {
 
 impl Link {
     pub(crate) fn new(stream: TcpStream, origin: Origin) -> Link {
-        let is_connected = matches!(origin, Origin::Accepted { .. });
+        let is_accepted = matches!(origin, Origin::Accepted { .. });
         Link {
             stream: CloseOnFork::new(stream),
             origin,
-            outbound: Outbound::new(is_connected),
-            inbound: Inbound::new(),
+            outbound: Outbound::new(is_accepted),
+            inbound: Inbound::new(is_accepted),
             closing: None,
+            claimed: None,
+            given_token: None,
+            is_in_reserve: false,
             in_ready: false,
             in_dirty: false,
         }
@@ -93,10 +105,61 @@ impl Link {
         self.closing.is_some()
     }
 
-    /// Whether this side accepted the connection and the peer's hello has not arrived. Such a link was not
-    /// yet reported.
+    /// Whether this side accepted the connection and the peer has not said hello. Such a link was not yet
+    /// reported.
     pub(crate) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Accepted { .. }) && !self.inbound.has_received_hello()
+        self.inbound.awaits_hello()
+    }
+
+    /// Whether this side holds the link. It was not yet reported.
+    pub(crate) fn is_held(&self) -> bool {
+        self.inbound.is_held()
+    }
+
+    /// Whether the caller knows the link: it has connected it, or was told of it.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.is_closing() && !self.is_half_open() && !self.is_held()
+    }
+
+    /// Whether the link takes frames. Those that were taken before the acceptor holds the link stay taken.
+    #[inline]
+    pub(crate) fn takes_frames(&self) -> bool {
+        !self.is_closing() && !self.inbound.is_held_by_acceptor()
+    }
+
+    /// Whether the connection is made.
+    pub(crate) fn is_connection_made(&self) -> bool {
+        self.stream.peer_addr().is_ok()
+    }
+
+    /// The address that the link leads to, or claims to lead to. `None` for a half-open link.
+    pub(crate) fn address(&self) -> Option<Address> {
+        match self.origin {
+            Origin::Connected(to) => Some(to),
+            Origin::Accepted { .. } => self.claimed.map(|claimed| claimed.address),
+        }
+    }
+
+    /// Whether the end of the peer's stream has arrived, even if bytes before it are unread.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.inbound.is_hung_up() || socket::has_hung_up(&*self.stream)
+    }
+
+    /// Stages what the acceptor of the link says before its first frame.
+    pub(crate) fn stage_greeting(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
+        let Some(Claimed { token, .. }) = self.claimed else { return };
+        let kind = if self.is_held() { ClaimKind::Held } else { ClaimKind::Welcome };
+        self.outbound.stage_bytes(hello, spare);
+        self.outbound.stage_bytes(&Claim { kind, token }.to_bytes(), spare);
+    }
+
+    /// Lets a held link be read, and tells the peer. Returns the claim of the link, unless it is not held.
+    pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<Claimed> {
+        let claimed = self.claimed.filter(|_| self.is_held())?;
+        self.inbound.admit();
+        let admitted = Claim { kind: ClaimKind::Admitted, token: claimed.token };
+        self.outbound.stage_bytes(&admitted.to_bytes(), spare);
+        Some(claimed)
     }
 
     /// Whether a flush would write anything.
@@ -153,29 +216,21 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Reads once and reports frames and events. A peer that has connected may come up only if the endpoint
-    /// `has_room` for its link.
+    /// Reads once and reports frames and events.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
-        id: LinkId,
         buffer: &mut [u8],
-        has_room: bool,
-        is_local: impl FnMut(IpAddr) -> bool,
+        greeter: &mut Greeter<'_>,
         receiver: &mut R,
     ) -> ReadStep {
-        let origin = self.origin;
-        let on_hello = |hello: &Hello, receiver: &mut R| {
-            let peer = match origin {
-                Origin::Connected(to) => to,
-                Origin::Accepted { .. } if !has_room => return Err(NO_ROOM),
-                Origin::Accepted { remote, .. } => believed_address(hello.address, remote, is_local),
-            };
-            tracing::debug!(link = id.0, %peer, claimed = %hello.address, "hello");
-            receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
-            Ok(())
-        };
         let failure = self.outbound.failure();
-        match (self.inbound.read(id, &self.stream, buffer, receiver, on_hello), failure) {
+        let was_greeted = self.inbound.carries_frames();
+        let outcome = self.inbound.read(greeter.id, &self.stream, buffer, receiver, greeter);
+        if !was_greeted {
+            self.claimed = self.claimed.or(greeter.claimed);
+            self.given_token = greeter.given_token.or(self.given_token);
+        }
+        match (outcome, failure) {
             (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
             (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),
             (ReadOutcome::Blocked, None) => ReadStep::Idle(0),

@@ -115,7 +115,7 @@ impl Listener {
     }
 }
 
-/// Whether an accept failed for lack of descriptors or memory, so that the connection keeps waiting.
-fn is_exhaustion(errno: Errno) -> bool {
+/// Whether a call failed for lack of descriptors or memory, so that it may succeed later.
+pub(crate) fn is_exhaustion(errno: Errno) -> bool {
     [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM].contains(&errno)
 }

@@ -45,9 +45,9 @@ impl Outbound {
         Outbound { staging: Staging::default(), unfinished: false, write_state }
     }
 
-    /// Stages the hello, which precedes all frames.
-    pub(crate) fn stage_hello(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
-        self.staging.append(hello, spare);
+    /// Stages bytes that precede all frames.
+    pub(crate) fn stage_bytes(&mut self, bytes: &[u8], spare: &mut SpareBuffers) {
+        self.staging.append(bytes, spare);
     }
 
     /// Allows writes again. Called when the connection is made, or when the kernel has reported that the

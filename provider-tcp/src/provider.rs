@@ -11,7 +11,7 @@ use homespun_engine::transport::{Provider, ProviderAttr};
 use socket2::Socket;
 
 use crate::interface_selector::InterfaceSelector;
-use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS};
+use crate::limits::{ACCEPTED_DEFAULT_LINKS, HELLO_TIMEOUT_MS, HOLD_TIMEOUT_MS};
 use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::transport::{AcceptLimits, TcpTransport};
@@ -29,6 +29,7 @@ impl Default for TcpProvider {
         let accepting = AcceptLimits {
             max_links: ACCEPTED_DEFAULT_LINKS,
             hello_timeout: Duration::from_millis(HELLO_TIMEOUT_MS),
+            hold_timeout: Duration::from_millis(HOLD_TIMEOUT_MS),
         };
         TcpProvider { buffers: KernelBuffers::default(), interfaces: None, accepting }
     }
@@ -78,6 +79,14 @@ impl TcpProvider {
     #[must_use]
     pub fn with_hello_timeout(mut self, timeout: Duration) -> TcpProvider {
         self.accepting.hello_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a link may wait for the proof that it comes from the address that it claims, if another
+    /// link to that address lives; by default [`HOLD_TIMEOUT_MS`]. Then the link ends.
+    #[must_use]
+    pub fn with_hold_timeout(mut self, timeout: Duration) -> TcpProvider {
+        self.accepting.hold_timeout = timeout;
         self
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use homespun_engine::errno::Errno;
 use mio::net::{TcpListener, TcpStream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
@@ -111,6 +112,14 @@ impl SendSocket for TcpStream {
         };
         sent.map_err(io::Error::from)
     }
+}
+
+/// Whether the end of the peer's stream, or an error, has arrived, even if bytes before it are unread.
+pub(crate) fn has_hung_up(socket: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(ends)
 }
 
 /// The error number of a failed call.

@@ -1,13 +1,14 @@
 //! The transport: all links of one endpoint.
 
 mod accepting;
+mod checking;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
@@ -21,7 +22,10 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::busy_link::BusyLink;
+use crate::check::Check;
+use crate::claims::Claims;
 use crate::foreign;
+use crate::greeter::Greeter;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
 use crate::link::{Link, NO_ROOM, Origin, ReadStep};
@@ -55,13 +59,16 @@ pub struct TcpTransport {
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
+    claims: Claims,
+    /// The connections that check claims, each at the place that its token names.
+    checks: Vec<Option<Box<Check>>>,
     /// How many accepted links have said hello and not ended, and how many there may be.
     accepted_links: usize,
     accepted_max_links: usize,
     /// A peer was refused, because the endpoint had all the links that it may have.
     has_refused: bool,
-    /// The last accepted connection took one of the last descriptors of the process.
-    has_used_reserve: bool,
+    /// How many accepted connections have one of the last descriptors of the process.
+    reserve_links: usize,
     local_addresses: LocalAddresses,
     /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
     /// strangers cause them.
@@ -85,6 +92,8 @@ pub(crate) struct AcceptLimits {
     pub(crate) max_links: usize,
     /// How long a connection may take until its hello has arrived.
     pub(crate) hello_timeout: Duration,
+    /// How long a link with a contested claim is held.
+    pub(crate) hold_timeout: Duration,
 }
 
 impl TcpTransport {
@@ -102,10 +111,12 @@ impl TcpTransport {
             dirty: Vec::new(),
             has_new_room: false,
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
+            claims: Claims::new(accepting.hold_timeout),
+            checks: Vec::new(),
             accepted_links: 0,
             accepted_max_links: accepting.max_links,
             has_refused: false,
-            has_used_reserve: false,
+            reserve_links: 0,
             local_addresses: LocalAddresses::default(),
             has_warned_of_stranger: false,
             draining: Vec::new(),
@@ -139,11 +150,17 @@ impl Transport for TcpTransport {
         } else {
             Err(LinkError::System(Errno::EAFNOSUPPORT))
         };
-        let id = made.unwrap_or_else(|error| {
-            let id = self.links.insert(Slot::Failed(error));
-            self.ready.push_back(id);
-            id
-        });
+        let id = match made {
+            Ok(id) => {
+                self.claims.connecting(id, to, Instant::now());
+                id
+            }
+            Err(error) => {
+                let id = self.links.insert(Slot::Failed(error));
+                self.ready.push_back(id);
+                id
+            }
+        };
         tracing::debug!(link = id.0, %to, "connecting");
         id
     }
@@ -198,6 +215,9 @@ impl Transport for TcpTransport {
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
+        if self.claims.is_busy() {
+            reported += self.check_claims(receiver);
+        }
         // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
             return reported;
@@ -226,15 +246,16 @@ impl Transport for TcpTransport {
         self.poll_kernel();
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
         let has_new_room = mem::take(&mut self.has_new_room);
-        if has_connections || has_new_room || !self.ready.is_empty() || !self.dirty.is_empty() {
+        let has_output = has_new_room || !self.dirty.is_empty();
+        if has_connections || has_output || !self.ready.is_empty() || self.has_check_work() {
             return Armed::Ready;
         }
         let is_paused = self.listener.as_mut().is_some_and(Listener::end_pause_if_pending);
         let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
         let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
-        let look_again_after =
-            retries.map(|(_, ms)| Duration::from_millis(ms)).chain(self.half_open.request_check()).min();
-        Armed::Asleep { look_again_after }
+        let retries = retries.map(|(_, ms)| Duration::from_millis(ms));
+        let times = retries.chain(self.half_open.request_check()).chain(self.request_claim_look());
+        Armed::Asleep { look_again_after: times.min() }
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -244,6 +265,8 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.start_draining();
                 self.draining.push(link);
+                // The caller uses the link no more, so that it contests no claim.
+                made.address().into_iter().for_each(|address| self.claims.hung_up(link, address));
                 // Read the rest, too: if unread bytes were left at the close, the kernel would send a reset
                 // instead of an orderly end.
                 enlist_ready(&mut self.ready, link, made);
@@ -253,7 +276,7 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Also drops half-open connections, since they have not been reported as links.
+    /// Also drops half-open connections and held links, since they have not been reported.
     fn stop_accepting(&mut self) {
         if let Some(listener) = self.listener.take()
             && !self.links.are_inherited()
@@ -263,6 +286,7 @@ impl Transport for TcpTransport {
         while let Some(id) = self.half_open.pop_oldest() {
             self.drop_link(id);
         }
+        self.drop_held_links();
     }
 
     fn draining_count(&self) -> usize {
@@ -273,12 +297,12 @@ impl Transport for TcpTransport {
 impl TcpTransport {
     /// Whether a pass has something to do that no event of the kernel announces. This may be a link that was
     /// not read to its end or is [draining](Transport::draining_count), a connection that waits to be
-    /// accepted, or one whose time to say hello may be over.
+    /// accepted, one whose time to say hello may be over, or a claim that is to be checked.
     #[inline]
     pub fn has_pending_work(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::has_connections);
         let has_links = !self.ready.is_empty() || !self.draining.is_empty() || !self.half_open.is_empty();
-        self.links.are_inherited() || has_connections || has_links
+        self.links.are_inherited() || has_connections || has_links || self.claims.is_busy()
     }
 
     /// Polls the kernel for events.
@@ -296,12 +320,19 @@ impl TcpTransport {
                 }
                 continue;
             }
+            if let Some(place) = checking::place_of(event.token()) {
+                if let Some(Some(check)) = self.checks.get_mut(place) {
+                    check.is_ready = true;
+                }
+                continue;
+            }
             let Ok(number) = u32::try_from(event.token().0) else { continue };
             let id = LinkId(number);
             let Some(link) = self.links.link_mut(id) else { continue };
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
                 link.mark_hung_up();
+                link.address().into_iter().for_each(|address| self.claims.hung_up(id, address));
             }
             if has_ended || event.is_readable() {
                 enlist_ready(&mut self.ready, id, link);
@@ -321,7 +352,7 @@ impl TcpTransport {
     fn create_registered_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let mut link = Link::new(stream, origin);
         if let Origin::Connected(_) = origin {
-            link.outbound.stage_hello(&self.hello, &mut self.spare);
+            link.outbound.stage_bytes(&self.hello, &mut self.spare);
         }
         let id = self.links.insert(Slot::Made(Box::new(link)));
         if let Some(link) = self.links.link_mut(id) {
@@ -341,7 +372,7 @@ impl TcpTransport {
         id: LinkId,
         write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T,
     ) -> Option<T> {
-        let link = self.links.link_mut(id).filter(|link| !link.is_closing())?;
+        let link = self.links.link_mut(id).filter(|link| link.takes_frames())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.can_write() {
             // Poll the kernel in the next pass, to learn soon when there is room.
@@ -389,13 +420,22 @@ impl TcpTransport {
             return report_down(id, error, receiver);
         }
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        if !mem::take(&mut link.in_ready) {
+        if !mem::take(&mut link.in_ready) || link.is_held() {
             return 0;
         }
         let (origin, was_half_open) = (link.origin, link.is_half_open());
-        let has_room = self.accepted_links < self.accepted_max_links;
-        let local = &mut self.local_addresses;
-        let step = link.read(id, &mut self.read_buffer, has_room, |ip| local.contains(ip), receiver);
+        let mut greeter = Greeter {
+            id,
+            origin,
+            has_room: self.accepted_links < self.accepted_max_links,
+            claims: &mut self.claims,
+            local: &mut self.local_addresses,
+            claimed: None,
+            given_token: None,
+            questions: Vec::new(),
+        };
+        let step = link.read(&mut self.read_buffer, &mut greeter, receiver);
+        let questions = greeter.questions;
         if let Origin::Accepted { serial, .. } = origin
             && was_half_open
             && !link.is_half_open()
@@ -405,20 +445,24 @@ impl TcpTransport {
             // The acceptor sends its hello only now, since a peer that has received it takes the link to be
             // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
             // broken link and give up its other links unread.
-            link.outbound.stage_hello(&self.hello, &mut self.spare);
+            link.stage_greeting(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
             self.busy_link.note_read(id);
         }
         match step {
-            ReadStep::Ready(reported) => {
-                enlist_ready(&mut self.ready, id, link);
-                reported
+            ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
+                if let ReadStep::Ready(_) = step {
+                    enlist_ready(&mut self.ready, id, link);
+                }
+                match questions[..] {
+                    [] => reported,
+                    _ => reported + self.answer(id, &questions, receiver),
+                }
             }
-            ReadStep::Idle(reported) => reported,
             ReadStep::Ended(error) => {
-                let is_known = !link.is_closing() && !link.is_half_open();
+                let is_known = link.is_known();
                 if let (true, Origin::Accepted { remote, .. }, LinkError::Protocol(reason)) =
                     (link.is_half_open(), origin, &error)
                 {
@@ -444,7 +488,7 @@ impl TcpTransport {
         let mut reported = 0;
         for id in inherited {
             let is_known = match self.links.slot(id) {
-                Some(Slot::Made(link)) => !link.is_closing() && !link.is_half_open(),
+                Some(Slot::Made(link)) => link.is_known(),
                 Some(Slot::Failed(_)) => true,
                 None => false,
             };
@@ -462,10 +506,13 @@ impl TcpTransport {
         if let Origin::Accepted { serial, .. } = link.origin {
             self.half_open.remove(serial);
             self.accepted_links -= usize::from(!link.is_half_open());
+            self.reserve_links -= usize::from(link.is_in_reserve);
         }
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
+        link.given_token.into_iter().for_each(|token| self.claims.token_ended(token));
+        link.address().into_iter().for_each(|address| self.claims.ended(id, address));
         if self.links.are_inherited() {
             return;
         }

@@ -12,6 +12,7 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
+use homespun_engine::wire::claim::{Claim, ClaimKind};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
@@ -100,7 +101,8 @@ fn connect_peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
     // Close with a reset, so that no connection stays in TIME_WAIT.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-    let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
+    // Each peer claims another address, at which nobody listens.
+    let address = SocketAddr::from(([127, 1, (instance >> 8) as u8, instance as u8], 1));
     let hello = Hello { address: address.into(), instance }.to_bytes();
     stream.write_all(&[&hello, &encoded_header(&FIRST)[..], bytes].concat()).unwrap();
     stream
@@ -291,28 +293,31 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A connector refuses a hello with any changed byte.
+/// A connector refuses a greeting with any changed byte: the hello of the acceptor, and the token of the link.
 #[test]
-fn changed_hello_byte_refuses_the_link() {
+fn changed_greeting_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut cases = Vec::new();
     for claimed in ["127.0.0.1:100", "[2001:db8::1%2]:65535"] {
         let claimed: SocketAddr = claimed.parse().unwrap();
         let hello = Hello { address: claimed.into(), instance: 0x0123_4567_89ab_cdef }.to_bytes();
-        for at in 0..hello.len() {
-            for mutated in byte_mutations(hello[at]) {
-                let mut hello = hello;
-                hello[at] = mutated;
-                cases.push((format!("byte {at} of the hello of {claimed}, become {mutated:#x}"), hello));
+        let welcome = Claim { kind: ClaimKind::Welcome, token: 0x0123_4567_89ab_cdef }.to_bytes();
+        let greeting = [&hello[..], &welcome].concat();
+        for at in 0..greeting.len() {
+            for mutated in byte_mutations(greeting[at]) {
+                let mut greeting = greeting.clone();
+                greeting[at] = mutated;
+                cases
+                    .push((format!("byte {at} of the greeting of {claimed}, become {mutated:#x}"), greeting));
             }
         }
     }
     let mut side = Side::open(1);
-    for (what, hello) in cases {
+    for (what, greeting) in cases {
         let link = side.transport.connect(address.into());
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(&hello).unwrap();
+        stream.write_all(&greeting).unwrap();
         side.drive_until(&what, |side| side.logs.refused.contains_key(&link));
         let error = side.logs.refused.remove(&link);
         assert!(matches!(error, Some(LinkError::Protocol(_))), "{what}: {error:?}");

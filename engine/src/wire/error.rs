@@ -24,6 +24,8 @@ pub enum WireError {
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,
+    /// There is no such record, or it is not its turn.
+    OutOfTurn,
 }
 
 impl WireError {
@@ -41,6 +43,7 @@ impl WireError {
             WireError::WrongCheck => "a header that does not agree with its check",
             WireError::OutOfSequence => "a line out of sequence",
             WireError::MalformedAddress => "malformed address",
+            WireError::OutOfTurn => "a record that is not expected here",
         }
     }
 }

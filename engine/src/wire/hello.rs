@@ -1,11 +1,14 @@
 //! The hello: each side of a stream sends its address and instance first, before any frame.
 //!
 //! ```text
-//!  offset  0       8         10     11         12     14         16         20      24   40         48
-//!          +-------+---------+------+----------+------+----------+----------+-------+----+----------+
-//!          | magic | version | form | reserved | port | reserved | scope id | check | ip | instance |
-//!          +-------+---------+------+----------+------+----------+----------+-------+----+----------+
+//!  offset  0       8         10     11        12     14         16         20      24   40         48
+//!          +-------+---------+------+---------+------+----------+----------+-------+----+----------+
+//!          | magic | version | form | purpose | port | reserved | scope id | check | ip | instance |
+//!          +-------+---------+------+---------+------+----------+----------+-------+----+----------+
 //! ```
+//!
+//! The purpose of a hello is 0. A [`Question`] has the same layout with the purpose 1, and a token in place
+//! of the instance.
 //!
 //! Numbers are little-endian, the octets of the IP address in their own order. An IPv4 address fills the
 //! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are
@@ -24,7 +27,7 @@ pub const HELLO_BYTES: usize = field::INSTANCE.end;
 const MAGIC: [u8; 8] = *b"homespun";
 
 /// The version of the protocol: of this hello and of every frame that follows it.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 const IPV4_BYTES: usize = 4;
 
@@ -34,6 +37,7 @@ mod field {
     pub(super) const MAGIC: Range<usize> = 0..8;
     pub(super) const VERSION: Range<usize> = 8..10;
     pub(super) const FORM: usize = 10;
+    pub(super) const PURPOSE: usize = 11;
     pub(super) const PORT: Range<usize> = 12..14;
     pub(super) const SCOPE_ID: Range<usize> = 16..20;
     pub(super) const CHECK: Range<usize> = 20..24;
@@ -41,12 +45,17 @@ mod field {
     pub(super) const INSTANCE: Range<usize> = 40..48;
 
     /// Reserved in every hello.
-    pub(super) const RESERVED: [Range<usize>; 2] = [11..12, 14..16];
+    pub(super) const RESERVED: Range<usize> = 14..16;
 }
 
 mod form {
     pub(super) const IPV4: u8 = 4;
     pub(super) const IPV6: u8 = 6;
+}
+
+mod purpose {
+    pub(super) const LINK: u8 = 0;
+    pub(super) const QUESTION: u8 = 1;
 }
 
 const _: () = assert!(HELLO_BYTES == 48);
@@ -65,30 +74,31 @@ pub struct Hello {
     pub instance: u64,
 }
 
+/// A question about a link, from the endpoint that accepted it: "Have you made the link to me that got this
+/// [token](super::claim)?" An endpoint over TCP asks it on a connection of its own, which is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Question {
+    /// The address of the endpoint that asks.
+    pub address: Address,
+    /// The token of the link.
+    pub token: u64,
+}
+
+/// The first bytes on a connection from the side that has made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// The connection is a link.
+    Hello(Hello),
+    /// The connection carries questions and their answers.
+    Question(Question),
+}
+
 impl Hello {
     /// Returns the bytes of the hello on the stream.
     ///
     /// Peers refuse a hello whose address is a wildcard or has no port.
     pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
-        let mut bytes = [0; HELLO_BYTES];
-        bytes[field::MAGIC].copy_from_slice(&MAGIC);
-        bytes[field::VERSION].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[field::PORT].copy_from_slice(&self.address.port().to_le_bytes());
-        bytes[field::INSTANCE].copy_from_slice(&self.instance.to_le_bytes());
-        match self.address.socket_addr() {
-            SocketAddr::V4(v4) => {
-                bytes[field::FORM] = form::IPV4;
-                bytes[field::IP][..IPV4_BYTES].copy_from_slice(&v4.ip().octets());
-            }
-            SocketAddr::V6(v6) => {
-                bytes[field::FORM] = form::IPV6;
-                bytes[field::IP].copy_from_slice(&v6.ip().octets());
-                bytes[field::SCOPE_ID].copy_from_slice(&v6.scope_id().to_le_bytes());
-            }
-        }
-        let check = compute_crc32(&bytes);
-        bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
-        bytes
+        encode(purpose::LINK, self.address, self.instance)
     }
 
     /// Reads a hello.
@@ -98,8 +108,29 @@ impl Hello {
     /// The peer is no homespun endpoint, speaks another version of the protocol, or names an
     /// address that no endpoint can have; or the bytes were corrupted on their way.
     pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, WireError> {
+        match Opening::parse(bytes)? {
+            Opening::Hello(hello) => Ok(hello),
+            Opening::Question(_) => Err(WireError::OutOfTurn),
+        }
+    }
+}
+
+impl Question {
+    /// Returns the bytes of the question on the stream.
+    pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
+        encode(purpose::QUESTION, self.address, self.token)
+    }
+}
+
+impl Opening {
+    /// Reads a hello or a question.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hello::parse`].
+    pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Opening, WireError> {
         check_prefix(bytes)?;
-        if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_crc32(bytes) {
+        if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_check(bytes) {
             return Err(WireError::WrongCheck);
         }
         let port = u16::from_le_bytes(field_array(bytes, field::PORT));
@@ -121,20 +152,47 @@ impl Hello {
         if !address.is_specific() || port == 0 {
             return Err(WireError::MalformedAddress);
         }
-        Ok(Hello { address, instance: u64::from_le_bytes(field_array(bytes, field::INSTANCE)) })
+        let last = u64::from_le_bytes(field_array(bytes, field::INSTANCE));
+        Ok(match bytes[field::PURPOSE] {
+            purpose::LINK => Opening::Hello(Hello { address, instance: last }),
+            _ => Opening::Question(Question { address, token: last }),
+        })
     }
 }
 
-/// Checks whether these first bytes of a stream, however few, can be the start of a hello. Ignores
-/// bytes beyond a hello's length.
+fn encode(purpose: u8, address: Address, last: u64) -> [u8; HELLO_BYTES] {
+    let mut bytes = [0; HELLO_BYTES];
+    bytes[field::MAGIC].copy_from_slice(&MAGIC);
+    bytes[field::VERSION].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[field::PURPOSE] = purpose;
+    bytes[field::PORT].copy_from_slice(&address.port().to_le_bytes());
+    bytes[field::INSTANCE].copy_from_slice(&last.to_le_bytes());
+    match address.socket_addr() {
+        SocketAddr::V4(v4) => {
+            bytes[field::FORM] = form::IPV4;
+            bytes[field::IP][..IPV4_BYTES].copy_from_slice(&v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            bytes[field::FORM] = form::IPV6;
+            bytes[field::IP].copy_from_slice(&v6.ip().octets());
+            bytes[field::SCOPE_ID].copy_from_slice(&v6.scope_id().to_le_bytes());
+        }
+    }
+    let check = compute_check(&bytes);
+    bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Checks whether these first bytes of a stream, however few, can be the start of a hello or a question.
+/// Ignores bytes beyond a hello's length.
 ///
 /// A program that connects by mistake (a browser, a port scanner) is refused at its first wrong
 /// byte, before a whole hello has arrived.
 ///
 /// # Errors
 ///
-/// Returns the error with which [`Hello::parse`] refuses every hello that starts like this. Only
-/// `parse` verifies the check.
+/// Returns the error with which [`Opening::parse`] refuses all bytes that start like this. Only `parse`
+/// verifies the check.
 pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);
@@ -145,20 +203,25 @@ pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !matches!(bytes.get(field::FORM), None | Some(&(form::IPV4 | form::IPV6))) {
         return Err(WireError::MalformedAddress);
     }
-    for reserved in field::RESERVED {
-        if !is_field_expected(bytes, reserved, &[0; 4]) {
-            return Err(WireError::ReservedNotZero);
-        }
+    if !matches!(bytes.get(field::PURPOSE), None | Some(&(purpose::LINK | purpose::QUESTION))) {
+        return Err(WireError::ReservedNotZero);
+    }
+    if !is_field_expected(bytes, field::RESERVED, &[0; 2]) {
+        return Err(WireError::ReservedNotZero);
     }
     Ok(())
 }
 
-/// Returns the CRC-32 of all bytes but the check. It needs no table: it runs once for each
-/// connection.
-fn compute_crc32(bytes: &[u8; HELLO_BYTES]) -> u32 {
+/// Returns the CRC-32 of all bytes but the check.
+fn compute_check(bytes: &[u8; HELLO_BYTES]) -> u32 {
+    compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
+}
+
+/// Returns the CRC-32 of these bytes. It needs no table: it runs a few times for each connection.
+pub(super) fn compute_crc32(parts: &[&[u8]]) -> u32 {
     const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
     let mut crc = u32::MAX;
-    for byte in bytes[..field::CHECK.start].iter().chain(&bytes[field::CHECK.end..]) {
+    for byte in parts.iter().copied().flatten() {
         crc ^= u32::from(*byte);
         for _ in 0..u8::BITS {
             crc = crc >> 1 ^ if crc & 1 == 1 { POLYNOMIAL_REFLECTED } else { 0 };
@@ -201,7 +264,7 @@ mod tests {
     }
 
     fn with_valid_check(mut bytes: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
-        let check = compute_crc32(&bytes);
+        let check = compute_check(&bytes);
         bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
         bytes
     }
@@ -209,12 +272,12 @@ mod tests {
     #[test]
     fn hello_layout_matches_documentation() {
         let v4 = Hello { address: parse_address("10.1.2.3:513"), instance: 0x0a0b };
-        assert_eq!(&v4.to_bytes()[..20], b"homespun\x04\0\x04\0\x01\x02\0\0\0\0\0\0");
-        assert_eq!(v4.to_bytes()[20..24], 0xf955_926a_u32.to_le_bytes());
+        assert_eq!(&v4.to_bytes()[..20], b"homespun\x05\0\x04\0\x01\x02\0\0\0\0\0\0");
+        assert_eq!(v4.to_bytes()[20..24], 0x6c25_46ff_u32.to_le_bytes());
         assert_eq!(v4.to_bytes()[24..28], [10, 1, 2, 3]);
         assert_eq!(&v4.to_bytes()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
         let v6 = Hello { address: parse_address("[fe80::1%258]:1"), instance: 0 };
-        assert_eq!(&v6.to_bytes()[8..20], b"\x04\0\x06\0\x01\0\0\0\x02\x01\0\0");
+        assert_eq!(&v6.to_bytes()[8..20], b"\x05\0\x06\0\x01\0\0\0\x02\x01\0\0");
         assert_eq!(&v6.to_bytes()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
     }
 
@@ -261,8 +324,8 @@ mod tests {
             (field::MAGIC, WireError::BadMagic),
             (field::VERSION, WireError::UnknownVersion),
             (field::FORM..field::FORM + 1, WireError::MalformedAddress),
-            (field::RESERVED[0].clone(), WireError::ReservedNotZero),
-            (field::RESERVED[1].clone(), WireError::ReservedNotZero),
+            (field::PURPOSE..field::PURPOSE + 1, WireError::ReservedNotZero),
+            (field::RESERVED, WireError::ReservedNotZero),
         ];
         for (field, reason) in reasons {
             for at in field {
@@ -277,6 +340,18 @@ mod tests {
         assert_eq!(check_prefix(b""), Ok(()));
     }
 
+    #[test]
+    fn question_has_the_layout_of_a_hello_and_is_none() {
+        let question = Question { address: parse_address("10.1.2.3:513"), token: 0x0a0b };
+        let hello = Hello { address: question.address, instance: question.token }.to_bytes();
+        let mut expected = hello;
+        expected[field::PURPOSE] = 1;
+        assert_eq!(question.to_bytes(), with_valid_check(expected));
+        assert_eq!(Opening::parse(&question.to_bytes()), Ok(Opening::Question(question)));
+        assert_eq!(Hello::parse(&question.to_bytes()), Err(WireError::OutOfTurn));
+        assert_eq!(Opening::parse(&expected), Err(WireError::WrongCheck), "a hello with a changed byte");
+    }
+
     /// Endpoints of one version understand each other, so a change of what headers look like needs a new one.
     #[test]
     fn changed_forms_of_headers_need_a_new_version() {
@@ -289,7 +364,7 @@ mod tests {
         }
         assert_eq!(
             (VERSION, format!("{digest:016x}").as_str()),
-            (4, "6b2c56f14e32da23"),
+            (5, "6b2c56f14e32da23"),
             "headers have other forms than before: raise VERSION, and record it with the digest here"
         );
     }
@@ -327,10 +402,12 @@ mod tests {
                 bytes = with_valid_check(bytes);
             }
             if let Err(reason) = check_prefix(&bytes) {
-                prop_assert_eq!(Hello::parse(&bytes), Err(reason));
+                prop_assert_eq!(Opening::parse(&bytes), Err(reason));
             }
-            if let Ok(parsed) = Hello::parse(&bytes) {
-                prop_assert_eq!(parsed.to_bytes(), bytes);
+            match Opening::parse(&bytes) {
+                Ok(Opening::Hello(hello)) => prop_assert_eq!(hello.to_bytes(), bytes),
+                Ok(Opening::Question(question)) => prop_assert_eq!(question.to_bytes(), bytes),
+                Err(reason) => prop_assert_eq!(Hello::parse(&bytes), Err(reason)),
             }
         }
     }

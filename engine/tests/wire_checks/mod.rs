@@ -7,8 +7,9 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
+use homespun_engine::wire::claim::{CLAIM_BYTES, Claim};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
-use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
+use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, Opening};
 use homespun_engine::wire::stream::Decoder;
 use homespun_engine::wire::{Form, Header, WireError};
 
@@ -90,19 +91,36 @@ fn check_one_hello(bytes: &[u8]) -> bool {
     let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() else {
         return plausible.is_ok();
     };
-    match Hello::parse(whole) {
-        Ok(hello) => {
-            assert_eq!(plausible, Ok(()));
-            assert_eq!(hello.to_bytes(), *whole);
-            assert_eq!(with_check(*whole), *whole);
-            assert!(hello.address.is_specific() && hello.address.port() != 0);
-            true
+    let (address, encoded) = match Opening::parse(whole) {
+        Ok(Opening::Hello(hello)) => {
+            assert_eq!(Hello::parse(whole), Ok(hello));
+            (hello.address, hello.to_bytes())
+        }
+        Ok(Opening::Question(question)) => {
+            assert_eq!(Hello::parse(whole), Err(WireError::OutOfTurn));
+            (question.address, question.to_bytes())
         }
         Err(reason) => {
+            assert_eq!(Hello::parse(whole), Err(reason));
             assert!(plausible == Ok(()) || plausible == Err(reason));
-            false
+            return false;
         }
+    };
+    assert_eq!(plausible, Ok(()));
+    assert_eq!(encoded, *whole);
+    assert_eq!(with_check(*whole), *whole);
+    assert!(address.is_specific() && address.port() != 0);
+    true
+}
+
+/// Checks that a record about a claim has one encoding only. Returns whether the parser accepts `bytes`.
+pub(crate) fn check_claim(bytes: &[u8]) -> bool {
+    let Some(whole) = bytes.first_chunk::<CLAIM_BYTES>() else { return false };
+    let parsed = Claim::parse(whole);
+    if let Ok(claim) = parsed {
+        assert_eq!(claim.to_bytes(), *whole);
     }
+    parsed.is_ok()
 }
 
 /// Checks that the decoder reports the same for a stream that arrives in pieces as for one that arrives at

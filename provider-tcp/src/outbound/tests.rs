@@ -63,7 +63,7 @@ fn expected_stream() -> Vec<u8> {
 /// The sending half of a connected link, with the hello still staged.
 fn make_connected(spare: &mut SpareBuffers) -> Outbound {
     let mut outbound = Outbound::new(true);
-    outbound.stage_hello(HELLO, spare);
+    outbound.stage_bytes(HELLO, spare);
     outbound
 }
 
@@ -180,7 +180,7 @@ fn full_staging_makes_room_by_writing() {
 fn connecting_link_takes_and_writes_nothing() {
     let mut spare = SpareBuffers::default();
     let mut outbound = Outbound::new(false);
-    outbound.stage_hello(HELLO, &mut spare);
+    outbound.stage_bytes(HELLO, &mut spare);
     let socket = Script::default();
     let large = make_payload();
     assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));

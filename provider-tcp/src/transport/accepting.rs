@@ -34,9 +34,9 @@ impl TcpTransport {
             }
             match self.listener.as_mut().map_or(Accepted::Nothing, Listener::accept) {
                 Accepted::Connection(stream, remote) => {
-                    self.has_used_reserve = limit.is_in_reserve(&stream);
-                    reported += self.enter_accepted(stream, remote, receiver);
-                    if self.has_used_reserve || self.half_open.len() > limit.half_open_max_links() {
+                    let is_in_reserve = limit.is_in_reserve(&stream);
+                    reported += self.enter_accepted(stream, remote, is_in_reserve, receiver);
+                    if is_in_reserve || self.half_open.len() > limit.half_open_max_links() {
                         reported += self.displace_oldest(receiver);
                     }
                 }
@@ -56,7 +56,7 @@ impl TcpTransport {
     /// Whether a new connection may only take the place of one that has not said hello.
     fn is_full(&self, limit: DescriptorLimit) -> bool {
         let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
-        self.half_open.len() >= limit.half_open_max_links() || self.has_used_reserve && is_reserve_next()
+        self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
     /// Whether a connection has had its time to say hello and has not used it. Takes the hellos that have
@@ -77,6 +77,7 @@ impl TcpTransport {
         &mut self,
         stream: TcpStream,
         remote: SocketAddr,
+        is_in_reserve: bool,
         receiver: &mut impl FrameHandler,
     ) -> u32 {
         let serial = self.half_open.next_serial();
@@ -90,6 +91,10 @@ impl TcpTransport {
             }
         };
         tracing::debug!(link = id.0, %remote, "accepted");
+        if let Some(link) = self.links.link_mut(id) {
+            link.is_in_reserve = is_in_reserve;
+            self.reserve_links += usize::from(is_in_reserve);
+        }
         self.half_open.insert(serial, id, Instant::now());
         self.read_now(id, receiver)
     }
@@ -128,7 +133,7 @@ impl TcpTransport {
     }
 
     /// Reads a link that need not be in the list of ready ones.
-    fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(link) = self.links.link_mut(id) {
             link.in_ready = true;
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, Transport};
+use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 
@@ -217,7 +218,7 @@ fn half_open_limit_drops_the_oldest() {
     for more in 0..3 {
         // A peer that says hello at once takes no place of the silent ones.
         let mut raw = TcpStream::connect(address).unwrap();
-        raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+        raw.write_all(&encode_hello(&format!("127.0.0.1:{}", 100 + more))).unwrap();
         drive_until("a connection with a hello", &mut [&mut side], |sides| {
             sides[0].recorder.inboxes.len() == more + 1
         });
@@ -252,7 +253,8 @@ fn hello_is_answered_only_when_complete() {
     raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     raw.set_nonblocking(true).unwrap();
-    let mut answer = [0; HELLO_BYTES + 1];
+    const ANSWER_BYTES: usize = HELLO_BYTES + CLAIM_BYTES;
+    let mut answer = [0; ANSWER_BYTES + 1];
     for _ in 0..100 {
         side.progress();
         assert_eq!(raw.read(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
@@ -261,10 +263,12 @@ fn hello_is_answered_only_when_complete() {
     let mut count_bytes = 0;
     drive_until("the answer", &mut [&mut side], |_| {
         count_bytes += raw.read(&mut answer[count_bytes..]).unwrap_or(0);
-        count_bytes >= HELLO_BYTES
+        count_bytes >= ANSWER_BYTES
     });
     let own = Hello { address: side.transport.address(), instance: side.instance };
-    assert_eq!(answer[..count_bytes], own.to_bytes(), "more than one hello");
+    assert_eq!(answer[..HELLO_BYTES], own.to_bytes());
+    let claim = Claim::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
+    assert_eq!((claim.kind, count_bytes), (ClaimKind::Welcome, ANSWER_BYTES));
 }
 
 #[test]

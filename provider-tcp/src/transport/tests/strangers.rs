@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -25,9 +25,12 @@ fn open_side(provider: &TcpProvider) -> (Side, SocketAddr) {
     (side, address)
 }
 
+/// Connects and claims an address that no other peer claims, and at which nobody listens.
 fn connect_with_hello(address: SocketAddr) -> TcpStream {
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(100);
     let mut raw = TcpStream::connect(address).unwrap();
-    raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+    let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
+    raw.write_all(&encode_hello(&format!("127.0.0.1:{port}"))).unwrap();
     raw
 }
 

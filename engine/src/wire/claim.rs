@@ -1,0 +1,195 @@
+//! The records by which endpoints over TCP check what a hello claims. They precede the frames of a link, or
+//! travel on connections that carry no frames.
+//!
+//! A hello claims that its endpoint is the one at an address. The endpoint that accepts the link gives it a
+//! *token*, a random number. To check the claim, it connects to the claimed address itself, and asks there
+//! for the token: only the endpoint that has made the link knows it.
+//!
+//! ```text
+//!  connector                          acceptor
+//!    hello, frames  --------------->
+//!                   <--------------  hello, Welcome(token), frames    if no other link has this claim
+//!
+//!    hello, frames  --------------->  reads the hello only
+//!                   <--------------  hello, Held(token)               if another link has it
+//!                   <--------------  Admitted(token), frames          once the claim is proven
+//!
+//!  claimed address                    acceptor, on a connection of its own
+//!                   <--------------  Question(token), one or more
+//!    Confirmed(token), Denied(token) or Unclear(token)  --->          for each, in their order
+//! ```
+//!
+//! A [`Question`](super::hello::Question) has the layout of a hello. All other records have this one, with
+//! little-endian numbers:
+//!
+//! ```text
+//!  offset  0      1          4       8       16
+//!          +------+----------+-------+-------+
+//!          | kind | reserved | check | token |
+//!          +------+----------+-------+-------+
+//! ```
+//!
+//! Reserved bytes are zero. The check is the CRC-32 of all other bytes, in their order.
+
+use std::ops::Range;
+
+use super::error::WireError;
+use super::hello::compute_crc32;
+
+/// The size of a record in bytes.
+pub const CLAIM_BYTES: usize = field::TOKEN.end;
+
+mod field {
+    use std::ops::Range;
+
+    pub(super) const KIND: usize = 0;
+    pub(super) const RESERVED: Range<usize> = 1..4;
+    pub(super) const CHECK: Range<usize> = 4..8;
+    pub(super) const TOKEN: Range<usize> = 8..16;
+}
+
+/// A record about the link to which its acceptor has given this token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// What the record says.
+    pub kind: ClaimKind,
+    /// The random number of the link.
+    pub token: u64,
+}
+
+/// What a record says about a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClaimKind {
+    /// The link is up. Follows the acceptor's hello.
+    Welcome,
+    /// The acceptor does not read the link, until its claim is proven. Follows the acceptor's hello.
+    Held,
+    /// A link that was held is up.
+    Admitted,
+    /// The endpoint that answers has made the link to the endpoint that asks.
+    Confirmed,
+    /// The endpoint that answers has not made the link.
+    Denied,
+    /// The endpoint that answers cannot tell: a link of its own has no token yet, or it has made the link to
+    /// another address than that of the endpoint that asks.
+    Unclear,
+}
+
+impl ClaimKind {
+    /// All kinds, each at the place of its number less one.
+    pub const ALL: [ClaimKind; 6] = [
+        ClaimKind::Welcome,
+        ClaimKind::Held,
+        ClaimKind::Admitted,
+        ClaimKind::Confirmed,
+        ClaimKind::Denied,
+        ClaimKind::Unclear,
+    ];
+
+    fn number(self) -> u8 {
+        match self {
+            ClaimKind::Welcome => 1,
+            ClaimKind::Held => 2,
+            ClaimKind::Admitted => 3,
+            ClaimKind::Confirmed => 4,
+            ClaimKind::Denied => 5,
+            ClaimKind::Unclear => 6,
+        }
+    }
+
+    fn from_number(number: u8) -> Option<ClaimKind> {
+        ClaimKind::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}
+
+impl Claim {
+    /// Returns the bytes of the record on the stream.
+    pub fn to_bytes(self) -> [u8; CLAIM_BYTES] {
+        let mut bytes = [0; CLAIM_BYTES];
+        bytes[field::KIND] = self.kind.number();
+        bytes[field::TOKEN].copy_from_slice(&self.token.to_le_bytes());
+        let check = compute_check(&bytes);
+        bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// No record has these bytes.
+    pub fn parse(bytes: &[u8; CLAIM_BYTES]) -> Result<Claim, WireError> {
+        let kind = ClaimKind::from_number(bytes[field::KIND]).ok_or(WireError::OutOfTurn)?;
+        if bytes[field::RESERVED] != [0; 3] {
+            return Err(WireError::ReservedNotZero);
+        }
+        if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_check(bytes) {
+            return Err(WireError::WrongCheck);
+        }
+        Ok(Claim { kind, token: u64::from_le_bytes(field_array(bytes, field::TOKEN)) })
+    }
+}
+
+/// Returns the CRC-32 of all bytes but the check.
+fn compute_check(bytes: &[u8; CLAIM_BYTES]) -> u32 {
+    compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
+}
+
+/// Returns the bytes of a field, whose length the caller knows at compile time.
+fn field_array<const N: usize>(bytes: &[u8; CLAIM_BYTES], field: Range<usize>) -> [u8; N] {
+    debug_assert_eq!(field.len(), N);
+    std::array::from_fn(|at| bytes[field.start + at])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_claim() -> impl Strategy<Value = Claim> {
+        let kind = prop::sample::select(ClaimKind::ALL.to_vec());
+        (kind, any::<u64>()).prop_map(|(kind, token)| Claim { kind, token })
+    }
+
+    /// A change here needs a new [`VERSION`](crate::wire::hello::VERSION).
+    #[test]
+    fn layout_matches_documentation() {
+        let bytes = Claim { kind: ClaimKind::Held, token: 0x0123_4567_89ab_cdef }.to_bytes();
+        assert_eq!(bytes[..4], [2, 0, 0, 0]);
+        assert_eq!(bytes[8..], [0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
+        let numbers = ClaimKind::ALL.map(|kind| Claim { kind, token: 0 }.to_bytes()[0]);
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    }
+
+    proptest! {
+        #[test]
+        fn record_round_trips(claim in any_claim()) {
+            prop_assert_eq!(Claim::parse(&claim.to_bytes()), Ok(claim));
+        }
+
+        #[test]
+        fn record_with_any_changed_byte_is_refused(
+            claim in any_claim(),
+            at in 0..CLAIM_BYTES,
+            flips in 1..=u8::MAX,
+        ) {
+            let mut bytes = claim.to_bytes();
+            bytes[at] ^= flips;
+            prop_assert!(Claim::parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn record_has_one_encoding(mut bytes in any::<[u8; CLAIM_BYTES]>(), is_plausible: bool) {
+            if is_plausible {
+                bytes[field::KIND] %= 8;
+                bytes[field::RESERVED].fill(0);
+                let check = compute_check(&bytes);
+                bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
+            }
+            if let Ok(claim) = Claim::parse(&bytes) {
+                prop_assert_eq!(claim.to_bytes(), bytes);
+            }
+        }
+    }
+}

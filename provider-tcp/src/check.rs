@@ -1,0 +1,217 @@
+//! A connection that asks the endpoint at a claimed address which links it has made.
+
+use std::io::{self, IoSlice, Read};
+use std::mem;
+use std::time::Instant;
+
+use homespun_engine::address::Address;
+use homespun_engine::fork::CloseOnFork;
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::hello::Question;
+use mio::net::TcpStream;
+
+use crate::claims::{CheckOutcome, CheckPlan};
+use crate::hello::ClaimReader;
+use crate::socket::SendSocket;
+
+/// A connection to a claimed address. It carries questions and their answers, and no frames.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) plan: CheckPlan,
+    pub(crate) stream: CloseOnFork<TcpStream>,
+    pub(crate) began_at: Instant,
+    /// The kernel has reported an event.
+    pub(crate) is_ready: bool,
+    is_connected: bool,
+    /// The questions that were not written yet.
+    unwritten: Vec<u8>,
+    reader: ClaimReader,
+    answers: Vec<(LinkId, u64, ClaimKind)>,
+}
+
+impl Check {
+    pub(crate) fn new(plan: CheckPlan, stream: TcpStream, own: Address, began_at: Instant) -> Check {
+        let questions = plan.asked.iter().map(|(_, token)| Question { address: own, token: *token });
+        let unwritten = questions.flat_map(|question| question.to_bytes()).collect();
+        Check {
+            plan,
+            stream: CloseOnFork::new(stream),
+            began_at,
+            is_ready: true,
+            is_connected: false,
+            unwritten,
+            reader: ClaimReader::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Goes on as far as the kernel lets it. Returns the outcome once there is one.
+    pub(crate) fn advance(&mut self) -> Option<CheckOutcome> {
+        self.is_ready = false;
+        match self.try_advance() {
+            Ok(true) => Some(CheckOutcome::Answered(mem::take(&mut self.answers))),
+            Ok(false) => None,
+            Err(error) => {
+                tracing::debug!(address = %self.plan.address, %error, "a check has failed");
+                Some(self.outcome_without_answer())
+            }
+        }
+    }
+
+    /// The outcome if there is no answer.
+    pub(crate) fn outcome_without_answer(&self) -> CheckOutcome {
+        if self.is_connected { CheckOutcome::Silent } else { CheckOutcome::Unreachable }
+    }
+
+    /// Returns whether all answers have arrived.
+    fn try_advance(&mut self) -> io::Result<bool> {
+        if !self.is_connected {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            let Ok(peer) = self.stream.peer_addr() else { return Ok(false) };
+            // If no socket listens at the port, the kernel may have connected this socket to itself.
+            if self.stream.local_addr()? == peer {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            self.is_connected = true;
+        }
+        while !self.unwritten.is_empty() {
+            match self.stream.send(&[IoSlice::new(&self.unwritten)]) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.read_answers()
+    }
+
+    fn read_answers(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 1024];
+        while self.answers.len() < self.plan.asked.len() {
+            let read_bytes = match (&*self.stream).read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read_bytes) => read_bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            self.take_answers(&buffer[..read_bytes])?;
+        }
+        Ok(true)
+    }
+
+    fn take_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while let Some((Claim { kind, token }, rest)) = self.reader.feed(bytes).map_err(io::Error::other)? {
+            bytes = rest;
+            let is_verdict = matches!(kind, ClaimKind::Confirmed | ClaimKind::Denied | ClaimKind::Unclear);
+            match self.plan.asked.get(self.answers.len()) {
+                Some((link, asked)) if is_verdict && *asked == token => {
+                    self.answers.push((*link, token, kind));
+                }
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use homespun_engine::wire::hello::HELLO_BYTES;
+
+    use super::*;
+    use crate::claims::Claims;
+    use crate::socket::{self, KernelBuffers};
+
+    const TOKENS: [u64; 2] = [7, 8];
+
+    /// A check of two links that claim this address.
+    fn begin(address: SocketAddr) -> Check {
+        let now = Instant::now();
+        let mut claims = Claims::new(Duration::MAX);
+        for (number, token) in (0..).zip(TOKENS) {
+            claims.accepted(LinkId(number), address.into(), token, now);
+        }
+        let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
+        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        Check::new(claims.next_check(now).unwrap(), stream, own.into(), now)
+    }
+
+    fn advance_until_over(check: &mut Check) -> CheckOutcome {
+        for _ in 0..100_000 {
+            if let Some(outcome) = check.advance() {
+                return outcome;
+            }
+            thread::yield_now();
+        }
+        panic!("the check never ends");
+    }
+
+    /// What comes of a check whose questions get these bytes, each as a piece of its own.
+    fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut check = begin(listener.local_addr().unwrap());
+        let (mut raw, _) = listener.accept().unwrap();
+        assert_eq!(check.advance(), None);
+        let mut questions = [0; 2 * HELLO_BYTES];
+        raw.read_exact(&mut questions).unwrap();
+        let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let expected = TOKENS.map(|token| Question { address: own.into(), token }.to_bytes());
+        assert_eq!(questions, *expected.as_flattened());
+        for piece in pieces {
+            raw.write_all(piece).unwrap();
+            if let Some(outcome) = check.advance() {
+                return outcome;
+            }
+        }
+        drop(raw);
+        advance_until_over(&mut check)
+    }
+
+    fn answer(kind: ClaimKind, token: u64) -> [u8; 16] {
+        Claim { kind, token }.to_bytes()
+    }
+
+    #[test]
+    fn answers_in_pieces_are_taken_in_their_order() {
+        let bytes = [answer(ClaimKind::Confirmed, 7), answer(ClaimKind::Denied, 8)];
+        let bytes = bytes.as_flattened();
+        let answers = vec![(LinkId(0), 7, ClaimKind::Confirmed), (LinkId(1), 8, ClaimKind::Denied)];
+        for cut in 0..bytes.len() {
+            let outcome = outcome_of(&[&bytes[..cut], &bytes[cut..]]);
+            assert_eq!(outcome, CheckOutcome::Answered(answers.clone()), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn wrong_answers_are_no_answers() {
+        let wrong: [&[u8]; 5] = [
+            &answer(ClaimKind::Confirmed, 8),
+            &answer(ClaimKind::Admitted, 7),
+            &[0xff; 16],
+            &answer(ClaimKind::Confirmed, 7),
+            b"",
+        ];
+        for bytes in wrong {
+            assert_eq!(outcome_of(&[bytes]), CheckOutcome::Silent, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn vacant_address_is_unreachable() {
+        let vacant: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        // The kernel may refuse a connect at once or later.
+        match socket::start_connect(vacant, None, KernelBuffers::default()) {
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+            Ok(_) => assert_eq!(advance_until_over(&mut begin(vacant)), CheckOutcome::Unreachable),
+        }
+    }
+}

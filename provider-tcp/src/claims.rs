@@ -1,0 +1,411 @@
+//! Who is who: the addresses that links lead to, and how well each is known.
+//!
+//! A link that this side has connected leads to the address that it was connected to. A link that a peer has
+//! connected *claims* an address by its hello. A claim is *contested* if another link to the address lives.
+//! Then the newcomer is held: this side does not read it, and does not report it. It is admitted once its
+//! claim is proven, or once no other link contests it. A claim that is not contested counts at once, and is
+//! checked in the background.
+//!
+//! This module only keeps the books, without sockets. The transport makes the connections that
+//! [`next_check`](Claims::next_check) asks for, and tells what came of them. See
+//! docs/decisions/tcp-claims.md.
+
+mod due_queue;
+mod peer;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::claim::ClaimKind;
+use smallvec::SmallVec;
+
+use self::due_queue::DueQueue;
+use self::peer::{CheckState, Judgement, Peer, Standing};
+use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, PAST_TOKENS_MAX};
+
+/// All links by the address that they lead to, and the checks of their claims.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    peers: HashMap<Address, Peer>,
+    /// The addresses to which this side has connected links, by the tokens that these were given there.
+    given_tokens: HashMap<u64, Address>,
+    /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
+    past_tokens: VecDeque<u64>,
+    /// The links that this side has connected, and that have no token yet.
+    awaiting_token: BTreeSet<LinkId>,
+    /// Addresses with a contested claim that are to be checked now, and the others.
+    contested_due: DueQueue,
+    background_due: DueQueue,
+    /// Addresses that are to be checked later. The number distinguishes entries of the same moment.
+    timers: BTreeMap<Timer, Address>,
+    timer_count: u64,
+    check_count: u64,
+    /// How many checks are under way, and how many of these are of addresses without a contested claim.
+    running: usize,
+    background_running: usize,
+    /// Held links that are to be admitted.
+    admitted: VecDeque<LinkId>,
+    /// Addresses that no accepted link may claim.
+    reserved: HashSet<Address>,
+    hold_timeout: Duration,
+    /// How many further passes go by until the next look at the time.
+    passes_until_look: u32,
+}
+
+/// A moment, and a number that distinguishes entries of the same moment.
+pub(crate) type Timer = (Instant, u64);
+
+/// A link and its token, about which a check asks.
+pub(crate) type Asked = SmallVec<[(LinkId, u64); 2]>;
+
+/// A check that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckPlan {
+    pub(crate) id: CheckId,
+    /// The claimed address.
+    pub(crate) address: Address,
+    pub(crate) asked: Asked,
+}
+
+/// A check, by the number of checks before it, and whether a contested claim waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckId {
+    number: u64,
+    is_background: bool,
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CheckOutcome {
+    /// The endpoint at the address has answered for these links.
+    Answered(Vec<(LinkId, u64, ClaimKind)>),
+    /// A connection to the address was made, but no answer came.
+    Silent,
+    /// No connection to the address was made.
+    Unreachable,
+}
+
+/// What the hello of an accepted link means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The link counts at once.
+    Open,
+    /// The link is held.
+    Held,
+    /// The link ends.
+    Refused(&'static str),
+}
+
+impl Claims {
+    pub(crate) fn new(hold_timeout: Duration) -> Claims {
+        Claims {
+            peers: HashMap::new(),
+            given_tokens: HashMap::new(),
+            past_tokens: VecDeque::new(),
+            awaiting_token: BTreeSet::new(),
+            contested_due: DueQueue::default(),
+            background_due: DueQueue::default(),
+            timers: BTreeMap::new(),
+            timer_count: 0,
+            check_count: 0,
+            running: 0,
+            background_running: 0,
+            admitted: VecDeque::new(),
+            reserved: HashSet::new(),
+            hold_timeout,
+            passes_until_look: 0,
+        }
+    }
+
+    /// Refuses accepted links that claim this address from now on.
+    pub(crate) fn reserve(&mut self, address: Address) {
+        self.reserved.insert(address);
+    }
+
+    pub(crate) fn is_reserved(&self, address: Address) -> bool {
+        self.reserved.contains(&address)
+    }
+
+    /// Ends the effect of [`reserve`](Self::reserve).
+    pub(crate) fn release(&mut self, address: Address) {
+        self.reserved.remove(&address);
+    }
+
+    /// Records that this side connects a link.
+    pub(crate) fn connecting(&mut self, link: LinkId, to: Address, now: Instant) {
+        self.awaiting_token.insert(link);
+        self.peers.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+    }
+
+    /// Records the token that the acceptor has given to a link of this side.
+    pub(crate) fn token_given(&mut self, link: LinkId, to: Address, token: u64) {
+        self.awaiting_token.remove(&link);
+        self.given_tokens.insert(token, to);
+    }
+
+    /// The links that this side has connected, and that have no token yet.
+    pub(crate) fn links_awaiting_token(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.awaiting_token.iter().copied()
+    }
+
+    /// Records that a link that this side has connected is up. Unproven claims of the address are checked
+    /// again.
+    pub(crate) fn connected(&mut self, link: LinkId, to: Address) {
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.connected(link);
+            self.schedule_now(to);
+        }
+    }
+
+    /// The address to which this side has connected the link that was given this token.
+    pub(crate) fn address_of_token(&self, token: u64) -> Option<Address> {
+        self.given_tokens.get(&token).copied()
+    }
+
+    /// Records the claim of an accepted link.
+    pub(crate) fn accepted(&mut self, link: LinkId, address: Address, token: u64, now: Instant) -> Admission {
+        if self.is_reserved(address) {
+            return Admission::Refused("claims the address of another endpoint");
+        }
+        let peer = self.peers.entry(address).or_default();
+        let admission = match (peer.is_contested(), peer.has_room_to_hold()) {
+            (false, _) => Admission::Open,
+            (true, true) => Admission::Held,
+            (true, false) => return Admission::Refused("too many links claim this address"),
+        };
+        let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
+        peer.insert(link, token, standing, now);
+        self.schedule_now(address);
+        admission
+    }
+
+    /// Records that the peer's end of the link, or an error, has arrived. What is left on the link is still
+    /// read, but it contests no claim.
+    pub(crate) fn hung_up(&mut self, link: LinkId, address: Address) {
+        if let Some(peer) = self.peers.get_mut(&address) {
+            peer.mark_hung_up(link);
+            self.admit_if_uncontested(address);
+        }
+    }
+
+    /// Records that a link has ended.
+    pub(crate) fn ended(&mut self, link: LinkId, address: Address) {
+        self.admitted.retain(|admitted| *admitted != link);
+        self.awaiting_token.remove(&link);
+        let Some(peer) = self.peers.get_mut(&address) else { return };
+        peer.remove(link);
+        if peer.is_empty() {
+            if let CheckState::Waiting(timer) = peer.check {
+                self.timers.remove(&timer);
+            }
+            self.peers.remove(&address);
+        } else {
+            self.admit_if_uncontested(address);
+        }
+    }
+
+    /// Records that a link of this side has ended that was given this token. The token stays known for a
+    /// while: the acceptor may still read what the link has sent, and ask about it.
+    pub(crate) fn token_ended(&mut self, token: u64) {
+        if self.past_tokens.len() == PAST_TOKENS_MAX
+            && let Some(oldest) = self.past_tokens.pop_front()
+        {
+            self.given_tokens.remove(&oldest);
+        }
+        self.past_tokens.push_back(token);
+    }
+
+    /// Takes a held link that is to be admitted.
+    pub(crate) fn take_admitted(&mut self) -> Option<LinkId> {
+        self.admitted.pop_front()
+    }
+
+    /// Takes the next check that is to be made now. A limited number is under way at a time, and some places
+    /// are kept for contested claims.
+    pub(crate) fn next_check(&mut self, now: Instant) -> Option<CheckPlan> {
+        while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
+            && timer.0 <= now
+        {
+            self.timers.remove(&timer);
+            if let Some(peer) = self.peers.get_mut(&address) {
+                peer.check = CheckState::Idle;
+                self.schedule_now(address);
+            }
+        }
+        while let Some(address) = self.pop_due() {
+            let Some(peer) = self.peers.get_mut(&address) else { continue };
+            if !matches!(peer.check, CheckState::Due { .. }) {
+                continue;
+            }
+            let asked = peer.links_to_ask_about();
+            if asked.is_empty() {
+                peer.check = CheckState::Idle;
+                continue;
+            }
+            let id = CheckId { number: self.check_count, is_background: !peer.has_held() };
+            self.check_count += 1;
+            peer.check = CheckState::Running { number: id.number, is_renewed: false };
+            self.running += 1;
+            self.background_running += usize::from(id.is_background);
+            return Some(CheckPlan { id, address, asked });
+        }
+        None
+    }
+
+    /// Records what came of a check. Returns the links that are to end, because their claim is refuted or
+    /// could not be proven in time.
+    pub(crate) fn check_ended(
+        &mut self,
+        plan: &CheckPlan,
+        outcome: &CheckOutcome,
+        now: Instant,
+    ) -> Vec<LinkId> {
+        self.running -= 1;
+        self.background_running -= usize::from(plan.id.is_background);
+        let Some(peer) = self.peers.get_mut(&plan.address) else { return Vec::new() };
+        let CheckState::Running { number, is_renewed } = peer.check else { return Vec::new() };
+        if number != plan.id.number {
+            return Vec::new();
+        }
+        peer.check = CheckState::Idle;
+        let mut ends = Vec::new();
+        match outcome {
+            CheckOutcome::Answered(answers) => {
+                // The confirmed ones come first, since beside a proven link others must prove themselves.
+                let is_confirmed = |answer: &&(_, _, ClaimKind)| answer.2 == ClaimKind::Confirmed;
+                let others = answers.iter().filter(|answer| !is_confirmed(answer));
+                for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
+                    match peer.judge(*link, *token, *verdict) {
+                        Judgement::Stays => {}
+                        Judgement::Admitted => self.admitted.push_back(*link),
+                        Judgement::Ends => ends.push(*link),
+                    }
+                }
+            }
+            CheckOutcome::Silent => peer.note_failure(true),
+            CheckOutcome::Unreachable => {
+                peer.note_failure(false);
+                self.admitted.extend(peer.admit_if_no_other_is_up());
+            }
+        }
+        for link in peer.links_held_since(now, self.hold_timeout) {
+            if !ends.contains(&link) {
+                ends.push(link);
+            }
+        }
+        self.schedule_after_check(plan.address, is_renewed, now);
+        ends
+    }
+
+    /// Records that a check could not be begun, and tries again later.
+    pub(crate) fn check_postponed(&mut self, plan: &CheckPlan, now: Instant) {
+        self.running -= 1;
+        self.background_running -= usize::from(plan.id.is_background);
+        self.schedule_after_check(plan.address, false, now);
+    }
+
+    /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.running > 0
+            || !self.admitted.is_empty()
+            || !self.timers.is_empty()
+            || !self.contested_due.is_empty()
+            || !self.background_due.is_empty()
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.admitted.is_empty()
+            || !self.contested_due.is_empty() && self.running < CHECKS_MAX
+            || !self.background_due.is_empty() && self.may_begin_background()
+    }
+
+    /// Counts a pass. Returns whether the pass must look at the time.
+    pub(crate) fn count_pass_and_check_due(&mut self) -> bool {
+        if self.passes_until_look > 0 && !self.has_work() {
+            self.passes_until_look -= 1;
+            return false;
+        }
+        self.passes_until_look = CLAIM_LOOK_PASSES - 1;
+        true
+    }
+
+    /// When the next check of an address is due that waits. The next pass looks at the time.
+    pub(crate) fn request_look(&mut self) -> Option<Instant> {
+        self.passes_until_look = 0;
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn may_begin_background(&self) -> bool {
+        self.running < CHECKS_MAX && self.background_running < CHECKS_BACKGROUND_MAX
+    }
+
+    fn pop_due(&mut self) -> Option<Address> {
+        if self.running >= CHECKS_MAX {
+            return None;
+        }
+        self.contested_due
+            .pop()
+            .or_else(|| if self.may_begin_background() { self.background_due.pop() } else { None })
+    }
+
+    /// Lets an address be checked as soon as there is a place.
+    fn schedule_now(&mut self, address: Address) {
+        let Some(peer) = self.peers.get_mut(&address) else { return };
+        let is_contested = peer.has_held();
+        match &mut peer.check {
+            CheckState::Running { is_renewed, .. } => {
+                *is_renewed = true;
+                return;
+            }
+            CheckState::Due { is_contested: before } if *before || !is_contested => return,
+            CheckState::Waiting(timer) => {
+                self.timers.remove(timer);
+            }
+            CheckState::Due { .. } | CheckState::Idle => {}
+        }
+        if peer.links_to_ask_about().is_empty() {
+            peer.check = CheckState::Idle;
+            return;
+        }
+        peer.check = CheckState::Due { is_contested };
+        let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
+        due.push(address);
+    }
+
+    /// Lets an address be checked again after a while, if a link still waits for its proof.
+    fn schedule_after_check(&mut self, address: Address, is_at_once: bool, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&address) else { return };
+        peer.check = CheckState::Idle;
+        if is_at_once {
+            return self.schedule_now(address);
+        }
+        if peer.links_to_ask_about().is_empty() {
+            peer.delay_next = 0;
+            return;
+        }
+        let mut at = now + peer.next_delay();
+        if let Some(over_at) = peer.held_since().and_then(|since| since.checked_add(self.hold_timeout)) {
+            at = at.min(over_at.max(now));
+        }
+        let timer = (at, self.timer_count);
+        self.timer_count += 1;
+        peer.check = CheckState::Waiting(timer);
+        self.timers.insert(timer, address);
+    }
+
+    fn admit_if_uncontested(&mut self, address: Address) {
+        let Some(peer) = self.peers.get_mut(&address) else { return };
+        let admitted = peer.admit_uncontested();
+        if !admitted.is_empty() {
+            self.admitted.extend(admitted);
+            self.schedule_now(address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The links that lead, or claim to lead, to one address.
+
+use std::time::{Duration, Instant};
+
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::claim::ClaimKind;
+use smallvec::SmallVec;
+
+use super::{Asked, Timer};
+use crate::limits::{
+    CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
+    HELD_MAX_LINKS,
+};
+
+/// The links to one address, and the check of their claims.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    /// In the order in which they came.
+    members: SmallVec<[Member; 2]>,
+    pub(super) check: CheckState,
+    /// How often the delay until the next check has doubled.
+    pub(super) delay_next: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum CheckState {
+    #[default]
+    Idle,
+    /// In one of the queues of addresses that are to be checked.
+    Due { is_contested: bool },
+    /// A check is under way. Another one follows at once if it was renewed.
+    Running { number: u64, is_renewed: bool },
+    /// A check is due later.
+    Waiting(Timer),
+}
+
+#[derive(Debug)]
+struct Member {
+    link: LinkId,
+    /// The token that this side has given to an accepted link.
+    token: u64,
+    standing: Standing,
+    /// The peer's end of the link, or an error, has arrived.
+    is_hung_up: bool,
+    /// How many answers were unclear, and how many checks brought no answer.
+    unclear_count: u32,
+    failure_count: u32,
+    /// There is no further check, unless another link to the address comes.
+    is_left_alone: bool,
+    since: Instant,
+}
+
+/// What is known about the far end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// This side is connecting the link.
+    Connecting,
+    /// This side has connected the link.
+    Connected,
+    /// An accepted link that waits for its proof.
+    Held,
+    /// An accepted link that was not contested.
+    Unproven,
+    /// An accepted link whose claim is proven.
+    Proven,
+}
+
+/// What an answer means for a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// The link stays as it is.
+    Stays,
+    /// The link was held, and is admitted.
+    Admitted,
+    /// The link ends.
+    Ends,
+}
+
+impl Peer {
+    pub(super) fn insert(&mut self, link: LinkId, token: u64, standing: Standing, since: Instant) {
+        self.ask_about_all_again();
+        self.members.push(Member {
+            link,
+            token,
+            standing,
+            is_hung_up: false,
+            unclear_count: 0,
+            failure_count: 0,
+            is_left_alone: false,
+            since,
+        });
+    }
+
+    pub(super) fn remove(&mut self, link: LinkId) {
+        self.members.retain(|member| member.link != link);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn connected(&mut self, link: LinkId) {
+        self.ask_about_all_again();
+        if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
+            member.standing = Standing::Connected;
+        }
+    }
+
+    /// Lets claims be checked again that were left alone, since another link contests them.
+    fn ask_about_all_again(&mut self) {
+        for member in &mut self.members {
+            (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);
+        }
+    }
+
+    pub(super) fn mark_hung_up(&mut self, link: LinkId) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
+            member.is_hung_up = true;
+        }
+    }
+
+    /// Whether a link lives that is not held. Links that are held do not contest each other's claim.
+    pub(super) fn is_contested(&self) -> bool {
+        self.members.iter().any(|member| member.standing != Standing::Held && !member.is_hung_up)
+    }
+
+    pub(super) fn has_held(&self) -> bool {
+        self.members.iter().any(|member| member.standing == Standing::Held)
+    }
+
+    pub(super) fn has_room_to_hold(&self) -> bool {
+        let is_held = |member: &&Member| member.standing == Standing::Held;
+        self.members.iter().filter(is_held).count() < HELD_MAX_LINKS
+    }
+
+    /// Since when the oldest held link waits.
+    pub(super) fn held_since(&self) -> Option<Instant> {
+        self.members.iter().find(|member| member.standing == Standing::Held).map(|member| member.since)
+    }
+
+    /// The links whose claim a check asks about.
+    pub(super) fn links_to_ask_about(&self) -> Asked {
+        let asked = self.members.iter().filter(|member| match member.standing {
+            Standing::Held => true,
+            Standing::Unproven => !member.is_hung_up && !member.is_left_alone,
+            Standing::Connecting | Standing::Connected | Standing::Proven => false,
+        });
+        asked.map(|member| (member.link, member.token)).collect()
+    }
+
+    /// Takes an answer of the endpoint at the address.
+    pub(super) fn judge(&mut self, link: LinkId, token: u64, verdict: ClaimKind) -> Judgement {
+        let has_proven_link = self.members.iter().any(|member| {
+            member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
+        });
+        let is_asked = |member: &&mut Member| (member.link, member.token) == (link, token);
+        let Some(member) = self.members.iter_mut().find(is_asked) else { return Judgement::Stays };
+        match (member.standing, verdict) {
+            (Standing::Held, ClaimKind::Confirmed) => {
+                member.standing = Standing::Proven;
+                Judgement::Admitted
+            }
+            (Standing::Unproven, ClaimKind::Confirmed) => {
+                member.standing = Standing::Proven;
+                Judgement::Stays
+            }
+            (Standing::Held, ClaimKind::Denied) => Judgement::Ends,
+            (Standing::Unproven, ClaimKind::Denied) if !member.is_hung_up => Judgement::Ends,
+            (Standing::Unproven, ClaimKind::Unclear) => {
+                member.unclear_count += 1;
+                member.is_left_alone = member.unclear_count >= CHECK_UNCLEAR_MAX;
+                if member.is_left_alone && has_proven_link { Judgement::Ends } else { Judgement::Stays }
+            }
+            // The endpoint that has made the link may have ended since, and been replaced. What it has sent
+            // is read to its end.
+            _ => Judgement::Stays,
+        }
+    }
+
+    /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. A claim that
+    /// nothing contests is soon left alone.
+    pub(super) fn note_failure(&mut self, is_silent: bool) {
+        let is_rival = |member: &Member| {
+            matches!(member.standing, Standing::Held | Standing::Connected | Standing::Proven)
+        };
+        let failures_max = match (self.members.iter().any(is_rival), is_silent) {
+            (true, _) => CHECK_CONTESTED_FAILURES_MAX,
+            (false, true) => {
+                // The endpoint may be computing.
+                self.delay_next = CHECK_DELAY_DOUBLINGS;
+                CHECK_SILENT_MAX
+            }
+            (false, false) => 1,
+        };
+        for member in &mut self.members {
+            member.failure_count += 1;
+            member.is_left_alone |= member.failure_count >= failures_max;
+        }
+    }
+
+    /// Admits held links as long as no other link contests them.
+    pub(super) fn admit_uncontested(&mut self) -> SmallVec<[LinkId; 2]> {
+        let mut admitted = SmallVec::new();
+        while !self.is_contested()
+            && let Some(link) = self.admit_oldest()
+        {
+            admitted.push(link);
+        }
+        admitted
+    }
+
+    /// Admits the oldest held link if no link contests it but such as are still connecting.
+    pub(super) fn admit_if_no_other_is_up(&mut self) -> Option<LinkId> {
+        let is_up = |member: &Member| {
+            !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
+        };
+        if self.members.iter().any(is_up) { None } else { self.admit_oldest() }
+    }
+
+    /// Admits the oldest held link, without proof.
+    fn admit_oldest(&mut self) -> Option<LinkId> {
+        let oldest = self.members.iter_mut().find(|member| member.standing == Standing::Held)?;
+        oldest.standing = Standing::Unproven;
+        Some(oldest.link)
+    }
+
+    /// The links that are held for this long.
+    pub(super) fn links_held_since(&self, now: Instant, timeout: Duration) -> SmallVec<[LinkId; 2]> {
+        let is_over = |member: &&Member| {
+            member.standing == Standing::Held && now.saturating_duration_since(member.since) >= timeout
+        };
+        self.members.iter().filter(is_over).map(|member| member.link).collect()
+    }
+
+    /// The delay until the next check. Each is twice as long as the one before, up to a limit.
+    pub(super) fn next_delay(&mut self) -> Duration {
+        let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_next);
+        self.delay_next = (self.delay_next + 1).min(CHECK_DELAY_DOUBLINGS);
+        delay
+    }
+}

@@ -1,0 +1,215 @@
+//! What an endpoint does with the hello of a peer.
+
+use std::time::Instant;
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::wire::hello::{Hello, Question};
+
+use crate::claims::{Admission, Claims};
+use crate::hello::{Greeting, believed_address};
+use crate::limits::QUESTIONS_MAX;
+use crate::link::{NO_ROOM, Origin};
+use crate::local_addresses::LocalAddresses;
+
+/// Judges what arrives on a connection before its first frame.
+#[derive(Debug)]
+pub(crate) struct Greeter<'a> {
+    pub(crate) id: LinkId,
+    pub(crate) origin: Origin,
+    /// Whether the endpoint may have another accepted link.
+    pub(crate) has_room: bool,
+    pub(crate) claims: &'a mut Claims,
+    pub(crate) local: &'a mut LocalAddresses,
+    /// The claim of an accepted link, if its hello has arrived in this read.
+    pub(crate) claimed: Option<Claimed>,
+    /// The token that the acceptor has given, if it has arrived in this read.
+    pub(crate) given_token: Option<u64>,
+    /// The questions that have arrived in this read.
+    pub(crate) questions: Vec<Question>,
+}
+
+/// The claim of an accepted link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    /// The address that the peer is believed to have.
+    pub(crate) address: Address,
+    pub(crate) instance: u64,
+    /// The token that this side gives to the link.
+    pub(crate) token: u64,
+}
+
+impl Greeter<'_> {
+    /// Takes the hello of a peer that has connected. Returns whether the link is held.
+    pub(crate) fn take_hello(
+        &mut self,
+        hello: &Hello,
+        receiver: &mut impl FrameHandler,
+    ) -> Result<bool, LinkError> {
+        if !self.has_room {
+            return Err(NO_ROOM);
+        }
+        let Origin::Accepted { remote, .. } = self.origin else { return Ok(false) };
+        let local = &mut *self.local;
+        let address = believed_address(hello.address, remote, |ip| local.contains(ip));
+        let token = getrandom::u64().map_err(|error| {
+            tracing::debug!(%error, "no random number");
+            LinkError::System(Errno::EIO)
+        })?;
+        let admission = self.claims.accepted(self.id, address, token, Instant::now());
+        tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
+        let is_held = match admission {
+            Admission::Refused(reason) => return Err(LinkError::Protocol(reason)),
+            Admission::Held => true,
+            Admission::Open => false,
+        };
+        self.claimed = Some(Claimed { address, instance: hello.instance, token });
+        if !is_held {
+            let up = LinkEvent::Up { peer: address, instance: hello.instance };
+            receiver.link_event(self.id, up);
+        }
+        Ok(is_held)
+    }
+
+    /// Takes a part of an acceptor's greeting. Returns whether the link is up.
+    pub(crate) fn take_greeting(&mut self, greeting: &Greeting, receiver: &mut impl FrameHandler) -> bool {
+        let Origin::Connected(to) = self.origin else { return false };
+        match *greeting {
+            Greeting::Held { token } => {
+                tracing::debug!(link = self.id.0, peer = %to, "held by its acceptor");
+                self.note_token(to, token);
+                false
+            }
+            Greeting::Up { hello, token } => {
+                tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
+                self.note_token(to, token);
+                self.claims.connected(self.id, to);
+                receiver.link_event(self.id, LinkEvent::Up { peer: to, instance: hello.instance });
+                true
+            }
+        }
+    }
+
+    /// Takes a question of a peer that has connected to ask.
+    pub(crate) fn take_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
+        if count > QUESTIONS_MAX {
+            return Err(LinkError::Protocol("too many questions"));
+        }
+        self.questions.push(question);
+        Ok(())
+    }
+
+    fn note_token(&mut self, to: Address, token: u64) {
+        self.claims.token_given(self.id, to, token);
+        self.given_token = Some(token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use homespun_engine::transport::Space;
+    use homespun_engine::wire::Header;
+
+    use super::*;
+
+    /// Records the links that come up.
+    #[derive(Default)]
+    struct Ups(Vec<(Address, u64)>);
+
+    impl FrameHandler for Ups {
+        fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+        fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+        fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+            Space::new()
+        }
+        fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+        fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
+        fn link_event(&mut self, _: LinkId, event: LinkEvent) {
+            if let LinkEvent::Up { peer, instance } = event {
+                self.0.push((peer, instance));
+            }
+        }
+    }
+
+    fn address(port: u16) -> Address {
+        SocketAddr::from(([127, 0, 0, 1], port)).into()
+    }
+
+    fn greet<T>(
+        claims: &mut Claims,
+        id: u32,
+        origin: Origin,
+        has_room: bool,
+        act: impl FnOnce(&mut Greeter<'_>) -> T,
+    ) -> T {
+        let local = &mut LocalAddresses::default();
+        let mut greeter = Greeter {
+            id: LinkId(id),
+            origin,
+            has_room,
+            claims,
+            local,
+            claimed: None,
+            given_token: None,
+            questions: Vec::new(),
+        };
+        act(&mut greeter)
+    }
+
+    #[test]
+    fn hello_is_admitted_held_or_refused() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
+        let mut say_hello = |claims: &mut Claims, id: u32, has_room| {
+            let hello = Hello { address: address(1), instance: id.into() };
+            greet(claims, id, accepted, has_room, |greeter| {
+                let is_held = greeter.take_hello(&hello, &mut ups);
+                (is_held, greeter.claimed.map(|claimed| (claimed.address, claimed.instance)))
+            })
+        };
+        assert_eq!(say_hello(&mut claims, 1, false), (Err(NO_ROOM), None));
+        assert_eq!(say_hello(&mut claims, 1, true), (Ok(false), Some((address(1), 1))));
+        assert_eq!(say_hello(&mut claims, 2, true), (Ok(true), Some((address(1), 2))));
+        claims.reserve(address(1));
+        let refused = say_hello(&mut claims, 3, true);
+        assert!(matches!(refused, (Err(LinkError::Protocol(_)), None)), "{refused:?}");
+        assert_eq!(ups.0, [(address(1), 1)]);
+    }
+
+    #[test]
+    fn each_accepted_link_gets_another_token() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
+        let mut tokens: Vec<u64> = (0..100)
+            .map(|id| {
+                let hello = Hello { address: address(100 + id as u16), instance: 1 };
+                greet(&mut claims, id, accepted, true, |greeter| {
+                    greeter.take_hello(&hello, &mut ups).unwrap();
+                    greeter.claimed.unwrap().token
+                })
+            })
+            .collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), 100);
+    }
+
+    #[test]
+    fn greeting_of_an_acceptor_names_the_connected_address() {
+        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        claims.connecting(LinkId(1), address(1), Instant::now());
+        let hello = Hello { address: address(2), instance: 9 };
+        let mut take = |greeting| {
+            greet(&mut claims, 1, Origin::Connected(address(1)), true, |greeter| {
+                greeter.take_greeting(&greeting, &mut ups)
+            })
+        };
+        assert!(!take(Greeting::Held { token: 5 }));
+        assert!(take(Greeting::Up { hello, token: 5 }));
+        assert_eq!((ups.0, claims.address_of_token(5)), (vec![(address(1), 9)], Some(address(1))));
+    }
+}

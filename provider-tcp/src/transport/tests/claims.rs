@@ -1,0 +1,526 @@
+//! Peers that claim the address of another, and the checks that find them out.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
+use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use homespun_engine::wire::hello::{HELLO_BYTES, Hello, Question};
+
+use super::hello::has_ended;
+use crate::TcpProvider;
+use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
+use crate::testing::{Pair, Side, drive_until, make_message};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+/// A peer that says what it likes.
+struct Hostile {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Hostile {
+    fn connect(to: &Side) -> Hostile {
+        let stream = TcpStream::connect(to.transport.address().socket_addr()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        Hostile { stream, received: Vec::new() }
+    }
+
+    /// Connects, claims an address, and sends a frame.
+    fn claim(to: &Side, address: Address, instance: u64) -> Hostile {
+        let mut hostile = Hostile::connect(to);
+        hostile.send(&Hello { address, instance }.to_bytes());
+        hostile.send(&encode_frame());
+        hostile
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Reads what has arrived. Returns whether the connection has ended.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(count) => self.received.extend(&buffer[..count]),
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// The records that have arrived after a hello.
+    fn claims(&mut self) -> Vec<Claim> {
+        self.read();
+        let records = self.received.get(HELLO_BYTES..).unwrap_or_default();
+        records.as_chunks::<CLAIM_BYTES>().0.iter().map(|bytes| Claim::parse(bytes).unwrap()).collect()
+    }
+
+    fn has(&mut self, kind: ClaimKind) -> bool {
+        self.claims().iter().any(|claim| claim.kind == kind)
+    }
+}
+
+/// An address at which nobody listens. Tests that run meanwhile use no port of this IP address.
+fn vacant_address() -> Address {
+    TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
+}
+
+fn encode_frame() -> Vec<u8> {
+    let mut head = [0; HEADER_MAX_BYTES];
+    let head_bytes = frame::emit(&make_message(0, 666), &mut head);
+    head[..head_bytes].to_vec()
+}
+
+fn provider() -> TcpProvider {
+    TcpProvider::new()
+}
+
+fn hasty_provider() -> TcpProvider {
+    TcpProvider::new().with_hold_timeout(SHORT)
+}
+
+/// Drives a pair until the checks of its links are over.
+fn settle(pair: &mut Pair) {
+    pair.drive_until("the checks to end", |client, server| {
+        !client.transport.claims.is_busy() && !server.transport.claims.is_busy()
+    });
+}
+
+/// How many links were reported and have not ended.
+fn live_count(side: &Side) -> usize {
+    side.recorder.inboxes.values().filter(|inbox| inbox.up.is_some() && inbox.down.is_none()).count()
+}
+
+fn exchange_frames(pair: &mut Pair) {
+    let (out, into) = (pair.out, pair.into);
+    let before = (pair.client.received_frames(out).len(), pair.server.received_frames(into).len());
+    pair.client.transport.send_inline(out, &make_message(0, 1), b"").unwrap();
+    pair.server.transport.send_inline(into, &make_message(0, 2), b"").unwrap();
+    pair.drive_until("a frame each way", |client, server| {
+        (client.received_frames(out).len(), server.received_frames(into).len())
+            == (before.0 + 1, before.1 + 1)
+    });
+}
+
+/// A stranger that claims the address of a peer is found out, and the peer's link goes on.
+fn check_takeover_fails(mut pair: Pair, instance: u64) {
+    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), instance);
+    pair.drive_until("the end of the stranger", |_, _| hostile.read());
+    let kinds: Vec<ClaimKind> = hostile.claims().iter().map(|claim| claim.kind).collect();
+    assert_eq!(kinds, [ClaimKind::Held], "the stranger was sent more");
+    assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn takeover_with_a_new_instance_fails() {
+    let pair = Pair::open_connected(&provider(), LOOPBACK);
+    check_takeover_fails(pair, 1);
+}
+
+#[test]
+fn takeover_with_the_same_instance_fails() {
+    let pair = Pair::open_connected(&provider(), LOOPBACK);
+    let instance = pair.client.instance;
+    check_takeover_fails(pair, instance);
+}
+
+#[test]
+fn takeover_of_a_peer_that_this_side_has_connected_fails() {
+    let Pair { client, server, out, into } = Pair::open_connected(&provider(), LOOPBACK);
+    check_takeover_fails(Pair { client: server, server: client, out: into, into: out }, 1);
+}
+
+#[test]
+fn takeover_of_a_silent_peer_is_held_until_its_time_is_over() {
+    let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
+    settle(&mut pair);
+    // The peer lives, and makes no progress.
+    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
+    let mut was_held = false;
+    drive_until("the end of the stranger", &mut [&mut pair.server], |_| {
+        was_held |= hostile.has(ClaimKind::Held);
+        hostile.read()
+    });
+    assert!(was_held && !hostile.has(ClaimKind::Admitted));
+    assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn claim_of_a_vacant_address_stays_unless_it_is_contested() {
+    let vacant = vacant_address();
+    let mut side = Side::open(&hasty_provider(), LOOPBACK);
+    let mut first = Hostile::claim(&side, vacant, 1);
+    drive_until("the first to be checked", &mut [&mut side], |sides| {
+        !sides[0].recorder.inboxes.is_empty() && !sides[0].transport.claims.is_busy()
+    });
+    assert!(!first.read() && first.has(ClaimKind::Welcome));
+    let link = side.only_link().unwrap();
+    assert_eq!(side.received_frames(link).len(), 1);
+
+    let mut second = Hostile::claim(&side, vacant, 2);
+    drive_until("the end of the second", &mut [&mut side], |_| second.read());
+    assert!(second.has(ClaimKind::Held) && !second.has(ClaimKind::Admitted));
+    assert!(!first.read() && side.only_link() == Some(link) && side.is_up(link));
+}
+
+#[test]
+fn held_link_is_admitted_when_nothing_contests_it_any_more() {
+    let vacant = vacant_address();
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let first = Hostile::claim(&side, vacant, 1);
+    drive_until("the first", &mut [&mut side], |sides| live_count(sides[0]) == 1);
+    let link = side.only_link().unwrap();
+    let mut others = [Hostile::claim(&side, vacant, 2), Hostile::claim(&side, vacant, 3)];
+    drive_until("the others to be held", &mut [&mut side], |_| {
+        others.iter_mut().all(|other| other.has(ClaimKind::Held))
+    });
+    drop(first);
+    drive_until("the frame of one of them", &mut [&mut side], |sides| {
+        let inboxes = &sides[0].recorder.inboxes;
+        inboxes.iter().any(|(other, inbox)| *other != link && inbox.frames.len() == 1)
+    });
+    let admitted = others.iter_mut().map(|other| other.has(ClaimKind::Admitted));
+    assert_eq!(admitted.collect::<Vec<_>>(), [true, false], "the oldest, and it alone");
+}
+
+#[test]
+fn uncontested_false_claim_is_refuted_in_the_background() {
+    let provider = provider();
+    let mut pair = Pair::open_connected(&provider, LOOPBACK);
+    let mut victim = Side::open(&provider, LOOPBACK);
+    let mut hostile = Hostile::claim(&pair.server, victim.transport.address(), victim.instance);
+    // Until the victim makes progress, the claim counts.
+    pair.drive_until("the stranger's link", |_, server| live_count(server) == 2);
+    let honest = pair.into;
+    let false_link = *pair.server.recorder.inboxes.keys().find(|link| **link != honest).unwrap();
+    exchange_frames(&mut pair);
+    let Pair { client, server, out, into } = &mut pair;
+    drive_until("the end of the stranger's link", &mut [client, server, &mut victim], |sides| {
+        sides[1].down_error(false_link).is_some()
+    });
+    let error = server.down_error(false_link).unwrap();
+    assert_eq!(*error, LinkError::Protocol("claims the address of another endpoint"));
+    assert!(client.is_up(*out) && server.is_up(*into) && hostile.read());
+    assert!(victim.recorder.inboxes.is_empty(), "the check was reported as a link");
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    settle(&mut pair);
+    let accepted = |side: &mut Side| side.transport.half_open.next_serial();
+    // The check is the only connection that the client has accepted.
+    assert_eq!((accepted(&mut pair.client), accepted(&mut pair.server)), (1, 1));
+    pair.drive_until("the end of the check", |client, _| client.transport.half_open.is_empty());
+    assert_eq!((live_count(&pair.client), live_count(&pair.server)), (1, 1));
+    assert!(pair.server.transport.checks.iter().all(Option::is_none));
+    // It is not asked again.
+    for _ in 0..100 {
+        pair.server.progress();
+        pair.client.progress();
+    }
+    assert_eq!(accepted(&mut pair.client), 2);
+    exchange_frames(&mut pair);
+}
+
+/// A hostile endpoint that the victim has connected passes on the token that it got from the target.
+#[test]
+fn relayed_token_proves_nothing() {
+    let provider = hasty_provider();
+    let mut pair = Pair::open_connected(&provider, LOOPBACK);
+    settle(&mut pair);
+    let Pair { client: victim, server: target, .. } = &mut pair;
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let relay = victim.transport.connect(listener.local_addr().unwrap().into());
+    let (mut to_victim, _) = listener.accept().unwrap();
+    let mut hostile = Hostile::claim(target, victim.transport.address(), 1);
+    // The victim answers only once it has the token.
+    drive_until("the token", &mut [target], |_| hostile.has(ClaimKind::Held));
+    let token = hostile.claims()[0].token;
+    let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
+    to_victim.write_all(&hello.to_bytes()).unwrap();
+    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    drive_until("the relay", &mut [victim], |sides| sides[0].is_up(relay));
+    let mut was_admitted = false;
+    drive_until("the end of the stranger", &mut [target, victim], |_| {
+        was_admitted |= hostile.has(ClaimKind::Admitted);
+        hostile.read()
+    });
+    assert!(!was_admitted);
+    exchange_frames(&mut pair);
+}
+
+/// The same, before the victim has a link to the target: the claim counts until the victim connects.
+#[test]
+fn relayed_token_gives_way_to_a_proven_link() {
+    let provider = provider();
+    let (mut victim, mut target) = (Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK));
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let relay = victim.transport.connect(listener.local_addr().unwrap().into());
+    let (mut to_victim, _) = listener.accept().unwrap();
+    let mut hostile = Hostile::claim(&target, victim.transport.address(), victim.instance);
+    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimKind::Welcome));
+    let token = hostile.claims()[0].token;
+    let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
+    to_victim.write_all(&hello.to_bytes()).unwrap();
+    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    let out = victim.transport.connect(target.transport.address());
+    drive_until("the victim's link, and the end of the stranger", &mut [&mut target, &mut victim], |sides| {
+        sides[1].is_up(relay) && sides[1].is_up(out) && hostile.read()
+    });
+    assert_eq!(live_count(&target), 1);
+}
+
+/// Proofs of an earlier check are of no use, since each link has a token of its own.
+#[test]
+fn answer_about_another_token_ends_the_check() {
+    let mut side = Side::open(&hasty_provider(), LOOPBACK);
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    let mut first = Hostile::claim(&side, address, 1);
+    drive_until("the first link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
+    let (mut asked, _) = listener.accept().unwrap();
+    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimKind::Welcome));
+    let old = Claim { kind: ClaimKind::Confirmed, token: first.claims()[0].token }.to_bytes();
+    asked.write_all(&old).unwrap();
+    let mut second = Hostile::claim(&side, address, 2);
+    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimKind::Held));
+    // The endpoint asks until the time is over, and each time gets the old proof.
+    listener.set_nonblocking(true).unwrap();
+    let mut replays = Vec::new();
+    drive_until("the end of the second", &mut [&mut side], |_| {
+        if let Ok((mut asked, _)) = listener.accept() {
+            asked.write_all(&old).unwrap();
+            replays.push(asked);
+        }
+        second.read()
+    });
+    assert!(!replays.is_empty() && !second.has(ClaimKind::Admitted));
+    assert_eq!(live_count(&side), 1);
+}
+
+#[test]
+fn restarted_peer_gets_in_beside_its_old_link() {
+    let provider = provider();
+    let mut side = Side::open(&provider, LOOPBACK);
+    let vacated = vacant_address();
+    // The old link ends only when its process does, of which this side has not heard.
+    let _old = Hostile::claim(&side, vacated, 1);
+    drive_until("the old link", &mut [&mut side], |sides| {
+        live_count(sides[0]) == 1 && !sides[0].transport.claims.is_busy()
+    });
+    let mut restarted = Side::open(&provider, &vacated.to_string());
+    let out = restarted.transport.connect(side.transport.address());
+    restarted.progress();
+    drive_until("the new link", &mut [&mut side, &mut restarted], |sides| sides[1].is_up(out));
+    let expected = (vacated, restarted.instance);
+    assert!(side.recorder.inboxes.values().any(|inbox| inbox.up == Some(expected)));
+}
+
+#[test]
+fn link_whose_peer_has_ended_contests_no_claim() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    settle(&mut pair);
+    let address = pair.client.transport.address();
+    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
+    pair.client.transport.flush();
+    drop(pair.client);
+    // The end is unread when the successor connects.
+    let mut successor = Hostile::claim(&pair.server, address, 1);
+    drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimKind::Welcome));
+    // What the old one had sent is read, too.
+    drive_until("the old link's end", &mut [&mut pair.server], |sides| {
+        sides[0].down_error(pair.into) == Some(&LinkError::Closed)
+    });
+    assert_eq!(pair.server.received_frames(pair.into), [(make_message(0, 1), Vec::new())]);
+}
+
+#[test]
+fn simultaneous_connects_come_up_on_both_sides() {
+    let provider = provider();
+    for _ in 0..50 {
+        let mut sides = [Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK)];
+        let addresses = sides.each_ref().map(|side| side.transport.address());
+        let links = [sides[0].transport.connect(addresses[1]), sides[1].transport.connect(addresses[0])];
+        let [one, other] = &mut sides;
+        drive_until("four ends of two links", &mut [one, other], |sides| {
+            sides.iter().zip(links).all(|(side, link)| side.is_up(link) && live_count(side) == 2)
+        });
+        drive_until("the end of the checks", &mut [one, other], |sides| {
+            sides.iter().all(|side| !side.transport.claims.is_busy() && side.transport.half_open.is_empty())
+        });
+        // One connection of the peer's, and one check.
+        assert!(sides.iter_mut().all(|side| side.transport.half_open.next_serial() == 2));
+    }
+}
+
+#[test]
+fn frames_of_a_held_link_arrive_once_it_is_admitted() {
+    let provider = provider();
+    let mut pair = Pair::open_connected(&provider, LOOPBACK);
+    settle(&mut pair);
+    let second = pair.client.transport.connect(pair.server.transport.address());
+    let mut count = 0;
+    pair.drive_until("the second link", |client, server| {
+        while count < 500 && client.transport.send_inline(second, &make_message(0, count), b"").is_ok() {
+            count += 1;
+        }
+        client.is_up(second) && live_count(server) == 2
+    });
+    pair.drive_until("its frames", |_, server| {
+        server.recorder.inboxes.values().any(|inbox| inbox.frames.len() as u64 == count)
+    });
+    assert!(count > 0);
+}
+
+#[test]
+fn flood_of_claims_makes_few_checks_at_a_time() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    // Nobody answers at these addresses, since the listeners accept nothing.
+    let silent: Vec<TcpListener> =
+        (0..3 * CHECKS_MAX).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
+    let addresses: Vec<Address> = silent.iter().map(|own| own.local_addr().unwrap().into()).collect();
+    let claims: Vec<Hostile> =
+        addresses.iter().map(|address| Hostile::claim(&pair.server, *address, 1)).collect();
+    let mut most = 0;
+    let count_checks = |server: &Side| server.transport.checks.iter().flatten().count();
+    pair.drive_until("all claims", |_, server| {
+        most = most.max(count_checks(server));
+        live_count(server) == 1 + claims.len()
+    });
+    assert!(0 < most && most < CHECKS_MAX, "{most} checks leave no place for a contested claim");
+    let contesting: Vec<Hostile> =
+        addresses.iter().map(|address| Hostile::claim(&pair.server, *address, 2)).collect();
+    pair.drive_until("the contested ones", |_, server| {
+        most = most.max(count_checks(server));
+        server.transport.accepted_links == 1 + claims.len() + contesting.len()
+    });
+    assert!(most <= CHECKS_MAX, "{most}");
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn few_links_that_claim_one_address_are_held() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    settle(&mut pair);
+    let address = pair.client.transport.address();
+    let mut claims: Vec<Hostile> =
+        (0..=HELD_MAX_LINKS).map(|_| Hostile::claim(&pair.server, address, 1)).collect();
+    // The peer, which would refute them, makes no progress.
+    drive_until("one to be refused", &mut [&mut pair.server], |_| {
+        let unanswered = claims.iter_mut().map(|claim| claim.claims().is_empty());
+        unanswered.filter(|is_unanswered| *is_unanswered).count() == 1 && claims.iter_mut().any(Hostile::read)
+    });
+    assert_eq!(pair.server.transport.accepted_links, 1 + HELD_MAX_LINKS);
+    pair.drive_until("all to be refuted", |_, server| server.transport.accepted_links == 1);
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn sleeping_endpoint_wakes_for_its_checks() {
+    let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
+    settle(&mut pair);
+    assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
+    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    // The peer makes no progress, so only the time ends the stranger.
+    while !hostile.read() {
+        match pair.server.transport.arm() {
+            Armed::Asleep { look_again_after: Some(after) } => thread::sleep(after),
+            Armed::Asleep { look_again_after: None } => panic!("the endpoint sleeps for ever"),
+            Armed::Ready => {}
+        }
+        pair.server.progress();
+    }
+    assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
+}
+
+#[test]
+fn stop_accepting_drops_held_links() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    settle(&mut pair);
+    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    pair.server.transport.stop_accepting();
+    assert_eq!(pair.server.transport.accepted_links, 1);
+    assert!(has_ended(&mut hostile.stream));
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn reserved_address_is_refused_until_it_is_released() {
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let reserved: Address = "127.0.0.1:100".parse::<SocketAddr>().unwrap().into();
+    side.transport.reserve_address(reserved);
+    let mut refused = Hostile::claim(&side, reserved, 1);
+    drive_until("the refusal", &mut [&mut side], |_| refused.read());
+    assert!(refused.received.is_empty() && side.recorder.inboxes.is_empty());
+    side.transport.release_address(reserved);
+    let accepted = Hostile::claim(&side, reserved, 1);
+    drive_until("a link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
+
+    // A link that was held when the address was reserved is not admitted.
+    let mut held = Hostile::claim(&side, reserved, 2);
+    drive_until("a held link", &mut [&mut side], |_| held.has(ClaimKind::Held));
+    side.transport.reserve_address(reserved);
+    drop(accepted);
+    drive_until("the end of the held link", &mut [&mut side], |_| held.read());
+    assert!(!held.has(ClaimKind::Admitted) && live_count(&side) == 0);
+}
+
+#[test]
+fn questions_of_strangers_are_answered_and_bounded() {
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let question = Question { address: "127.0.0.1:100".parse::<SocketAddr>().unwrap().into(), token: 5 };
+    let mut stranger = Hostile::connect(&side);
+    stranger.send(&question.to_bytes());
+    drive_until("the answer", &mut [&mut side], |_| {
+        stranger.read();
+        stranger.received.len() == CLAIM_BYTES
+    });
+    let answer = Claim::parse(stranger.received.first_chunk().unwrap()).unwrap();
+    assert_eq!(answer, Claim { kind: ClaimKind::Denied, token: 5 });
+    assert_eq!((side.transport.accepted_links, side.transport.half_open.len()), (0, 1));
+    // Neither a hello nor any number of questions may follow.
+    stranger.send(&Hello { address: question.address, instance: 1 }.to_bytes());
+    drive_until("its end", &mut [&mut side], |_| stranger.read());
+    let mut many = Hostile::connect(&side);
+    drive_until("the end of many questions", &mut [&mut side], |_| {
+        many.stream.write_all(&question.to_bytes()).is_err() || many.read()
+    });
+    assert!(side.recorder.inboxes.is_empty() && side.transport.half_open.is_empty());
+}
+
+#[test]
+fn bytes_that_are_no_greeting_end_a_connecting_link() {
+    let wrong = [
+        Claim { kind: ClaimKind::Admitted, token: 1 }.to_bytes().to_vec(),
+        Claim { kind: ClaimKind::Confirmed, token: 1 }.to_bytes().to_vec(),
+        encode_frame(),
+        [Claim { kind: ClaimKind::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
+    ];
+    for bytes in wrong {
+        let mut side = Side::open(&provider(), LOOPBACK);
+        let listener = TcpListener::bind(LOOPBACK).unwrap();
+        let address: Address = listener.local_addr().unwrap().into();
+        let link: LinkId = side.transport.connect(address);
+        let (mut raw, _) = listener.accept().unwrap();
+        raw.write_all(&Hello { address, instance: 5 }.to_bytes()).unwrap();
+        raw.write_all(&bytes).unwrap();
+        drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+        assert!(matches!(side.down_error(link), Some(LinkError::Protocol(_))), "{:?}", side.down_error(link));
+        assert_eq!(side.inbox(link).unwrap().up, None);
+    }
+}
