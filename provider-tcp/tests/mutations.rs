@@ -293,7 +293,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A connector refuses a greeting with any changed byte: the hello of the acceptor, and the token of the link.
+/// A connector refuses a greeting with any changed byte: the hello of the acceptor, and the token of the
+/// link.
 #[test]
 fn changed_greeting_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
