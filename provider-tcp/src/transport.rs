@@ -24,10 +24,9 @@ use mio::{Events, Interest, Poll, Token};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::claims::Claims;
-use crate::greeter::Greeter;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
-use crate::link::{Link, NO_ROOM, Origin, ReadStep};
+use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local;
@@ -410,57 +409,33 @@ impl TcpTransport {
             return report_down(id, error, receiver);
         }
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        if !mem::take(&mut link.in_ready) || link.is_held() {
+        if !mem::take(&mut link.in_ready) {
             return 0;
         }
-        let (origin, was_half_open) = (link.origin, link.is_half_open());
-        let mut greeter = Greeter {
-            id,
-            origin,
-            has_room: self.accepted_links < self.accepted_max_links,
-            claims: &mut self.claims,
-            local: &mut self.local_addresses,
-            claimed: None,
-            given_token: None,
-            questions: Vec::new(),
-        };
-        let step = link.read(&mut self.read_buffer, &mut greeter, receiver);
-        let questions = greeter.questions;
-        if let Origin::Accepted { serial, .. } = origin
-            && was_half_open
-            && !link.is_half_open()
-        {
-            self.half_open.remove(serial);
-            self.accepted_links += 1;
-            // The acceptor sends its hello only now, since a peer that has received it takes the link to be
-            // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
-            // broken link and give up its other links unread.
-            link.stage_greeting(&self.hello, &mut self.spare);
-            enlist_dirty(&mut self.dirty, id, link);
+        if !link.carries_frames() {
+            return self.read_greeting(id, receiver);
         }
+        let step = link.read(id, &mut self.read_buffer, None, receiver);
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
             self.busy_link.note_read(id);
         }
         match step {
-            ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
-                if let ReadStep::Ready(_) = step {
-                    enlist_ready(&mut self.ready, id, link);
-                }
-                match questions[..] {
-                    [] => reported,
-                    _ => reported + self.answer(id, &questions, receiver),
-                }
+            ReadStep::Ready(reported) => {
+                enlist_ready(&mut self.ready, id, link);
+                reported
             }
-            ReadStep::Ended(error) => {
-                let is_known = link.is_known();
-                tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
-                self.drop_link(id);
-                if was_half_open && error == NO_ROOM {
-                    self.note_refusal(id, origin);
-                }
-                if is_known { report_down(id, error, receiver) } else { 0 }
-            }
+            ReadStep::Idle(reported) => reported,
+            ReadStep::Ended(error) => self.end_link(id, error, receiver),
         }
+    }
+
+    /// Ends a link whose stream has ended. Returns how many events it has reported.
+    fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
+        let Some(link) = self.links.link_mut(id) else { return 0 };
+        let (origin, is_known) = (link.origin, link.is_known());
+        tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
+        self.drop_link(id);
+        if is_known { report_down(id, error, receiver) } else { 0 }
     }
 
     /// Ends all links in a forked child, to which none of them belongs.
