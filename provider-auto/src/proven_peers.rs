@@ -1,6 +1,7 @@
 //! Peers that shared memory has proven: the kernel has vouched for the user of their process.
 //!
-//! While a link over shared memory leads to a peer, no connection over TCP may claim its address.
+//! While a link over shared memory leads to a peer, a connection over TCP that claims its address counts only
+//! once the endpoint at the address confirms it.
 
 use std::collections::HashMap;
 

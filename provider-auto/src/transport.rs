@@ -221,7 +221,7 @@ impl AutoTransport {
         }
     }
 
-    /// Lets no connection over TCP claim the address of a peer that shared memory has proven.
+    /// Tells TCP which addresses belong to peers that shared memory has proven.
     #[cold]
     fn update_reserved_addresses(&mut self) {
         for change in self.proven.take_changes() {

@@ -128,9 +128,12 @@ fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
     let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
     stranger.set_nonblocking(true).expect("a socket");
     stranger.write_all(&Hello { address: a.address(), instance: 33 }.to_bytes()).expect("room");
-    // The address belongs to `a` while a link over shared memory leads there. So the stranger is refused.
+    // A link over shared memory leads to the address. So `b` asks there, and `a` denies the connection.
     let deadline = Deadline::new();
     let ended = loop {
+        a.transmit();
+        b.transmit();
+        a.receive(BUDGET_FRAMES);
         b.receive(BUDGET_FRAMES);
         match stranger.read(&mut [0; 256]) {
             Ok(0) => break true,

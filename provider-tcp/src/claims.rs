@@ -47,7 +47,7 @@ pub(crate) struct Claims {
     background_running: usize,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
-    /// Addresses that no accepted link may claim.
+    /// Addresses at which the caller knows an endpoint.
     reserved: HashSet<Address>,
     hold_timeout: Duration,
     /// How many further passes go by until the next look at the time.
@@ -119,18 +119,16 @@ impl Claims {
         }
     }
 
-    /// Refuses accepted links that claim this address from now on.
+    /// Records that the caller knows an endpoint at this address. So every claim of the address is contested.
     pub(crate) fn reserve(&mut self, address: Address) {
         self.reserved.insert(address);
     }
 
-    pub(crate) fn is_reserved(&self, address: Address) -> bool {
-        self.reserved.contains(&address)
-    }
-
     /// Ends the effect of [`reserve`](Self::reserve).
     pub(crate) fn release(&mut self, address: Address) {
-        self.reserved.remove(&address);
+        if self.reserved.remove(&address) {
+            self.admit_if_uncontested(address);
+        }
     }
 
     /// Records that this side connects a link.
@@ -166,11 +164,9 @@ impl Claims {
 
     /// Records the claim of an accepted link.
     pub(crate) fn accepted(&mut self, link: LinkId, address: Address, token: u64, now: Instant) -> Admission {
-        if self.is_reserved(address) {
-            return Admission::Refused("claims the address of another endpoint");
-        }
+        let is_reserved = self.reserved.contains(&address);
         let peer = self.peers.entry(address).or_default();
-        let admission = match (peer.is_contested(), peer.has_room_to_hold()) {
+        let admission = match (is_reserved || peer.is_contested(), peer.has_room_to_hold()) {
             (false, _) => Admission::Open,
             (true, true) => Admission::Held,
             (true, false) => return Admission::Refused("too many links claim this address"),
@@ -287,7 +283,9 @@ impl Claims {
             CheckOutcome::Silent => peer.note_failure(true),
             CheckOutcome::Unreachable => {
                 peer.note_failure(false);
-                self.admitted.extend(peer.admit_if_no_other_is_up());
+                if !self.reserved.contains(&plan.address) {
+                    self.admitted.extend(peer.admit_if_no_other_is_up());
+                }
             }
         }
         for link in peer.links_held_since(now, self.hold_timeout) {
@@ -398,7 +396,9 @@ impl Claims {
     }
 
     fn admit_if_uncontested(&mut self, address: Address) {
-        let Some(peer) = self.peers.get_mut(&address) else { return };
+        let Some(peer) = self.peers.get_mut(&address).filter(|_| !self.reserved.contains(&address)) else {
+            return;
+        };
         let admitted = peer.admit_uncontested();
         if !admitted.is_empty() {
             self.admitted.extend(admitted);

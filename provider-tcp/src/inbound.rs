@@ -78,6 +78,7 @@ impl Inbound {
     }
 
     /// Whether frames arrive, and nothing else.
+    #[inline]
     pub(crate) fn carries_frames(&self) -> bool {
         matches!(self.state, StreamState::Frames(_))
     }
@@ -121,7 +122,7 @@ impl Inbound {
         stream: &TcpStream,
         buffer: &mut [u8],
         receiver: &mut R,
-        greeter: &mut Greeter<'_>,
+        greeter: Option<&mut Greeter<'_>>,
     ) -> ReadOutcome {
         let max_bytes = match &self.state {
             StreamState::Opening(reader) => reader.missing_bytes(),
@@ -159,10 +160,10 @@ impl Inbound {
         placed_bytes: usize,
         mut bytes: &[u8],
         receiver: &mut R,
-        greeter: &mut Greeter<'_>,
+        greeter: Option<&mut Greeter<'_>>,
     ) -> Result<u32, LinkError> {
         let mut reported = 0;
-        if !matches!(self.state, StreamState::Frames(_)) {
+        if let Some(greeter) = greeter {
             (reported, bytes) = self.feed_before_frames(bytes, receiver, greeter)?;
         }
         if let StreamState::Frames(decoder) = &mut self.state {

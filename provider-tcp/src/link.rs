@@ -6,7 +6,7 @@ use std::time::Duration;
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
-use homespun_engine::transport::{FrameHandler, LinkError};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::claim::{Claim, ClaimKind};
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -109,6 +109,12 @@ impl Link {
     /// reported.
     pub(crate) fn is_half_open(&self) -> bool {
         self.inbound.awaits_hello()
+    }
+
+    /// Whether frames arrive, and nothing else.
+    #[inline]
+    pub(crate) fn carries_frames(&self) -> bool {
+        self.inbound.carries_frames()
     }
 
     /// Whether this side holds the link. It was not yet reported.
@@ -216,17 +222,18 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Reads once and reports frames and events.
+    /// Reads once and reports frames and events. A link that does not [carry frames](Self::carries_frames)
+    /// needs a `greeter`.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
+        id: LinkId,
         buffer: &mut [u8],
-        greeter: &mut Greeter<'_>,
+        mut greeter: Option<&mut Greeter<'_>>,
         receiver: &mut R,
     ) -> ReadStep {
         let failure = self.outbound.failure();
-        let was_greeted = self.inbound.carries_frames();
-        let outcome = self.inbound.read(greeter.id, &self.stream, buffer, receiver, greeter);
-        if !was_greeted {
+        let outcome = self.inbound.read(id, &self.stream, buffer, receiver, greeter.as_deref_mut());
+        if let Some(greeter) = greeter {
             self.claimed = self.claimed.or(greeter.claimed);
             self.given_token = greeter.given_token.or(self.given_token);
         }

@@ -4,7 +4,7 @@ mod accepting;
 mod checking;
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,11 +24,9 @@ use mio::{Events, Interest, Poll, Token};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::claims::Claims;
-use crate::foreign;
-use crate::greeter::Greeter;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
-use crate::link::{Link, NO_ROOM, Origin, ReadStep};
+use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local_addresses::LocalAddresses;
@@ -420,66 +418,33 @@ impl TcpTransport {
             return report_down(id, error, receiver);
         }
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        if !mem::take(&mut link.in_ready) || link.is_held() {
+        if !mem::take(&mut link.in_ready) {
             return 0;
         }
-        let (origin, was_half_open) = (link.origin, link.is_half_open());
-        let mut greeter = Greeter {
-            id,
-            origin,
-            has_room: self.accepted_links < self.accepted_max_links,
-            claims: &mut self.claims,
-            local: &mut self.local_addresses,
-            claimed: None,
-            given_token: None,
-            questions: Vec::new(),
-        };
-        let step = link.read(&mut self.read_buffer, &mut greeter, receiver);
-        let questions = greeter.questions;
-        if let Origin::Accepted { serial, .. } = origin
-            && was_half_open
-            && !link.is_half_open()
-        {
-            self.half_open.remove(serial);
-            self.accepted_links += 1;
-            // The acceptor sends its hello only now, since a peer that has received it takes the link to be
-            // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
-            // broken link and give up its other links unread.
-            link.stage_greeting(&self.hello, &mut self.spare);
-            enlist_dirty(&mut self.dirty, id, link);
+        if !link.carries_frames() {
+            return self.read_greeting(id, receiver);
         }
+        let step = link.read(id, &mut self.read_buffer, None, receiver);
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
             self.busy_link.note_read(id);
         }
         match step {
-            ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
-                if let ReadStep::Ready(_) = step {
-                    enlist_ready(&mut self.ready, id, link);
-                }
-                match questions[..] {
-                    [] => reported,
-                    _ => reported + self.answer(id, &questions, receiver),
-                }
+            ReadStep::Ready(reported) => {
+                enlist_ready(&mut self.ready, id, link);
+                reported
             }
-            ReadStep::Ended(error) => {
-                let is_known = link.is_known();
-                if let (true, Origin::Accepted { remote, .. }, LinkError::Protocol(reason)) =
-                    (link.is_half_open(), origin, &error)
-                {
-                    refuse_stranger(&link.stream, &self.read_buffer);
-                    if !mem::replace(&mut self.has_warned_of_stranger, true) {
-                        tracing::warn!(%remote, reason, "refused a connection: the process that made it does \
-                            not speak homespun's protocol; further ones are not reported");
-                    }
-                }
-                tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
-                self.drop_link(id);
-                if was_half_open && error == NO_ROOM {
-                    self.note_refusal(id, origin);
-                }
-                if is_known { report_down(id, error, receiver) } else { 0 }
-            }
+            ReadStep::Idle(reported) => reported,
+            ReadStep::Ended(error) => self.end_link(id, error, receiver),
         }
+    }
+
+    /// Ends a link whose stream has ended. Returns how many events it has reported.
+    fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
+        let Some(link) = self.links.link_mut(id) else { return 0 };
+        let (origin, is_known) = (link.origin, link.is_known());
+        tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
+        self.drop_link(id);
+        if is_known { report_down(id, error, receiver) } else { 0 }
     }
 
     /// Ends all links in a forked child, to which none of them belongs.
@@ -529,15 +494,6 @@ impl TcpTransport {
 
 /// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
-
-/// Refuses the connection of a stranger, whose stream begins like `received`.
-fn refuse_stranger(mut stream: &TcpStream, received: &[u8]) {
-    if let Some(refusal) = foreign::refusal_for(received)
-        && let Err(error) = stream.write(refusal)
-    {
-        tracing::debug!(%error, "the stranger does not learn that it was refused");
-    }
-}
 
 fn report_down(id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
     receiver.link_event(id, LinkEvent::Down(error));

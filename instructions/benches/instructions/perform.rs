@@ -48,7 +48,9 @@ impl<N: Node> Pair<N> {
         right.set_peer(left.own_address());
         let mut pair = Pair { left, right, sockets: None };
         pair.connect();
-        pair.sockets = (path.domain == "tcp").then(Sockets::of_process);
+        if path.domain == "tcp" {
+            pair.sockets = Some(pair.sockets_of_link());
+        }
         pair
     }
 
@@ -155,6 +157,20 @@ impl<N: Node> Pair<N> {
             let has_read = self.left.poll_cq() || self.right.poll_cq();
             assert!(!has_read, "all completions were read");
         }
+    }
+
+    /// The sockets of the endpoints, once the connection that has checked their link is closed.
+    fn sockets_of_link(&mut self) -> Sockets {
+        // Each endpoint has its listener and its end of the link.
+        const LASTING_SOCKETS: usize = 4;
+        let mut sockets = Sockets::of_process();
+        poll_until(|| {
+            let has_read = self.left.poll_cq() || self.right.poll_cq();
+            assert!(!has_read, "all completions were read");
+            sockets = Sockets::of_process();
+            sockets.len() == LASTING_SOCKETS
+        });
+        sockets
     }
 
     /// Transfers a message in each direction, which sets up the link.

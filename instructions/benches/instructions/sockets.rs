@@ -25,6 +25,10 @@ impl Sockets {
         Sockets(sockets.collect())
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Waits until a socket is readable.
     pub(crate) fn wait_until_readable(&self) {
         assert!(self.has_readable_within(&PATIENCE), "nothing arrives");

@@ -4,18 +4,21 @@
 //! hello must arrive, connections without a hello are limited in number, and the last descriptors of the
 //! process are not for them. See docs/decisions/tcp-strangers.md.
 
+use std::io::Write;
 use std::mem;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use homespun_engine::transport::{FrameHandler, LinkId};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use super::TcpTransport;
+use super::{TcpTransport, enlist_dirty, enlist_ready};
 use crate::descriptors::DescriptorLimit;
+use crate::foreign;
+use crate::greeter::Greeter;
 use crate::limits::ACCEPT_BATCH_CONNECTIONS;
-use crate::link::Origin;
+use crate::link::{NO_ROOM, Origin, ReadStep};
 use crate::listener::{Accepted, Listener};
 use crate::socket;
 
@@ -140,6 +143,64 @@ impl TcpTransport {
         self.read_link(id, receiver)
     }
 
+    /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being closed.
+    #[cold]
+    pub(super) fn read_greeting(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+        let Some(link) = self.links.link_mut(id).filter(|link| !link.is_held()) else { return 0 };
+        let (origin, was_half_open) = (link.origin, link.is_half_open());
+        let mut greeter = Greeter {
+            id,
+            origin,
+            has_room: self.accepted_links < self.accepted_max_links,
+            claims: &mut self.claims,
+            local: &mut self.local_addresses,
+            claimed: None,
+            given_token: None,
+            questions: Vec::new(),
+        };
+        let step = link.read(id, &mut self.read_buffer, Some(&mut greeter), receiver);
+        let questions = greeter.questions;
+        if let Origin::Accepted { serial, .. } = origin
+            && was_half_open
+            && !link.is_half_open()
+        {
+            self.half_open.remove(serial);
+            self.accepted_links += 1;
+            // The acceptor sends its hello only now, since a peer that has received it takes the link to be
+            // up on both sides. If this side dropped a half-open link after its hello, the peer would see a
+            // broken link and give up its other links unread.
+            link.stage_greeting(&self.hello, &mut self.spare);
+            enlist_dirty(&mut self.dirty, id, link);
+        }
+        match step {
+            ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
+                if let ReadStep::Ready(_) = step {
+                    enlist_ready(&mut self.ready, id, link);
+                }
+                reported + if questions.is_empty() { 0 } else { self.answer(id, &questions, receiver) }
+            }
+            ReadStep::Ended(error) => {
+                match (&error, origin) {
+                    (&NO_ROOM, _) if was_half_open => self.note_refusal(id, origin),
+                    (LinkError::Protocol(reason), Origin::Accepted { remote, .. }) if was_half_open => {
+                        refuse_stranger(&link.stream, &self.read_buffer);
+                        self.warn_of_stranger(remote, reason);
+                    }
+                    _ => {}
+                }
+                self.end_link(id, error, receiver)
+            }
+        }
+    }
+
+    /// Warns once that a process has connected which does not speak homespun's protocol.
+    fn warn_of_stranger(&mut self, remote: SocketAddr, reason: &str) {
+        if !mem::replace(&mut self.has_warned_of_stranger, true) {
+            tracing::warn!(%remote, reason, "refused a connection: the process that made it does not speak \
+                homespun's protocol; further ones are not reported");
+        }
+    }
+
     /// Notes that a peer was refused, because the endpoint has all the links that it may have. Says so aloud
     /// once, so that hostile peers do not fill the log.
     pub(super) fn note_refusal(&mut self, id: LinkId, origin: Origin) {
@@ -159,5 +220,14 @@ impl TcpTransport {
                 "refused: the endpoint has all the links that it accepts (FI_HOMESPUN_TCP_ACCEPTED_LINKS)"
             );
         }
+    }
+}
+
+/// Refuses the connection of a stranger, whose stream begins like `received`.
+fn refuse_stranger(mut stream: &TcpStream, received: &[u8]) {
+    if let Some(refusal) = foreign::refusal_for(received)
+        && let Err(error) = stream.write(refusal)
+    {
+        tracing::debug!(%error, "the stranger does not learn that it was refused");
     }
 }

@@ -40,8 +40,9 @@ pub(super) fn place_of(token: Token) -> Option<usize> {
 const REFUTED: LinkError = LinkError::Protocol("claims the address of another endpoint");
 
 impl TcpTransport {
-    /// Refuses accepted links that claim this address, before they are reported. For a caller who knows by
-    /// better means than a hello who is at the address. Links that are up stay.
+    /// Holds accepted links that claim this address until the endpoint at the address confirms them, or until
+    /// the address is released. For a caller who knows by better means than a hello that an endpoint is
+    /// there. Links that are up stay.
     pub fn reserve_address(&mut self, address: Address) {
         self.claims.reserve(address);
     }
@@ -195,10 +196,6 @@ impl TcpTransport {
     /// Reports a link that was held, and lets it be read.
     fn admit(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        if link.address().is_some_and(|address| self.claims.is_reserved(address)) {
-            self.drop_link(id);
-            return 0;
-        }
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
         receiver.link_event(id, LinkEvent::Up { peer: claimed.address, instance: claimed.instance });
