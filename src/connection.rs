@@ -206,7 +206,7 @@ impl RequestShared {
 
     fn end_requester_wait(&self) {
         if let Some(listener) = self.take_listener() {
-            listener.pump.settle_request(self.id);
+            listener.pump.end_accepted_request(self.id);
         }
     }
 

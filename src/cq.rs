@@ -502,7 +502,7 @@ impl CqShared {
 
     /// Locks the list of endpoints, for a test that checks that no thread locks it.
     #[cfg(test)]
-    pub(crate) fn lock_driven(&self) -> impl Sized + '_ {
+    pub(crate) fn lock_endpoint_list_for_test(&self) -> impl Sized + '_ {
         self.driven.lock_for_test()
     }
 

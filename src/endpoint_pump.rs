@@ -79,7 +79,7 @@ pub(crate) trait Connect {
     /// An endpoint is about to accept this request, so the request does not wait any longer.
     fn mark_request_being_accepted(&self, request: RequestId);
     /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
-    fn settle_request(&self, request: RequestId);
+    fn end_accepted_request(&self, request: RequestId);
     /// Turns a passive endpoint that does not listen into an active endpoint with the same address.
     fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
 }

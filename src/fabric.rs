@@ -117,9 +117,10 @@ impl Fabric {
         names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
     }
 
-    /// Returns the addresses of this host at which peers can reach an endpoint, the best first: those that
-    /// the parameter [`IFACE`](crate::params::IFACE) allows. The first one is the address of an endpoint that
-    /// is bound to all interfaces, unless this host has only link-local addresses.
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The parameter
+    /// [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An endpoint
+    /// that is bound to all interfaces gives its peers the first of them. If the parameter is not set and
+    /// there is none, or none but link-local ones, it gives them the loopback address.
     ///
     /// # Errors
     ///

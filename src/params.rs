@@ -67,7 +67,7 @@ pub const AS: Param = param!(
     default: "homespun"
 );
 
-/// The interface whose address an endpoint has as its name.
+/// The interfaces of which an endpoint that is bound to all of them gives an address as its own.
 pub const IFACE: Param = param!(
     "iface",
     "Network interfaces of which an endpoint that is bound to all of them gives an address as its own: names \
@@ -97,15 +97,15 @@ pub const CLOSE_LINGER_MS: Param = param!(
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that \
-     large messages over shm take one copy; debuggers can then attach too",
+     large messages over shm and to near peers of auto take one copy; debuggers can then attach too",
     default: "0"
 );
 
 /// The number of links that peers may make to an endpoint over TCP.
 pub const TCP_ACCEPTED_LINKS: Param = param!(
     "tcp_accepted_links",
-    "How many links of peers an endpoint over tcp accepts, passive ones too, each of which takes a \
-     descriptor; further peers are refused; at most 1048576",
+    "How many links of peers an endpoint over tcp or auto accepts over TCP, passive ones too, each of which \
+     takes a descriptor; further peers are refused; at most 1048576",
     default: "16384"
 );
 
@@ -113,7 +113,7 @@ pub const TCP_ACCEPTED_LINKS: Param = param!(
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
     "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read \
-     from its sender's memory, as over shm long ones are; at most 1073741824",
+     from its sender's memory, as over shm and to near peers of auto long ones are; at most 1073741824",
     default: "262144"
 );
 

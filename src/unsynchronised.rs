@@ -105,7 +105,7 @@ mod tests {
         /// Takes all locks of the endpoint, the vector and the queue that are not a
         /// [`Lock`](crate::lock::Lock).
         fn hold_other_locks(&self) -> impl Sized + '_ {
-            (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_driven())
+            (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_endpoint_list_for_test())
         }
     }
 

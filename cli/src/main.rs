@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments, &console),
         Command::Pingpong(arguments) => pingpong::run(&arguments, &mut console),
         Command::Bench(arguments) => bench::run(&arguments, &mut console),
-        Command::Run(arguments) => run::run(&arguments, &console),
+        Command::Run(arguments) => run::exec_command(&arguments, &console),
         Command::Bare(arguments) => bench::single::run(&arguments, &console),
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
         Command::BenchProgram(arguments) => bench::against::on_core::run(&arguments),

@@ -109,7 +109,7 @@ Examples:
   homespun pingpong                          shared memory, then TCP
   homespun pingpong --sizes 8,1M --tagged    tagged messages of two sizes
   homespun pingpong --json > results.json    results for a program to read
-  homespun pingpong --listen                 a server over TCP, port 7471
+  homespun pingpong --listen                 a server over auto, port 7471
   homespun pingpong server.example --check   its client
   homespun pingpong -d shm --listen          a server over shared memory
   homespun pingpong -d shm localhost         its client

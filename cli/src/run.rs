@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use homespun::Fabric;
 use homespun::params::{OfferedName, Params};
 
 use self::environment::Environment;
@@ -84,7 +83,7 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 /// # Errors
 ///
 /// The reason why the command could not be executed. On success this function does not return.
-pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Failure> {
+pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Result<(), Failure> {
     let domain = find_domain(arguments.domain.as_deref())?;
     let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
@@ -117,10 +116,8 @@ pub(crate) fn run(arguments: &RunArguments, console: &Console) -> Result<(), Fai
 /// [`Failure::NoDomain`] if the domain does not exist, and likewise for the one in FI_HOMESPUN_DOMAIN, unless
 /// there is a request, which replaces it. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
 fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
-    let params = Params::from_env();
-    // Otherwise FI_HOMESPUN_DOMAIN would hide other domains from this process.
-    let fabric = Fabric::with_params(Params { domain: None, ..params.clone() });
-    let found = port::find_domain_of(&fabric, requested.or(params.domain.as_deref()))?;
+    let of_user = Params::from_env().domain;
+    let found = port::find_domain(requested.or(of_user.as_deref()))?;
     Ok(found.filter(|_| requested.is_some()))
 }
 

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  connect, accept, queue_shutdown +-----------------------------------+  report, add_message_link, ...
-//!  listen, reject, settle_request  | the stage of the connection, or   | --------------------------------->
-//!  ------------------------------> | requests of a passive endpoint    |  queue_header, ...
-//!  link_up, frame_arrived, ...     | links that make and end           | --------------------------------->
-//!  ------------------------------> | connections                       |  Err(ProtocolViolation)
-//!                                  +-----------------------------------+
+//!  listen, reject,                 | the stage of the connection, or   | --------------------------------->
+//!  end_accepted_request, ...       | requests of a passive endpoint    |  queue_header, ...
+//!  ------------------------------> | links that make and end           | --------------------------------->
+//!  link_up, frame_arrived, ...     | connections                       |  Err(ProtocolViolation)
+//!  ------------------------------> +-----------------------------------+
 //! ```
 //!
 //! A connected endpoint takes messages from one peer, a passive endpoint from none. So the links of

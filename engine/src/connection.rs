@@ -57,7 +57,7 @@ pub enum ConnectionReport {
         data: Box<[u8]>,
     },
     /// The requester has confirmed that its request was accepted, so the acceptor
-    /// [settles](crate::Engine::settle_request) the request. The application does not see this
+    /// [ends](crate::Engine::end_accepted_request) the request. The application does not see this
     /// event.
     Confirmed,
     /// The attempt to connect has failed. If this endpoint was accepting a request, the request is

@@ -32,9 +32,9 @@ struct homespun_memory_ops {
 
     /*
      * Registers `len` bytes that homespun allocates, all zeros at first, and stores where they begin in `memory`. The other
-     * parameters are those of fi_mr_reg(3). In the domain shm, peers map this memory when they have accessed it once. From
-     * then on they write and read it by plain copies, without the owner's help and without a system call; in other domains
-     * it is like any other. fi_close() of the region gives it back, after which the application must not use it.
+     * parameters are those of fi_mr_reg(3). In the domains shm and auto, near peers map this memory when they have accessed
+     * it once. From then on they write and read it by plain copies, without the owner's help and without a system call; in
+     * the domain tcp, and for far peers, it is like any other. fi_close() of the region gives it back, after which the application must not use it.
      *
      * 0, or a negative error number as fi_mr_reg(3) has them, and -FI_ENOMEM or -FI_EMFILE.
      */

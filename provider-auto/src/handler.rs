@@ -54,7 +54,7 @@ impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match &event {
-            LinkEvent::Up { peer, .. } => self.proven.link_up(link, *peer),
+            LinkEvent::Up { peer, .. } => self.proven.link_begun(link, *peer),
             LinkEvent::Down(_) => self.proven.link_ended(link),
         }
         self.receiver.link_event(Carried::Near(link).number(), event);

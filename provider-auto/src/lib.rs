@@ -17,10 +17,11 @@
 //!             shared memory           asked again later                  TCP
 //! ```
 //!
-//! The choice is made for each link, when it is connected, before its first frame. Only two answers lead to
-//! TCP: that nobody has the name, and that another user has it. A lack of descriptors is an error. While the
-//! name's backlog is full, the link waits, and takes no frames. An abstract name belongs to a network
-//! namespace, so endpoints of other namespaces are far, even if they share an address with this one.
+//! The choice is made for each link, when it is connected, before its first frame. Only three answers lead to
+//! TCP: no socket has the name, a socket of another type has it, or another user has it. A lack of
+//! descriptors is an error. While the name's backlog is full, the link waits, and takes no frames. An
+//! abstract name belongs to a network namespace, so endpoints of other namespaces are far, even if they share
+//! an address with this one.
 //!
 //! The numbers of near links are even and those of far links odd, so a frame to a near peer costs a shift
 //! more than over shared memory alone. The epoll descriptor of TCP is nested in that of shared memory. So one

@@ -31,14 +31,16 @@ impl PollPlan {
         true
     }
 
-    /// Counts a pass. Returns whether it polls TCP without an event of the kernel.
+    /// Counts a pass. Returns whether it polls TCP without an event of the kernel. If TCP has work that waits
+    /// for a time, some passes poll it although no far peer is active.
     #[inline]
-    pub(crate) fn is_far_due(&mut self, has_hot_rings: bool) -> bool {
-        if !self.is_far_active() {
+    pub(crate) fn is_far_due(&mut self, has_hot_rings: bool, has_timed_work: bool) -> bool {
+        let is_active = self.is_far_active();
+        if !is_active && !has_timed_work {
             return false;
         }
         self.passes_since_far_poll += 1;
-        !has_hot_rings || self.passes_since_far_poll >= PASSES_PER_FAR_POLL
+        is_active && !has_hot_rings || self.passes_since_far_poll >= PASSES_PER_FAR_POLL
     }
 
     /// Whether passes poll TCP without an event of the kernel.
@@ -65,11 +67,16 @@ mod tests {
     use super::*;
 
     /// Makes passes in which TCP reports nothing. Returns how many polled shared memory and TCP.
-    fn count_polls(plan: &mut PollPlan, passes: u32, has_hot_rings: bool) -> (u32, u32) {
+    fn count_polls(
+        plan: &mut PollPlan,
+        passes: u32,
+        has_hot_rings: bool,
+        has_timed_work: bool,
+    ) -> (u32, u32) {
         let (mut near, mut far) = (0, 0);
         for _ in 0..passes {
             near += u32::from(plan.is_near_due(has_hot_rings));
-            if plan.is_far_due(has_hot_rings) {
+            if plan.is_far_due(has_hot_rings, has_timed_work) {
                 far += 1;
                 plan.note_far_poll(0);
             }
@@ -81,7 +88,10 @@ mod tests {
     fn inactive_far_peers_cost_no_polls() {
         let mut plan = PollPlan::default();
         for has_hot_rings in [true, false] {
-            assert_eq!(count_polls(&mut plan, 1000, has_hot_rings), (1000, 0));
+            assert_eq!(count_polls(&mut plan, 1000, has_hot_rings, false), (1000, 0));
+            let polls = 10;
+            let passes = polls * PASSES_PER_FAR_POLL;
+            assert_eq!(count_polls(&mut plan, passes, has_hot_rings, true), (passes, polls), "timed work");
         }
     }
 
@@ -90,8 +100,8 @@ mod tests {
         let mut plan = PollPlan::default();
         plan.note_far_poll(1);
         let passes = EMPTY_FAR_POLLS_MAX;
-        assert_eq!(count_polls(&mut plan, passes, false), (passes / PASSES_PER_NEAR_POLL, passes));
-        assert_eq!(count_polls(&mut plan, 100, false), (100, 0));
+        assert_eq!(count_polls(&mut plan, passes, false, false), (passes / PASSES_PER_NEAR_POLL, passes));
+        assert_eq!(count_polls(&mut plan, 100, false, false), (100, 0));
     }
 
     #[test]
@@ -100,12 +110,12 @@ mod tests {
         plan.note_far_poll(1);
         let polls = 10;
         assert_eq!(
-            count_polls(&mut plan, polls * PASSES_PER_FAR_POLL, true),
+            count_polls(&mut plan, polls * PASSES_PER_FAR_POLL, true, false),
             (polls * PASSES_PER_FAR_POLL, polls)
         );
         plan.note_far_poll(7);
         assert_eq!(
-            count_polls(&mut plan, EMPTY_FAR_POLLS_MAX * PASSES_PER_FAR_POLL, true).1,
+            count_polls(&mut plan, EMPTY_FAR_POLLS_MAX * PASSES_PER_FAR_POLL, true, false).1,
             EMPTY_FAR_POLLS_MAX
         );
         assert!(!plan.is_far_active());

@@ -27,17 +27,20 @@ pub(crate) enum ProvenPeer {
 }
 
 impl ProvenPeers {
-    /// Records that a link over shared memory to this address has come up.
-    pub(crate) fn link_up(&mut self, near: LinkId, address: Address) {
+    /// Records a link over shared memory to this address. The link may still be connecting: by then the
+    /// kernel has told which user has the name there.
+    pub(crate) fn link_begun(&mut self, near: LinkId, address: Address) {
+        if self.addresses.insert(near, address).is_some() {
+            return;
+        }
         let links = self.link_counts.entry(address).or_default();
         *links += 1;
         if *links == 1 {
             self.changes.push(ProvenPeer::Begun(address));
         }
-        self.addresses.insert(near, address);
     }
 
-    /// Records that a link over shared memory has ended, if it was up.
+    /// Records that a link over shared memory has ended, or has moved to TCP.
     pub(crate) fn link_ended(&mut self, near: LinkId) {
         let Some(address) = self.addresses.remove(&near) else { return };
         if let Some(links) = self.link_counts.get_mut(&address) {
@@ -69,9 +72,9 @@ mod tests {
     fn address_is_proven_from_its_first_link_to_its_last() {
         let (one, other) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let mut proven = ProvenPeers::default();
-        proven.link_up(LinkId(1), one);
-        proven.link_up(LinkId(2), one);
-        proven.link_up(LinkId(3), other);
+        proven.link_begun(LinkId(1), one);
+        proven.link_begun(LinkId(2), one);
+        proven.link_begun(LinkId(3), other);
         proven.link_ended(LinkId(1));
         assert_eq!(proven.take_changes(), [ProvenPeer::Begun(one), ProvenPeer::Begun(other)]);
         proven.link_ended(LinkId(9));

@@ -65,6 +65,8 @@ impl Transport for AutoTransport {
     fn connect(&mut self, to: Address) -> LinkId {
         let near = self.near.connect(to);
         let carried = if self.near.take_absent().is_none() {
+            self.proven.link_begun(near, to);
+            self.update_reserved_addresses();
             Carried::Near(near)
         } else {
             self.near.close(near, Close::Abort);
@@ -155,12 +157,9 @@ impl Transport for AutoTransport {
             let handler = &mut NearHandler { receiver, proven: &mut self.proven };
             reported = self.near.receive(budget_frames - for_far, handler);
             self.move_absent_links();
-            if self.proven.has_changes() {
-                self.update_reserved_addresses();
-            }
         }
-        let has_event = self.near.take_companion_event() || self.far.has_pending_work();
-        if has_event || self.plan.is_far_due(self.near.has_hot_rings()) {
+        let has_event = self.near.take_companion_event() || self.far.has_work_now();
+        if has_event || self.plan.is_far_due(self.near.has_hot_rings(), self.far.has_timed_work()) {
             let left_frames = budget_frames.saturating_sub(reported).max(1);
             reported += self.receive_from_far(left_frames, receiver);
         }
@@ -218,6 +217,10 @@ impl AutoTransport {
             let far = self.far.connect(to);
             tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);
+            self.proven.link_ended(near);
+        }
+        if self.proven.has_changes() {
+            self.update_reserved_addresses();
         }
     }
 

@@ -63,7 +63,14 @@ impl Control {
         for candidate in name::possible_bind_addresses(kind, to) {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
-                Ok(()) => return Control::from_socket_of_same_user(socket).map_err(ConnectError::Failed),
+                Ok(()) => match Control::from_socket_of_same_user(socket) {
+                    // Another user may have taken one name, and the endpoint may have the next.
+                    Err(error @ LinkError::Denied(_)) if !matches!(refused, ConnectError::Busy) => {
+                        refused = ConnectError::Failed(error);
+                    }
+                    Err(LinkError::Denied(_)) => {}
+                    found => return found.map_err(ConnectError::Failed),
+                },
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,
                 Err(error) => return Err(io::Error::from(error).into()),

@@ -295,7 +295,8 @@ impl Transport for ShmTransport {
 }
 
 impl ShmTransport {
-    /// The link with this number. `None` in a forked child, which does not inherit the rings.
+    /// The link with this number, if it was made. `None` also in a forked child, which does not inherit the
+    /// rings.
     #[inline]
     fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {

@@ -297,11 +297,14 @@ impl Claims {
         ends
     }
 
-    /// Records that a check could not be begun, and tries again later.
-    pub(crate) fn check_postponed(&mut self, plan: &CheckPlan, now: Instant) {
+    /// Records that a check could not be begun, and tries again later. Returns the held links that are to
+    /// end, because their time is over.
+    pub(crate) fn check_postponed(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running -= 1;
         self.background_running -= usize::from(plan.id.is_background);
         self.schedule_after_check(plan.address, false, now);
+        let peer = self.peers.get(&plan.address);
+        peer.map(|peer| peer.links_held_since(now, self.hold_timeout).to_vec()).unwrap_or_default()
     }
 
     /// Whether there is something to do in this pass or in a later one. Most passes ask only this.

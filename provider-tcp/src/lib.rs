@@ -106,7 +106,7 @@ mod transport;
 
 pub use interface_selector::{InterfaceSelector, InterfaceSelectorError};
 pub use local::{LocalAddress, LocalInterfaces};
-pub use provider::TcpProvider;
+pub use provider::{BoundTcp, TcpProvider};
 pub use transport::TcpTransport;
 
 #[cfg(test)]

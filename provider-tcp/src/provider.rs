@@ -90,8 +90,8 @@ impl TcpProvider {
         self
     }
 
-    /// Binds an endpoint, which does not listen yet. Nobody can connect to it in the meantime, and the system
-    /// gives its port to no endpoint that asks for port 0.
+    /// Binds an endpoint, which does not listen yet. No peer can connect to it in the meantime, and the
+    /// system gives its port to no endpoint that asks for port 0.
     ///
     /// ```
     /// use homespun_engine::transport::Transport;

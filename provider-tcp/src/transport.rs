@@ -293,14 +293,23 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
-    /// Whether a pass has something to do that no event of the kernel announces. This may be a link that was
-    /// not read to its end or is [draining](Transport::draining_count), a connection that waits to be
-    /// accepted, one whose time to say hello may be over, or a claim that is to be checked.
+    /// Whether the next pass has something to do that no event of the kernel announces. This may be a link
+    /// that was not read to its end, a connection that waits to be accepted, or a claim that is to be
+    /// checked.
     #[inline]
-    pub fn has_pending_work(&self) -> bool {
-        let has_connections = self.listener.as_ref().is_some_and(Listener::has_connections);
-        let has_links = !self.ready.is_empty() || !self.draining.is_empty() || !self.half_open.is_empty();
-        self.links.are_inherited() || has_connections || has_links || self.claims.is_busy()
+    pub fn has_work_now(&self) -> bool {
+        let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
+        let has_check_work = self.claims.is_busy() && self.has_check_work();
+        self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
+    }
+
+    /// Whether some pass must look at the time, or whether a link has
+    /// [drained](Transport::draining_count), without an event of the kernel.
+    #[inline]
+    pub fn has_timed_work(&self) -> bool {
+        let is_paused = self.listener.as_ref().is_some_and(Listener::has_connections);
+        let has_links = !self.draining.is_empty() || !self.half_open.is_empty();
+        is_paused || has_links || self.claims.is_busy()
     }
 
     /// Polls the kernel for events.

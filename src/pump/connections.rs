@@ -75,9 +75,9 @@ impl<T: Transport> Connect for Pump<T> {
         }
     }
 
-    fn settle_request(&self, request: RequestId) {
+    fn end_accepted_request(&self, request: RequestId) {
         if let Some(State { engine, transport, .. }) = &mut *self.lock_for_call().guard {
-            engine.settle_request(request, transport, &mut NullSink);
+            engine.end_accepted_request(request, transport, &mut NullSink);
             transport.flush();
         }
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
 use homespun::flags::{BindFlags, Caps, MrAccess};
+use homespun::params::Params;
 use homespun::{
     Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Domain,
     Endpoint, Error, Fabric, FabricAddress, Hints, Info, MemoryRegion, MrAttr, OperationError, ReadError,
@@ -196,7 +197,7 @@ impl Port {
     }
 }
 
-/// The names of the available domains, sorted: both transports, shared memory, TCP.
+/// The names of the available domains, sorted: auto, shm, tcp.
 pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }
@@ -217,16 +218,9 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
 pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
-    find_domain_of(&Fabric::new(), requested)
-}
-
-/// As [`find_domain`], for this fabric.
-///
-/// # Errors
-///
-/// [`Failure::NoDomain`], which lists the available domains.
-pub(crate) fn find_domain_of(fabric: &Fabric, requested: Option<&str>) -> Result<Option<String>, Failure> {
-    let available = domain_names_of(fabric)?;
+    // Hints that name a domain come before FI_HOMESPUN_DOMAIN, which would hide the others here.
+    let params = Params { domain: None, ..Params::from_env() };
+    let available = domain_names_of(&Fabric::with_params(params))?;
     let Some(requested) = requested else { return Ok(None) };
     match available.iter().find(|name| name.eq_ignore_ascii_case(requested)) {
         Some(name) => Ok(Some(name.clone())),

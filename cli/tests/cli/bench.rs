@@ -136,7 +136,7 @@ fn domain_option_measures_only_that_domain() {
 fn bench_of_an_unknown_domain_is_refused() {
     let outcome = run(&["bench", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let complaint = "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n";
+    let complaint = "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n";
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
 }
 

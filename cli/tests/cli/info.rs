@@ -1,6 +1,6 @@
 //! `homespun info`.
 
-use crate::command::{available_domains, run, run_with_environment};
+use crate::command::{run, run_with_environment};
 
 #[test]
 fn info_without_arguments_shows_every_address_format() {
@@ -21,9 +21,16 @@ fn info_begins_with_a_summary_of_the_domains() {
     let outcome = run(&["info"]);
     let (summary, _) = outcome.stdout.split_once("\n\n").expect("several sections");
     let rows: Vec<&str> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let mut domains = available_domains();
-    domains.sort_by_key(|name| *name == "shm");
-    assert_eq!(rows, [&["domain"], &domains[..]].concat(), "{outcome:?}");
+    // In the order in which getinfo offers them.
+    assert_eq!(rows, ["domain", "auto", "tcp", "shm"], "{outcome:?}");
+}
+
+#[test]
+fn domain_option_comes_before_the_domain_variable() {
+    let outcome =
+        run_with_environment(&[("FI_HOMESPUN_DOMAIN", "shm")], &["info", "--domain", "tcp", "--json"]);
+    let infos: Vec<homespun::Info> = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert!(infos.iter().all(|info| info.domain.name.as_deref() == Some("tcp")), "{outcome:?}");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn domain_variable_that_names_no_domain_is_refused() {
     let variables = [("FI_HOMESPUN_DOMAIN", "token-ring")];
     let outcome = run_with_environment(&variables, &["run", "env"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert!(outcome.stderr.contains("there is no domain token-ring, only shm and tcp"), "{outcome:?}");
+    assert!(outcome.stderr.contains("there is no domain token-ring, only auto, shm, tcp"), "{outcome:?}");
     let outcome = run_with_environment(&variables, &["run", "--domain", "tcp", "env"]);
     assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("tcp"), "{outcome:?}");
 }

@@ -79,7 +79,7 @@ impl Connection {
     }
 
     /// Closes the link of a request that another endpoint has accepted, or has failed to accept.
-    pub(crate) fn settle_request(&mut self, request: RequestId) {
+    pub(crate) fn end_accepted_request(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
             self.handshakes.close_when_sent(link);

@@ -89,7 +89,8 @@ impl Engine {
     }
 
     /// Removes a request from those that wait, since another endpoint is about to accept it. The
-    /// requester keeps its link to this endpoint until [`settle_request`](Self::settle_request), or
+    /// requester keeps its link to this endpoint until
+    /// [`end_accepted_request`](Self::end_accepted_request), or
     /// until the other endpoint has accepted.
     pub fn mark_request_being_accepted(&mut self, request: RequestId) {
         self.connection.mark_request_being_accepted(request);
@@ -97,13 +98,13 @@ impl Engine {
 
     /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
     /// has failed to.
-    pub fn settle_request(
+    pub fn end_accepted_request(
         &mut self,
         request: RequestId,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) {
-        self.connection.settle_request(request);
+        self.connection.end_accepted_request(request);
         self.transmit_handshakes(transport, sink);
     }
 

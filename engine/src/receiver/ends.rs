@@ -192,7 +192,7 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if self.has_unmatched_untagged() {
-            self.fail_directed_untagged_later(peer, error);
+            self.fail_directed_untagged_after_kept_messages(peer, error);
         } else {
             for receive in self.untagged.take_all_directed_posted(peer) {
                 self.fail_removed_receive(receive, Some(peer), error, effects);
@@ -213,7 +213,7 @@ impl Receiver {
     ) {
         self.end_error = Some(Box::new(error.clone()));
         if self.has_unmatched_untagged() {
-            self.fail_all_untagged_later(peer, error);
+            self.fail_all_untagged_after_kept_messages(peer, error);
         } else {
             for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
                 self.fail_removed_receive(receive, peer, error, effects);

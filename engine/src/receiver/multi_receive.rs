@@ -282,14 +282,22 @@ impl Receiver {
 
     /// Marks the untagged receives whose only source is this peer, since the peer is lost. They
     /// fail once the messages kept aside were matched.
-    pub(super) fn fail_directed_untagged_later(&mut self, peer: PeerId, error: &OperationError) {
+    pub(super) fn fail_directed_untagged_after_kept_messages(
+        &mut self,
+        peer: PeerId,
+        error: &OperationError,
+    ) {
         for id in self.untagged.directed_posted(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
 
     /// Marks all untagged receives: they fail once the messages kept aside were matched.
-    pub(super) fn fail_all_untagged_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
+    pub(super) fn fail_all_untagged_after_kept_messages(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+    ) {
         for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
         }

@@ -164,8 +164,8 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for round in 1..=ROUNDS {
-                        // All bytes of a word are the same, so a word looks the same wherever the
-                        // bytes begin.
+                        // All bytes of a round are the same, so every word has the same value at any
+                        // offset.
                         let bytes = [u8::try_from(round % 251).unwrap(); 2048 * WORD_BYTES];
                         words[count].store(round, Ordering::Relaxed);
                         store_bytes(

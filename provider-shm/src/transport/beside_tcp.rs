@@ -58,10 +58,4 @@ impl ShmTransport {
     pub fn has_hot_rings(&self) -> bool {
         !self.hot.is_empty()
     }
-
-    /// Whether this process inherited the endpoint by `fork(2)`, and so cannot use it.
-    #[inline]
-    pub fn is_inherited(&self) -> bool {
-        self.generation.is_in_forked_child()
-    }
 }

@@ -113,6 +113,9 @@ impl ShmTransport {
                     let error = error.clone();
                     self.end_and_report_link(id, error, receiver)
                 }
+                Some(Slot::Waiting(_)) if self.generation.is_in_forked_child() => {
+                    self.end_and_report_link(id, FORKED_CHILD, receiver)
+                }
                 Some(Slot::Waiting(_) | Slot::Absent) | None => 0,
             };
         }

@@ -90,7 +90,7 @@ impl TcpTransport {
         while let Some(plan) = self.claims.next_check(now) {
             if !self.may_open_check() {
                 tracing::debug!(address = %plan.address, "a check waits for a descriptor");
-                self.claims.check_postponed(&plan, now);
+                reported += self.postpone(&plan, now, receiver);
                 break;
             }
             // The peers know the tokens before they are asked about them.
@@ -102,7 +102,7 @@ impl TcpTransport {
                 }
                 Err(error) if is_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
-                    self.claims.check_postponed(&plan, now);
+                    reported += self.postpone(&plan, now, receiver);
                     break;
                 }
                 Err(error) => {
@@ -181,10 +181,22 @@ impl TcpTransport {
                 self.claims.hung_up(*link, plan.address);
             }
         }
+        let refuted = self.claims.check_ended(plan, outcome, now);
+        self.end_claims(&refuted, receiver)
+    }
+
+    /// Lets a check wait for a descriptor. Returns how many events it has reported.
+    fn postpone(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
+        let overdue = self.claims.check_postponed(plan, now);
+        self.end_claims(&overdue, receiver)
+    }
+
+    /// Ends links whose claim was refuted, or was not proven in time.
+    fn end_claims(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
-        for id in self.claims.check_ended(plan, outcome, now) {
+        for &id in links {
             let is_known = self.links.link_mut(id).is_some_and(|link| link.is_known());
-            tracing::debug!(link = id.0, address = %plan.address, is_known, "refuted");
+            tracing::debug!(link = id.0, is_known, "refuted");
             self.drop_link(id);
             if is_known {
                 reported += report_down(id, REFUTED, receiver);

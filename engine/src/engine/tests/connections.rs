@@ -174,7 +174,7 @@ fn request_is_reported_and_can_be_rejected() {
     assert!(!engine.has_unsent());
     // To reject or settle the request again does nothing.
     engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
-    engine.settle_request(request.id, &mut transport, &mut sink);
+    engine.end_accepted_request(request.id, &mut transport, &mut sink);
     assert_eq!((transport.sent.len(), transport.closed.len()), (1, 1));
 }
 
@@ -268,7 +268,7 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Withdrawn(request.id)]);
         // To answer the request has no effect, and is no error.
         engine.mark_request_being_accepted(request.id);
-        engine.settle_request(request.id, &mut transport, &mut sink);
+        engine.end_accepted_request(request.id, &mut transport, &mut sink);
         engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
         assert!(sink.events.is_empty() && transport.sent.is_empty() && transport.closed.is_empty());
 
@@ -292,7 +292,7 @@ fn request_link_stays_open_until_settled() {
     engine.mark_request_being_accepted(request.id);
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
-    engine.settle_request(request.id, &mut transport, &mut sink);
+    engine.end_accepted_request(request.id, &mut transport, &mut sink);
     assert_eq!((transport.sent.len(), &transport.closed[..]), (0, &[(OTHER, Close::Drain)][..]));
 }
 

@@ -64,7 +64,7 @@ fn message_beyond_credit_is_offered() {
 }
 
 #[test]
-fn receiver_renews_spent_credit_up_to_its_budget() {
+fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
     let (_, peer, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
     let mut engine =

@@ -99,7 +99,7 @@ fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
     assert_eq!(acceptor.take_event(), ConnectionReport::Connected { data: Box::default() });
     progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
     assert_eq!(acceptor.take_event(), ConnectionReport::Confirmed);
-    listener.engine.settle_request(request.id, &mut listener.transport, &mut listener.sink);
+    listener.engine.end_accepted_request(request.id, &mut listener.transport, &mut listener.sink);
     (requester, acceptor)
 }
 
@@ -187,7 +187,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
             if (connected[1] || ended[1])
                 && let Some(request) = request.take()
             {
-                listener.engine.settle_request(request.id, &mut listener.transport, &mut listener.sink);
+                listener.engine.end_accepted_request(request.id, &mut listener.transport, &mut listener.sink);
             }
             let acceptor_is_fresh = !connected[1] && !ended[1];
             if ended[0] && (ended[1] || acceptor_is_fresh && request.is_none()) {
@@ -242,7 +242,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
                     || victim == 2 && turn >= stage;
             if is_settled && let Some(request) = &is_accepting {
                 let Node { engine, transport, sink } = &mut nodes[0];
-                engine.settle_request(request.id, transport, sink);
+                engine.end_accepted_request(request.id, transport, sink);
             }
         }
         let ends = |events: &[ConnectionReport]| {

@@ -134,7 +134,7 @@ impl Run {
             Step::Settle(which) => {
                 if let Some(request) = self.heard.get(which) {
                     engine.mark_request_being_accepted(request.id);
-                    engine.settle_request(request.id, transport, sink);
+                    engine.end_accepted_request(request.id, transport, sink);
                 }
             }
             Step::Shutdown => {
