@@ -265,9 +265,9 @@ impl Domain {
 
     /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
     /// Unspecified attributes get the values that an endpoint would get. If the attributes name no
-    /// capabilities, the context has all capabilities for messages except
-    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
-    /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR).
+    /// capabilities, the context has all that an endpoint's receive side may have, except three that must be
+    /// requested: [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV),
+    /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) and [`Caps::TRIGGER`](crate::Caps::TRIGGER).
     ///
     /// # Errors
     ///

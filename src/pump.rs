@@ -84,7 +84,7 @@ impl<T: Transport> State<T> {
     /// Looks for a message among those that earlier passes have received.
     fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let State { engine, wired, .. } = self;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or_else(not_enabled)?;
         let criteria = wired.match_criteria(post, engine)?;
         let ReceivePost { tagged, context, work, .. } = *post;
         let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
@@ -251,7 +251,7 @@ impl<T: Transport> Pump<T> {
     /// Makes a peek, then a pass.
     fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let mut endpoint = self.lock_for_purpose(Purpose::Poll);
-        let state = endpoint.guard.as_mut().ok_or(NOT_ENABLED)?;
+        let state = endpoint.guard.as_mut().ok_or_else(not_enabled)?;
         let answered = state.peek(post, then);
         // The pass must come after the peek: see docs/decisions/peek.md.
         state.count_poll_and_pass();
@@ -355,7 +355,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
     fn enable(&self, wiring: Bindings) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let state = guard.as_mut().ok_or_else(not_enabled)?;
         if state.wired.is_some() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
@@ -418,7 +418,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         is_selective: bool,
     ) -> Result<MemberId, Error> {
         let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let state = guard.as_mut().ok_or_else(not_enabled)?;
         state.receive_context = Some(context.clone());
         state.duties.insert(Duties::NOTIFY_OTHERS);
         Ok(state.engine.join_shared_receiver(context.receiver(), is_selective))
@@ -579,7 +579,12 @@ impl Backoff {
     }
 }
 
-const NOT_ENABLED: Error = Error::Misuse(Misuse::State(ObjectState::EndpointNotEnabled));
+/// The error of a call at an endpoint that is not enabled. A function, since an error that is not needed
+/// costs its drop.
+#[cold]
+fn not_enabled() -> Error {
+    Misuse::State(ObjectState::EndpointNotEnabled).into()
+}
 
 #[cfg(test)]
 mod tests;

@@ -143,9 +143,10 @@ impl Registry {
 fn install_handlers() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: the handlers are functions that live as long as the code that calls `fork`. They do only
-        // what a child of a process with many threads may do: they close descriptors, and access memory that
-        // no other thread can have left half changed, since the lock is held across the fork.
+        // SAFETY: the handlers stay mapped: they are part of the program, or of the plugin, which is linked
+        // with `-z nodelete`. The child's handler does only what a child of a process with many threads may
+        // do: it closes descriptors, and reads a map that no thread was changing, since the lock is held
+        // across the fork.
         let result = unsafe {
             libc::pthread_atfork(
                 Some(lock_before_fork),

@@ -60,7 +60,7 @@ impl Initiator {
     /// Returns how many operations have not ended, or have not been reported.
     #[inline(always)]
     pub(crate) fn outstanding_ops(&self) -> usize {
-        self.sends.len() + self.reports.unreported_ops()
+        self.sends.len() + self.reports.ended_ops_awaiting_report()
     }
 
     /// Returns the turn of an operation that is posted now, or `None` if completions keep no order.

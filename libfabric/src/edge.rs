@@ -82,8 +82,8 @@ impl Edge {
         if self.broken.load(Ordering::Relaxed) {
             return R::failure(Errno::EOTHER);
         }
-        // AssertUnwindSafe: after a panic no call reads the state that the closure may have left
-        // inconsistent.
+        // AssertUnwindSafe: calls that begin once the flag is set do not read the state that the closure may
+        // have left inconsistent. For a call that races with the panic, see above.
         match panic::catch_unwind(AssertUnwindSafe(call)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(Failure(errno))) => R::failure(errno),

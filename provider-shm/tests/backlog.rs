@@ -64,7 +64,7 @@ fn waiting_connect_reaches_the_next_endpoint_at_its_address() {
     let successor = TestEndpoint::open_at(&provider, address, 22);
     let mut endpoints = [endpoint, successor];
     drive_until(&mut endpoints, "both links", |[a, b]| {
-        a.recorder.links_up_count() == 2
+        a.recorder.live_link_count() == 2
             && b.recorder.up_events().iter().map(|(peer, ..)| b.recorder.frame_count(*peer)).sum::<usize>()
                 == 2
     });

@@ -72,7 +72,7 @@ fn connect_with_few_descriptors(
 ) -> (LinkId, Option<LinkError>) {
     let shortage = |at| (phase == at).then(|| Shortage::leaving_free_fds(free));
     let [a, b] = endpoints;
-    let (downs, ups) = (count_down_events(a), a.recorder.links_up_count());
+    let (downs, ups) = (count_down_events(a), a.recorder.live_link_count());
 
     let short = shortage(Phase::Connecting);
     let link = a.connect(b.address());
@@ -92,7 +92,7 @@ fn connect_with_few_descriptors(
     drop(short);
 
     drive_until(endpoints, "a link that is up or down", |[a, _]| {
-        count_down_events(a) > downs || a.recorder.links_up_count() > ups
+        count_down_events(a) > downs || a.recorder.live_link_count() > ups
     });
     (link, endpoints[0].recorder.down_error(link).cloned())
 }
@@ -109,7 +109,7 @@ fn send_frames_and_close(endpoints: &mut Endpoints, link: LinkId) {
     }
     drive_until(endpoints, "frames", |[a, _]| a.has_sent_all());
     endpoints[0].close(link, Close::Drain);
-    drive_until(endpoints, "the end of the link", |[_, b]| b.recorder.links_up_count() == 0);
+    drive_until(endpoints, "the end of the link", |[_, b]| b.recorder.live_link_count() == 0);
     let news = &endpoints[1].recorder.log()[before..];
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }

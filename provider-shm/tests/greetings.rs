@@ -139,7 +139,7 @@ fn bad_greeting_ends_its_own_link_only() {
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let link = endpoints[0].connect(endpoints[1].address());
-    drive_both_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
+    drive_both_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
     assert_link_works(&mut endpoints, link, "the first link");
     let here = vacant_address();
     let before = count_open_fds();
@@ -154,7 +154,7 @@ fn bad_greeting_ends_its_own_link_only() {
         drop(bad.descriptors);
         drive_both_until(&mut endpoints, bad.what, |_| raw.read_and_check_hang_up());
         drop(raw);
-        assert_eq!(endpoints[1].recorder.links_up_count(), 1, "{}", bad.what);
+        assert_eq!(endpoints[1].recorder.live_link_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);
         assert_eq!(count_open_fds(), expected, "{}", bad.what);
     }
@@ -198,10 +198,12 @@ fn odd_doorbells_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     for odd in make_odd_doorbells() {
         let raw = RawSocket::connect(endpoints[1].address());
         raw.send(&encode_greeting(vacant_address(), 5), &[make_ring_memfd().as_fd(), odd.as_fd()]);
-        drive_both_until(endpoints, "a link with an odd doorbell", |[_, b]| b.recorder.links_up_count() == 2);
+        drive_both_until(endpoints, "a link with an odd doorbell", |[_, b]| {
+            b.recorder.live_link_count() == 2
+        });
         assert_link_works(endpoints, link, "an odd doorbell");
         drop(raw);
-        drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.links_up_count() == 1);
+        drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.live_link_count() == 1);
     }
 }
 
@@ -210,9 +212,9 @@ fn second_greeting_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
     let greeting = encode_greeting(vacant_address(), 5);
     let send_greeting = || raw.send(&greeting, &[make_ring_memfd().as_fd(), make_doorbell().as_fd()]);
     send_greeting();
-    drive_both_until(endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 2);
+    drive_both_until(endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 2);
     send_greeting();
-    drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.links_up_count() == 1);
+    drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.live_link_count() == 1);
     let why = endpoints[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
         Event::Down(why) => Some(why),
         _ => None,
@@ -234,7 +236,7 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     }
     let another = endpoints[0].connect(endpoints[1].address());
     drive_both_until(endpoints, "a link beside the silent connections", |[_, b]| {
-        b.recorder.links_up_count() == 2
+        b.recorder.live_link_count() == 2
     });
     assert_link_works(endpoints, link, "silent connections");
     endpoints[0].close(another, Close::Drain);
@@ -246,5 +248,5 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
         endpoints[1].receive(BUDGET_FRAMES);
         deadline.yield_or_panic("the silent connections to be closed");
     }
-    drive_both_until(endpoints, "the end of the other link", |[_, b]| b.recorder.links_up_count() == 1);
+    drive_both_until(endpoints, "the end of the other link", |[_, b]| b.recorder.live_link_count() == 1);
 }

@@ -216,7 +216,7 @@ impl Fixture {
         let provider = ShmProvider::new();
         let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
         let link = endpoints[0].connect(endpoints[1].address());
-        drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
+        drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
         Fixture { endpoints, link, from: vacant_address() }
     }
 

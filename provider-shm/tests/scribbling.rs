@@ -146,7 +146,7 @@ fn assert_scribbled_rings_end_own_links_only(seed: u64) {
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let sound = endpoints[0].connect(endpoints[1].address());
-    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
+    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
     let sound_peer = endpoints[1].recorder.up_events()[0].0;
 
     for round in 0..LINKS {

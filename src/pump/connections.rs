@@ -10,7 +10,7 @@ use homespun_engine::region::Regions;
 use homespun_engine::transport::Transport;
 
 use super::queues::NullSink;
-use super::{NOT_ENABLED, Pump, State, receive_context};
+use super::{Pump, State, not_enabled, receive_context};
 use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
@@ -65,7 +65,7 @@ impl<T: Transport> Connect for Pump<T> {
                 transport.flush();
                 Ok(())
             }
-            None => Err(NOT_ENABLED),
+            None => Err(not_enabled()),
         }
     }
 

@@ -7,7 +7,7 @@ use homespun_engine::engine::Engine;
 use homespun_engine::error::Error;
 use homespun_engine::transport::Transport;
 
-use super::{NOT_ENABLED, Pump, State, Wired, receive_context};
+use super::{Pump, State, Wired, not_enabled, receive_context};
 use crate::drive::Drive;
 use crate::lock::LockGuard;
 
@@ -48,8 +48,8 @@ pub(super) struct PumpGuard<'a, T: Transport> {
 impl<T: Transport> PumpGuard<'_, T> {
     #[inline(always)]
     pub(super) fn enabled_parts(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
-        let State { engine, transport, wired, .. } = self.guard.as_mut().ok_or(NOT_ENABLED)?;
-        Ok((engine, transport, wired.as_mut().ok_or(NOT_ENABLED)?))
+        let State { engine, transport, wired, .. } = self.guard.as_mut().ok_or_else(not_enabled)?;
+        Ok((engine, transport, wired.as_mut().ok_or_else(not_enabled)?))
     }
 }
 

@@ -146,9 +146,10 @@ impl Party {
         self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
-    /// Forks the party's process, which must be another. The child tries operations on the inherited party,
-    /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
-    /// message from a new endpoint. Returns when the child has ended.
+    /// Forks the party's process, which must not be the test's own. The child tries operations on the
+    /// inherited endpoint, among them a write to the peer's region, and checks that all of them fail. Then it
+    /// closes the inherited regions, and sends `message` from a new endpoint. Returns when the child has
+    /// ended.
     #[track_caller]
     pub fn fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(
         &self,

@@ -86,7 +86,7 @@ impl<'a, P: Provider> Backend<'a, P> {
         let mut endpoints = [self.open_endpoint(11), self.open_endpoint(22)];
         let link = endpoints[0].connect(endpoints[1].address());
         drive_until(&mut endpoints, "a link that is up on both sides", |[a, b]| {
-            a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
+            a.recorder.live_link_count() == 1 && b.recorder.live_link_count() == 1
         });
         let peer = endpoints[1].recorder.up_events()[0].0;
         (endpoints, link, peer)

@@ -195,8 +195,8 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
             };
             drive_until(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
                 a.transport.draining_count() == 0
-                    && a.recorder.links_up_count() == 1
-                    && b.recorder.links_up_count() == 1
+                    && a.recorder.live_link_count() == 1
+                    && b.recorder.live_link_count() == 1
                     && b.recorder.log().iter().any(|(_, event)| is_next(event))
             });
             let [a, b] = endpoints;
@@ -289,7 +289,7 @@ pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provide
     drive_until(array::from_mut(&mut a), "the end of both links", |[a]| {
         a.recorder.down_error(link).is_some() && a.recorder.down_error(unanswered).is_some()
     });
-    assert_eq!(a.recorder.links_up_count(), 0);
+    assert_eq!(a.recorder.live_link_count(), 0);
     assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(500, 1)]);
 }
 
@@ -348,7 +348,7 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
     assert!(numbers.len() < ROUNDS, "no number was used again");
     drive_until(&mut endpoints, "the end of all links", |endpoints| {
         endpoints.iter().all(|endpoint| {
-            endpoint.transport.draining_count() == 0 && endpoint.recorder.links_up_count() == 0
+            endpoint.transport.draining_count() == 0 && endpoint.recorder.live_link_count() == 0
         })
     });
 }

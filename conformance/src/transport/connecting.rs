@@ -63,7 +63,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
         endpoints[0].post(link, pseudo_random_payload(len_bytes, 1));
     }
     drive_until(&mut endpoints, "both links, and a frame on each", |[a, b]| {
-        a.recorder.links_up_count() == 2 && b.recorder.log().len() == 4
+        a.recorder.live_link_count() == 2 && b.recorder.log().len() == 4
     });
     let [mut a, b] = endpoints;
     let frames = b.recorder.up_events().into_iter().map(|(link, ..)| b.recorder.payloads_of(link));
@@ -74,7 +74,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
     a.close(links[0], Close::Drain);
     a.post(links[1], pseudo_random_payload(500, 1));
     drive_until(&mut [a, b], "the end of one link, and a frame on the other", |[a, b]| {
-        b.recorder.log().len() == 6 && a.recorder.links_up_count() == 1
+        b.recorder.log().len() == 6 && a.recorder.live_link_count() == 1
     });
 }
 
@@ -119,7 +119,7 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend
     drive_until(&mut endpoints, "the end of the first link", |[a, _]| a.recorder.down_error(link).is_some());
     let link = endpoints[0].connect(address);
     drive_until(&mut endpoints, "a link to the successor", |[a, b]| {
-        a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
+        a.recorder.live_link_count() == 1 && b.recorder.live_link_count() == 1
     });
     assert_eq!(endpoints[0].recorder.up_events().last(), Some(&(link, address, 33)));
 }
@@ -165,7 +165,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
             a.transmit();
         }
         b.transport.stop_accepting();
-        let is_reported = b.recorder.links_up_count() == 1;
+        let is_reported = b.recorder.live_link_count() == 1;
         drive_until(&mut endpoints, "the link to be up, or its end", |[a, _]| {
             !a.recorder.events_of(link).is_empty()
         });
@@ -187,7 +187,7 @@ pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P
     let link = endpoints[0].connect(address);
     endpoints[0].post(link, pseudo_random_payload(500, 1));
     drive_until(&mut endpoints, "the frame", |[a, b]| {
-        b.recorder.log().len() == 2 && a.recorder.links_up_count() == 1
+        b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
     });
 }
 
@@ -205,8 +205,8 @@ pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend:
         links.extend((0..LINKS_EACH).map(|_| (n, client.connect(address))));
     }
     drive_all_until(&mut endpoints, "all links", |endpoints| {
-        endpoints[0].recorder.links_up_count() == links.len()
-            && endpoints[1..].iter().all(|client| client.recorder.links_up_count() == LINKS_EACH)
+        endpoints[0].recorder.live_link_count() == links.len()
+            && endpoints[1..].iter().all(|client| client.recorder.live_link_count() == LINKS_EACH)
     });
     let accepted: Vec<(LinkId, usize)> = endpoints[0]
         .recorder

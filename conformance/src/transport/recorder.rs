@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     /// Counts the links that are up now.
-    pub fn links_up_count(&self) -> usize {
+    pub fn live_link_count(&self) -> usize {
         self.up.len()
     }
 

@@ -40,7 +40,7 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backen
     let other = a.connect(c.address());
     a.post(other, pseudo_random_payload(100, 1));
     drive_two_until(&mut a, &mut c, "a frame on another link", |a, c| {
-        a.recorder.links_up_count() == 2 && c.recorder.log().len() == 2
+        a.recorder.live_link_count() == 2 && c.recorder.log().len() == 2
     });
     assert!(a.has_half_sent_frame(link), "the whole frame was taken although the peer does not read");
     // The peer reads a little at a time, which makes room.
@@ -95,7 +95,7 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     links.resize_with(LINKS, || a.connect(b.address()));
     let mut endpoints = [a, b];
     drive_until(&mut endpoints, "all links", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.recorder.links_up_count() == LINKS)
+        endpoints.iter().all(|endpoint| endpoint.recorder.live_link_count() == LINKS)
     });
     [a, b] = endpoints;
     for &link in &links {
@@ -127,8 +127,8 @@ pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>)
         (1..=FLOODERS + 1).map(|instance| backend.open_endpoint(instance as u64)).collect();
     let links: Vec<LinkId> = clients.iter_mut().map(|client| client.connect(address)).collect();
     let deadline = backend.deadline_from_now();
-    while server.recorder.links_up_count() < clients.len()
-        || clients.iter().any(|client| client.recorder.links_up_count() == 0)
+    while server.recorder.live_link_count() < clients.len()
+        || clients.iter().any(|client| client.recorder.live_link_count() == 0)
     {
         for endpoint in clients.iter_mut().chain([&mut server]) {
             endpoint.transmit();

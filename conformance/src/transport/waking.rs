@@ -170,7 +170,7 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>)
     a.connect(b.address());
     sleep.wait_until_event(&mut b, "a connect to wake the peer", || make_progress(&mut a));
     drive_until(&mut [a, b], "the link", |[a, b]| {
-        a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
+        a.recorder.live_link_count() == 1 && b.recorder.live_link_count() == 1
     });
 }
 
@@ -179,13 +179,13 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     let [mut a, mut b] = [11, 22].map(|instance| backend.open_endpoint(instance));
     a.connect(b.address());
     let sleep = Sleep::start_when_idle(&mut a);
-    if a.recorder.links_up_count() == 0 {
+    if a.recorder.live_link_count() == 0 {
         sleep.wait_until_event(&mut a, "the peer's answer to wake", || make_progress(&mut b));
     }
-    let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.links_up_count() == 1;
+    let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.live_link_count() == 1;
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            drive_sleeping_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.links_up_count() == 1);
+            drive_sleeping_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.live_link_count() == 1);
         });
         drive_sleeping_until(&mut a, BUDGET_FRAMES, "the peer's answer", answer);
         answering.join().expect("the peer has the link too");
@@ -345,7 +345,7 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
     let deadline = a.deadline_from_now();
     loop {
         let sleep = Sleep::start_when_idle(&mut a);
-        if a.recorder.links_up_count() == 1 {
+        if a.recorder.live_link_count() == 1 {
             break;
         }
         // Only once the connector sleeps: it would find a place that is freed earlier without being

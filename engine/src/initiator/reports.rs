@@ -31,7 +31,7 @@ impl Reports {
     }
 
     #[inline(always)]
-    pub(super) fn unreported_ops(&self) -> usize {
+    pub(super) fn ended_ops_awaiting_report(&self) -> usize {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 

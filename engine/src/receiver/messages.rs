@@ -71,11 +71,11 @@ impl Receiver {
         Ok(())
     }
 
-    /// Begins an eager message. At least one byte of its payload follows.
+    /// Begins an eager message. At least one byte of its payload follows. Does nothing for an unknown link.
     ///
     /// # Errors
     ///
-    /// As [`message_arrived`](Self::message_arrived).
+    /// [`NOT_COVERED`] if the peer has no credit for the message.
     pub(crate) fn begin_message(
         &mut self,
         id: LinkId,

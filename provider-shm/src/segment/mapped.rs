@@ -112,9 +112,9 @@ impl Segment {
     /// published, which no longer grows.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
-        // SAFETY: the mapping lives as long as `self`, starts at a page, and has the size of `Layout`, which
-        // the seals keep. The reference is to an atomic, which other processes may change and for which all
-        // bit patterns are valid. The same holds for each of the following accessors.
+        // SAFETY: the mapping lives as long as `self`, is page-aligned, and is as large as `Layout`; the
+        // seals keep the file from shrinking. The target is an atomic: other processes may change it, and
+        // every bit pattern is valid. The same holds for each of the following accessors.
         unsafe { &(*self.layout.as_ptr()).producer.finished_at }
     }
 

@@ -10,6 +10,7 @@ use libc::{c_void, iovec};
 use super::calls::{Access, Answer, KEY, Kind, inject, iov, post_access, recv, regv, sendmsg, trecv};
 use super::{EAGAIN, MATCH_COMPLETE};
 use crate::host::numbered_context;
+use crate::rma::reg;
 
 const EINVAL: isize = -22;
 const EMSGSIZE: isize = -90;
@@ -160,7 +161,7 @@ fn keys_data_and_tags_keep_all_bits() {
         assert_eq!((domain.mr_key_size, domain.cq_data_size), (8, 8));
         assert_eq!(ep.mem_tag_format, 0xaaaa_aaaa_aaaa_aaaa, "fields of one bit each");
         let pair = kind.open_pair();
-        let mut buf = [0u8; 8];
+        let (mut buf, mut memory) = ([0u8; 8], [0u8; 8]);
         for bits in (0..u64::BITS).map(|place| 1 << place).chain([0, u64::MAX, KEY]) {
             trecv(&pair.right, &mut buf, bits, 0, 1);
             let (left, to, message) = (pair.left.ep.as_ptr(), pair.to_right, b"message".as_ptr().cast());
@@ -169,6 +170,10 @@ fn keys_data_and_tags_keep_all_bits() {
             assert_eq!(sent, 0);
             let [_, told] = pair.read_completions(0, 1);
             assert_eq!((told[0].0.tag, told[0].0.data), (bits, !bits));
+            let region = reg(&pair.right.domain, &mut memory, bits, 0).expect("a region");
+            // SAFETY: the region is open.
+            assert_eq!(unsafe { (*region.as_ptr()).key }, bits);
+            assert!(region.close().is_ok());
         }
     }
 }
