@@ -8,7 +8,7 @@ mod model;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use arbitrary::Arbitrary;
-use homespun_engine::matching::{Criteria, Matching};
+use homespun_engine::matching::{Criteria, Matching, Place};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::{Config, Engine};
 use libfuzzer_sys::fuzz_target;
