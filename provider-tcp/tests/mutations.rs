@@ -101,7 +101,7 @@ fn connect_peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
     // Close with a reset, so that no connection stays in TIME_WAIT.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-    // Each peer claims another address, at which nobody listens.
+    // Each peer claims another address, at which no socket listens.
     let address = SocketAddr::from(([127, 1, (instance >> 8) as u8, instance as u8], 1));
     let hello = Hello { address: address.into(), instance }.to_bytes();
     stream.write_all(&[&hello, &encoded_header(&FIRST)[..], bytes].concat()).unwrap();

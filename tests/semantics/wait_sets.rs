@@ -151,7 +151,7 @@ pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
                     let mut events = [MaybeUninit::uninit(); 1];
                     let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
                     let (woken, _) = epoll::wait(&outer, &mut events, Some(&minute)).expect("a descriptor");
-                    assert!(!woken.is_empty(), "the message wakes nobody");
+                    assert!(!woken.is_empty(), "the message wakes no waiter");
                 }
                 deadline.yield_or_panic("the message");
             }

@@ -44,6 +44,6 @@ mod tests {
         assert!(is_open_mpi("orterun", "orterun (OpenRTE) 4.1.4"));
         assert!(!is_open_mpi("mpirun", "HYDRA build details:"));
         assert!(!is_open_mpi("app", "app (Open MPI) 4.1.4"));
-        assert!(!is_launcher("mpirun-of-nobody".as_ref()));
+        assert!(!is_launcher("mpirun-of-another-kind".as_ref()));
     }
 }

@@ -98,7 +98,7 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut books = Books::new();
     books.claims.connecting(ONE, address(1), books.now);
     assert_eq!(books.accept(TWO, 1), Admission::Held);
-    // Nobody can be reached there, so the connecting link is no evidence of another peer.
+    // No endpoint can be reached there, so the connecting link is no evidence of another peer.
     assert_eq!(books.fail(&CheckOutcome::Silent), []);
     assert_eq!(books.admitted(), []);
     books.advance_to_timer();

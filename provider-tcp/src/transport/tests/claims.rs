@@ -69,7 +69,7 @@ impl Hostile {
     }
 }
 
-/// An address at which nobody listens. Tests that run meanwhile use no port of this IP address.
+/// An address at which no socket listens. Tests that run meanwhile use no port of this IP address.
 fn vacant_address() -> Address {
     TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
 }
@@ -388,7 +388,7 @@ fn frames_of_a_held_link_arrive_once_it_is_admitted() {
 #[test]
 fn flood_of_claims_makes_few_checks_at_a_time() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    // Nobody answers at these addresses, since the listeners accept nothing.
+    // No endpoint answers at these addresses, since the listeners accept nothing.
     let silent: Vec<TcpListener> =
         (0..3 * CHECKS_MAX).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
     let addresses: Vec<Address> = silent.iter().map(|own| own.local_addr().unwrap().into()).collect();
@@ -466,7 +466,7 @@ fn claim_of_a_reserved_address_is_held_until_it_is_released_or_refuted() {
     side.transport.reserve_address(vacant);
     let mut waiting = Hostile::claim(&side, vacant, 1);
     drive_until("a held link", &mut [&mut side], |_| waiting.has(ClaimKind::Held));
-    // Nobody can be asked at the address, which proves nothing.
+    // No endpoint can be asked at the address, which proves nothing.
     for _ in 0..100 {
         side.progress();
     }

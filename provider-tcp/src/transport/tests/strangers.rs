@@ -25,7 +25,7 @@ fn open_side(provider: &TcpProvider) -> (Side, SocketAddr) {
     (side, address)
 }
 
-/// Connects and claims an address that no other peer claims, and at which nobody listens.
+/// Connects and claims an address that no other peer claims, and at which no socket listens.
 fn connect_with_hello(address: SocketAddr) -> TcpStream {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(100);
     let mut raw = TcpStream::connect(address).unwrap();
