@@ -4,8 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use homespun::{
-    AddressVector, AvAttr, BindFlags, BytesMut, CompletionQueue, CqAttr, Endpoint, Fabric, FabricAddress,
-    Hints,
+    AddressVector, BytesMut, CompletionQueue, Endpoint, Fabric, FabricAddress, Hints, OpenEndpoint,
 };
 use homespun_engine::wire::hello::Hello;
 
@@ -27,14 +26,7 @@ struct Party {
 impl Party {
     fn open(fabric: &Fabric) -> Party {
         let hints = Hints::new().domain("tcp").node("127.0.0.1").source();
-        let info = fabric.info(&hints).expect("tcp is offered");
-        let domain = fabric.domain(&info).expect("the domain was offered");
-        let endpoint = domain.endpoint(&info).expect("an endpoint");
-        let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
-        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-        endpoint.bind_av(&av).expect("its first address vector");
-        endpoint.enable().expect("it has all that it needs");
+        let OpenEndpoint { endpoint, cq, av, .. } = fabric.open_endpoint(&hints).expect("an endpoint");
         Party { endpoint, cq, av }
     }
 

@@ -6,11 +6,11 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use homespun::info::{EndpointType, Info};
+use homespun::info::EndpointType;
 use homespun::params::Params;
 use homespun::{
-    AddressVector, AvAttr, BindFlags, BytesMut, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
-    EventQueue, Fabric, FabricAddress, Hints,
+    AddressVector, BindFlags, BytesMut, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
+    EventQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
 };
 use homespun_engine::wire::hello::Hello;
 
@@ -35,21 +35,10 @@ fn tcp_fabric(accepted_links: usize) -> Fabric {
     Fabric::with_params(Params { tcp_accepted_links: accepted_links, ..Params::default() })
 }
 
-fn tcp_info(fabric: &Fabric, ep_type: EndpointType) -> Info {
-    let hints = Hints::new().domain("tcp").ep_type(ep_type).node("127.0.0.1").source();
-    fabric.info(&hints).expect("tcp is offered")
-}
-
 impl Receiver {
     fn open(fabric: &Fabric) -> Receiver {
-        let info = tcp_info(fabric, EndpointType::Rdm);
-        let domain = fabric.domain(&info).expect("the domain was offered");
-        let endpoint = domain.endpoint(&info).expect("an endpoint");
-        let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
-        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-        endpoint.bind_av(&av).expect("its first address vector");
-        endpoint.enable().expect("it has all that it needs");
+        let hints = Hints::new().domain("tcp").node("127.0.0.1").source();
+        let OpenEndpoint { endpoint, cq, av, .. } = fabric.open_endpoint(&hints).expect("an endpoint");
         Receiver { endpoint, cq, av }
     }
 
@@ -139,7 +128,8 @@ fn endpoint_refuses_links_beyond_the_parameter() {
 
 fn passive_endpoint_refuses_links_beyond_the_parameter() {
     let fabric = tcp_fabric(2);
-    let info = tcp_info(&fabric, EndpointType::Msg);
+    let hints = Hints::new().domain("tcp").ep_type(EndpointType::Msg).node("127.0.0.1").source();
+    let info = fabric.info(&hints).expect("tcp is offered");
     let eq: EventQueue = fabric.open_eq(&EqAttr::default()).expect("an event queue");
     let passive = fabric.passive_endpoint(&info).expect("a passive endpoint");
     passive.bind_eq(&eq, 1).expect("its first event queue");

@@ -399,6 +399,8 @@ fn near_and_far_peers_do_not_starve_each_other() {
     };
     // While one peer still floods the hub, the other's frames arrive, too.
     drive_until(&mut endpoints, "frames of both", |[hub, ..]| of(hub, 22) > 0 && of(hub, 33) > 0);
+    let first = [22, 33].map(|instance| of(&endpoints[0], instance));
+    assert!(first.iter().all(|count| *count < FRAMES), "one peer waited for the other's last: {first:?}");
     drive_until(&mut endpoints, "all frames", |[hub, ..]| of(hub, 22) == FRAMES && of(hub, 33) == FRAMES);
     let hub = &endpoints[0];
     for (link, ..) in hub.recorder.up_events() {

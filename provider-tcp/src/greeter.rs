@@ -60,7 +60,8 @@ impl Greeter<'_> {
         let admission = self.claims.accepted(self.id, address, token, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
-            Admission::Refused(reason) => return Err(LinkError::Protocol(reason)),
+            // Not a violation: the peer speaks the protocol.
+            Admission::Refused(_) => return Err(LinkError::System(Errno::ECONNREFUSED)),
             Admission::Held => true,
             Admission::Open => false,
         };
@@ -94,7 +95,7 @@ impl Greeter<'_> {
     /// Takes a question of a peer that has connected to ask.
     pub(crate) fn take_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
         if count > QUESTIONS_MAX {
-            return Err(LinkError::Protocol("too many questions"));
+            return Err(LinkError::System(Errno::ECONNREFUSED));
         }
         self.questions.push(question);
         Ok(())

@@ -1,93 +1,47 @@
 //! The transport closes every descriptor that it has opened. The test counts the descriptors of the process,
 //! so it is the only test in its binary.
 
+mod side;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{
-    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
-};
-use homespun_engine::wire::Header;
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
+use homespun_tcp::TcpProvider;
 use homespun_tcp::limits::HALF_OPEN_GRACE_MS;
-use homespun_tcp::{TcpProvider, TcpTransport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use side::{Events, Side, drive_until};
+
 const LINKS: usize = 20;
-
-/// Records which links came up and went down.
-#[derive(Default)]
-struct Links {
-    up: Vec<LinkId>,
-    down: Vec<(LinkId, LinkError)>,
-}
-
-impl FrameHandler for Links {
-    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
-    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
-        Space::new()
-    }
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
-    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
-        match event {
-            LinkEvent::Up { .. } => self.up.push(link),
-            LinkEvent::Down(error) => self.down.push((link, error)),
-        }
-    }
-}
-
-struct Side {
-    transport: TcpTransport,
-    links: Links,
-}
-
-impl Side {
-    fn open() -> Side {
-        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let transport = TcpProvider::new().open(loopback.into(), 1).unwrap();
-        Side { transport, links: Links::default() }
-    }
-}
-
-fn drive_until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
-    let begin = Instant::now();
-    while !done(sides) {
-        for side in sides.iter_mut() {
-            side.transport.receive(64, &mut side.links);
-            side.transport.flush();
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
-    }
-}
 
 fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 fn ended_links_close_their_descriptors() {
-    let (mut client, mut server) = (Side::open(), Side::open());
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let begin = count_open_fds();
     for how in [Close::Drain, Close::Abort] {
         let address = server.transport.address();
         let links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
         drive_until("all links", &mut [&mut client, &mut server], |sides| {
-            sides.iter().all(|side| side.links.up.len() == LINKS)
+            sides.iter().all(|side| side.events.up.len() == LINKS)
         });
         assert_eq!(count_open_fds(), begin + 2 * LINKS);
         for link in links {
             client.transport.close(link, how);
         }
         drive_until("the end", &mut [&mut client, &mut server], |sides| {
-            sides[0].transport.draining_count() == 0 && sides[1].links.down.len() == LINKS
+            sides[0].transport.draining_count() == 0 && sides[1].events.down.len() == LINKS
         });
         assert_eq!(count_open_fds(), begin, "{how:?}");
-        client.links = Links::default();
-        server.links = Links::default();
+        client.events = Events::default();
+        server.events = Events::default();
     }
 
     // Connections without a hello, and connects to a vacant address.
@@ -96,14 +50,14 @@ fn ended_links_close_their_descriptors() {
     let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.transport.connect(vacant.into());
     drive_until("both to end", &mut [&mut client, &mut server], |sides| {
-        sides[0].links.down.len() == 1 && count_open_fds() == begin + 1
+        sides[0].events.down.len() == 1 && count_open_fds() == begin + 1
     });
     drop(stranger);
     assert_eq!(count_open_fds(), begin);
 }
 
 fn descriptor_exhaustion_delays_links_and_loses_none() {
-    let (mut client, mut server) = (Side::open(), Side::open());
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
     let room = (count_open_fds() + LINKS + 10) as u64;
@@ -116,39 +70,39 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
 
     // One more connect fails at once.
     let extra = client.transport.connect(address);
-    drive_until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
-    assert_eq!(client.links.down, [(extra, LinkError::System(Errno::EMFILE))]);
-    assert!(server.links.up.is_empty());
+    drive_until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].events.down.is_empty());
+    assert_eq!(client.events.down, [(extra, LinkError::System(Errno::EMFILE))]);
+    assert!(server.events.up.is_empty());
 
     // The application gives a few back.
     files.truncate(files.len() - 5);
-    drive_until("a link", &mut [&mut client, &mut server], |sides| !sides[1].links.up.is_empty());
-    let accepted = server.links.up.len();
+    drive_until("a link", &mut [&mut client, &mut server], |sides| !sides[1].events.up.is_empty());
+    let accepted = server.events.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
     // As links end, the listener accepts the waiting connections, although no event of the kernel announces
     // them.
     let mut ended = 0;
     drive_until("every link to have been up", &mut [&mut client, &mut server], |sides| {
-        if ended < LINKS - 1 && sides[0].links.up.len() > ended {
-            let link = sides[0].links.up[ended];
+        if ended < LINKS - 1 && sides[0].events.up.len() > ended {
+            let link = sides[0].events.up[ended];
             links.retain(|other| *other != link);
             sides[0].transport.close(link, Close::Drain);
             ended += 1;
         }
-        sides[0].links.up.len() == LINKS
+        sides[0].events.up.len() == LINKS
     });
-    assert_eq!(client.links.down.len(), 1, "no other link failed");
+    assert_eq!(client.events.down.len(), 1, "no other link failed");
 
     // Once descriptors are available again, the listener accepts new connections.
     setrlimit(Resource::Nofile, before).unwrap();
-    let up = server.links.up.len();
+    let up = server.events.up.len();
     client.transport.connect(address);
-    drive_until("a new link", &mut [&mut client, &mut server], |sides| sides[1].links.up.len() > up);
+    drive_until("a new link", &mut [&mut client, &mut server], |sides| sides[1].events.up.len() > up);
 }
 
 fn exhausted_accept_displaces_a_silent_connection() {
-    let (mut client, mut server) = (Side::open(), Side::open());
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let address = server.transport.address();
     let begin = count_open_fds();
     let mut stranger = TcpStream::connect(address.socket_addr()).unwrap();
@@ -161,7 +115,7 @@ fn exhausted_accept_displaces_a_silent_connection() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
     let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     drive_until("a peer in its place", &mut [&mut client, &mut server], |sides| {
-        sides[0].links.up.contains(&link)
+        sides[0].events.up.contains(&link)
     });
     stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(stranger.read(&mut [0; 1]).unwrap(), 0, "the stranger was not dropped");

@@ -1,75 +1,28 @@
 //! A forked child cannot use the transports of its parent, and does not disturb them. The test forks, so it
 //! is the only test in its binary.
 
+mod side;
+
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use homespun_engine::transport::{
-    Armed, Close, Denial, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Sent, Space, Transport,
-};
+use homespun_engine::transport::{Armed, Close, Denial, LinkError, LinkId, Provider, Sent, Transport};
 use homespun_engine::wire::{Header, Message};
-use homespun_tcp::{TcpProvider, TcpTransport};
+use homespun_tcp::TcpProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 
+use side::{Side, drive_until};
+
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
 
-/// Records events, and counts frames.
-#[derive(Default)]
-struct Events {
-    up: Vec<LinkId>,
-    down: Vec<(LinkId, LinkError)>,
-    frames: usize,
-}
-
-impl FrameHandler for Events {
-    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {
-        self.frames += 1;
-    }
-    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
-    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
-        Space::new()
-    }
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
-    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
-        match event {
-            LinkEvent::Up { .. } => self.up.push(link),
-            LinkEvent::Down(error) => self.down.push((link, error)),
-        }
-    }
-}
-
-struct Side {
-    transport: TcpTransport,
-    events: Events,
-}
-
 impl Side {
-    fn open() -> Side {
-        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let transport = TcpProvider::new().open(loopback.into(), 1).unwrap();
-        Side { transport, events: Events::default() }
-    }
-
     fn send(&mut self, link: LinkId) {
         let header = Header::Message(Message { tag: Some(1), ..Message::of_len(3) });
         self.transport.send_inline(link, &header, b"abc").unwrap();
         self.transport.flush();
-    }
-}
-
-fn drive_until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
-    let begin = Instant::now();
-    while !done(sides) {
-        for side in sides.iter_mut() {
-            side.transport.receive(64, &mut side.events);
-            side.transport.flush();
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
     }
 }
 
@@ -84,11 +37,11 @@ fn connect(client: &mut Side, server: &mut Side) -> (LinkId, LinkId) {
 }
 
 fn exchange_frames(client: &mut Side, server: &mut Side, (out, into): (LinkId, LinkId)) {
-    let (at_client, at_server) = (client.events.frames, server.events.frames);
+    let (at_client, at_server) = (client.events.frames.len(), server.events.frames.len());
     client.send(out);
     server.send(into);
     drive_until("the frames", &mut [client, server], |sides| {
-        sides[0].events.frames > at_client && sides[1].events.frames > at_server
+        sides[0].events.frames.len() > at_client && sides[1].events.frames.len() > at_server
     });
 }
 
@@ -135,13 +88,13 @@ fn use_inherited(mut side: Side, links: &[LinkId], to: SocketAddr) {
 }
 
 fn child_disturbs_no_link_of_its_parent() {
-    let (mut client, mut server) = (Side::open(), Side::open());
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let links = [connect(&mut client, &mut server), connect(&mut client, &mut server)];
     exchange_frames(&mut client, &mut server, links[0]);
     // What the parent has staged is the parent's to send.
     let header = Header::Message(Message { tag: Some(1), ..Message::of_len(3) });
     client.transport.send_inline(links[0].0, &header, b"abc").unwrap();
-    let staged_before = server.events.frames;
+    let staged_before = server.events.frames.len();
     let address = server.transport.address().socket_addr();
     // The child may own both copies, since the parent's are not moved.
     let mut sides = Some((client, server));
@@ -155,9 +108,9 @@ fn child_disturbs_no_link_of_its_parent() {
 
     client.transport.flush();
     drive_until("the staged frame", &mut [&mut client, &mut server], |sides| {
-        sides[1].events.frames > staged_before
+        sides[1].events.frames.len() > staged_before
     });
-    assert_eq!(server.events.frames, staged_before + 1, "a staged frame was sent twice");
+    assert_eq!(server.events.frames.len(), staged_before + 1, "a staged frame was sent twice");
     for link in links {
         exchange_frames(&mut client, &mut server, link);
     }
@@ -176,7 +129,7 @@ fn child_disturbs_no_link_of_its_parent() {
 }
 
 fn end_of_a_transport_is_seen_while_a_forked_child_lives() {
-    let (mut client, mut server) = (Side::open(), Side::open());
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
     let (_, into) = connect(&mut client, &mut server);
     let child = fork_child(|| {
         set_parent_process_death_signal(Some(Signal::KILL)).unwrap();

@@ -2,19 +2,20 @@
 //! test limits and counts the descriptors of its process, so it is the only test in its binary. Strangers and
 //! peers are other processes.
 
+mod side;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use homespun_engine::transport::{
-    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
-};
+use homespun_engine::transport::{Close, LinkId, Transport};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{Header, Message};
-use homespun_tcp::{TcpProvider, TcpTransport};
+use homespun_tcp::TcpProvider;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use side::{Side, drive_until};
 
 /// How many descriptors this process may have.
 const LIMIT_DESCRIPTORS: usize = 120;
@@ -33,50 +34,9 @@ const FRAMES: usize = 10;
 const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
 const ADDRESS: &str = "HOMESPUN_STRANGERS_ADDRESS";
 
-/// Counts events and frames.
-#[derive(Default)]
-struct Events {
-    up: Vec<LinkId>,
-    down: Vec<(LinkId, LinkError)>,
-    frames: Vec<LinkId>,
-}
-
-impl FrameHandler for Events {
-    fn frame(&mut self, link: LinkId, _: &Header, _: &[u8]) {
-        self.frames.push(link);
-    }
-    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
-    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
-        Space::new()
-    }
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
-    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
-        match event {
-            LinkEvent::Up { .. } => self.up.push(link),
-            LinkEvent::Down(error) => self.down.push((link, error)),
-        }
-    }
-}
-
-struct Side {
-    transport: TcpTransport,
-    events: Events,
-}
-
 impl Side {
-    fn open(provider: &TcpProvider) -> Side {
-        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        Side { transport: provider.open(loopback.into(), 1).unwrap(), events: Events::default() }
-    }
-
     fn drive_until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
-        let begin = Instant::now();
-        while !done(self) {
-            self.transport.receive(64, &mut self.events);
-            self.transport.flush();
-            assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
-        }
+        drive_until(what, &mut [self], |sides| done(sides[0]));
     }
 
     fn send(&mut self, link: LinkId) {
