@@ -7,7 +7,8 @@ use std::time::Duration;
 use homespun::{FabricAddress, Tag, WaitObject};
 
 use homespun_suite::connecting::{
-    Side, close_with_progress, next_completion_of_first, next_event_of_first, next_request_of_first,
+    Side, close_with_progress, next_completion_of_first_side, next_event_of_first_side,
+    next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
@@ -43,7 +44,7 @@ fn use_an_endpoint_briefly(transport: &TransportKind) {
     for party in &parties {
         let (mut completed, mut failed) = (0, 0);
         while completed < 12 || failed < 1 {
-            match party.next() {
+            match party.next_ended() {
                 Ok(_) => completed += 1,
                 Err(failure) => {
                     assert_eq!(failure.completion.context, 4, "{failure:?}");
@@ -68,24 +69,24 @@ fn use_connections_briefly(transport: &TransportKind) {
         for number in 0..CONNECTIONS {
             let connecting = client.open_endpoint(number);
             connecting.connect(name, b"may I?").expect("a first request");
-            let request = next_request_of_first(&[&server, &client]);
+            let request = next_request_of_first_side(&[&server, &client]);
             match number % 4 {
                 0 => request.reject(b"no").expect("an undecided request"),
                 1 => drop(request),
                 _ => {
                     let accepting = server.open_endpoint_for_request(&request, number);
                     accepting.accept(b"").expect("an undecided request");
-                    assert!(next_event_of_first(&[&server, &client]).is_ok());
-                    assert!(next_event_of_first(&[&client, &server]).is_ok());
+                    assert!(next_event_of_first_side(&[&server, &client]).is_ok());
+                    assert!(next_event_of_first_side(&[&client, &server]).is_ok());
                     accepting.recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, number).expect("room");
                     connecting.send(payload(number, 1000), FabricAddress::UNSPECIFIED, number).expect("room");
-                    assert_eq!(next_completion_of_first(&[&server, &client]).context, number);
-                    assert_eq!(next_completion_of_first(&[&client, &server]).context, number);
+                    assert_eq!(next_completion_of_first_side(&[&server, &client]).context, number);
+                    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, number);
                     pairs.push((connecting, Some(accepting)));
                     continue;
                 }
             }
-            assert!(next_event_of_first(&[&client, &server]).is_err());
+            assert!(next_event_of_first_side(&[&client, &server]).is_err());
             pairs.push((connecting, None));
         }
         for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {
@@ -104,7 +105,7 @@ fn use_wait_objects_briefly(transport: &TransportKind) {
     let moment = Some(Duration::from_millis(1));
     for wait in WAIT_OBJECTS {
         let party = net.open_party_with(Setup { asleep: true, wait, ..Setup::default() });
-        let cq = party.cq_here();
+        let cq = party.local_cq();
         assert_eq!(cq.sread(moment), Ok(None));
         assert_eq!(cq.wait_fd().is_some(), wait == WaitObject::Fd);
         assert_eq!(cq.wait_mutex_cond().expect("a thread").is_some(), wait == WaitObject::MutexCond);

@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::payload;
-use homespun_suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, TransportKind, Turns};
+use homespun_suite::{MemoryKind, Net, RegionFile, RegionSpec, RmaBy, RmaCall, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -26,7 +26,7 @@ fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes:
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.open_pair();
     let file = NamedFile::with_unused_name();
-    let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
+    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
     let region = bob
         .register(RegionSpec {
             len_bytes: REGION_BYTES,
@@ -77,7 +77,7 @@ fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
         let (alice, bob) = net.open_pair();
         let files = [NamedFile::with_unused_name(), NamedFile::with_unused_name()];
         let regions = [0, 1].map(|n| {
-            let kind = Kind::File(FileKind { is_raw: n == 1, number: Some(files[n].number) });
+            let kind = MemoryKind::File(RegionFile { is_raw: n == 1, number: Some(files[n].number) });
             let access = MrAccess::REMOTE_WRITE;
             bob.register(RegionSpec {
                 len_bytes: REGION_BYTES,

@@ -16,7 +16,7 @@ use homespun_suite::{Deadline, Net, TransportKind, Turns};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[test]
-fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
+fn failed_enable_removes_the_endpoint_from_its_receive_context() {
     for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::Auto4] {
         let net = Net::new(&transport, Turns::Alternate);
         let domain = net.open_other_domain();

@@ -256,10 +256,10 @@ const DOMAINS: [&str; 2] = ["shm", "auto"];
 
 /// The turn counter in shared memory.
 #[derive(Clone, Copy)]
-struct Turns(&'static AtomicU32);
+struct TurnCounter(&'static AtomicU32);
 
-impl Turns {
-    fn map_file(path: &str) -> io::Result<Turns> {
+impl TurnCounter {
+    fn map_file(path: &str) -> io::Result<TurnCounter> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         // SAFETY: a new mapping of a file of this size, which is never unmapped.
         let memory = unsafe {
@@ -271,7 +271,7 @@ impl Turns {
         }
         // SAFETY: the mapping stays for ever, begins on a page's border, and every process that
         // maps it uses it as this type.
-        Ok(Turns(unsafe { &*memory.cast::<AtomicU32>() }))
+        Ok(TurnCounter(unsafe { &*memory.cast::<AtomicU32>() }))
     }
 
     /// Spins until the counter has this value.
@@ -290,7 +290,7 @@ impl Turns {
 /// many. So neither side polls for a message that has not arrived, however slow the other side is.
 struct Player {
     party: Party,
-    turns: Turns,
+    turns: TurnCounter,
     /// Its next turn.
     turn: u64,
 }
@@ -331,7 +331,7 @@ fn player_process_entry() {
     channel.send_message(&AddressForm(party.name())).expect("a test that listens");
     let Some(task) = channel.receive_message::<Task>().expect("a test that asks") else { return };
     party.insert_peer(task.peer.0);
-    let turns = Turns::map_file(&task.turns).expect("memory that the test has made");
+    let turns = TurnCounter::map_file(&task.turns).expect("memory that the test has made");
     // The first messages wait for the link to come up.
     if task.goes_first {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
@@ -377,7 +377,7 @@ fn run_players_and_get_signals(domain: &str, calls: [bool; 2]) -> [Option<i32>; 
     let memory = memfd_create("turns", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, size_of::<AtomicU32>() as u64).expect("a small size");
     let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
-    let turns = Turns::map_file(&path).expect("memory");
+    let turns = TurnCounter::map_file(&path).expect("memory");
     let mut players = [0, 1].map(|_| Process::spawn(concat!(module_path!(), "::player_process_entry")));
     players.iter_mut().for_each(|player| player.send_message(&domain.to_owned()));
     let names: [AddressForm; 2] = players.each_mut().map(Process::receive_message);

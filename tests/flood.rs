@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The lengths of the messages.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-enum Kind {
+enum FloodKind {
     /// Small messages, whose bookkeeping costs more than their bytes.
     Small,
     /// All lengths of eager messages.
@@ -43,33 +43,33 @@ enum Kind {
     Offered,
 }
 
-impl Kind {
+impl FloodKind {
     /// Returns the number of messages of each sender. All together they are a multiple of the budget.
     fn messages_per_sender(self) -> u64 {
         match self {
-            Kind::Small => 8000,
-            Kind::Medium => 2500,
-            Kind::Large => 30,
-            Kind::Offered => 1200,
+            FloodKind::Small => 8000,
+            FloodKind::Medium => 2500,
+            FloodKind::Large => 30,
+            FloodKind::Offered => 1200,
         }
     }
 
     fn len_bytes_of_message(self, number: u64) -> usize {
         let any = (number * 7919) as usize;
         match self {
-            Kind::Small => any % 9,
-            Kind::Medium => any % 3000,
-            Kind::Large => 8_000 + any % 320_000,
-            Kind::Offered => 20_000,
+            FloodKind::Small => any % 9,
+            FloodKind::Medium => any % 3000,
+            FloodKind::Large => 8_000 + any % 320_000,
+            FloodKind::Offered => 20_000,
         }
     }
 
     fn len_max_bytes(self) -> usize {
         match self {
-            Kind::Small => 8,
-            Kind::Medium => 3000,
-            Kind::Large => 328_000,
-            Kind::Offered => 20_000,
+            FloodKind::Small => 8,
+            FloodKind::Medium => 3000,
+            FloodKind::Large => 328_000,
+            FloodKind::Offered => 20_000,
         }
     }
 
@@ -77,9 +77,9 @@ impl Kind {
     /// senders, and small ones take less memory than credit.
     fn memory_in_use_min_bytes(self) -> u64 {
         match self {
-            Kind::Small => BUDGET_BYTES / 20,
-            Kind::Medium => BUDGET_BYTES / 8,
-            Kind::Large | Kind::Offered => BUDGET_BYTES / 3,
+            FloodKind::Small => BUDGET_BYTES / 20,
+            FloodKind::Medium => BUDGET_BYTES / 8,
+            FloodKind::Large | FloodKind::Offered => BUDGET_BYTES / 3,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Kind {
 struct Orders {
     transport: TransportKind,
     receiver: AddressForm,
-    kind: Kind,
+    kind: FloodKind,
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn flood_process_entry() {
     }
 }
 
-fn check_flood_arrives_within_budget(transport: &TransportKind, kind: Kind) {
+fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind) {
     let mut net = Net::new(transport, Turns::Alternate);
     net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
     let receiver = net.open_party();
@@ -247,7 +247,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: Kind) {
 #[test]
 fn flood_stays_within_the_budget_and_arrives() {
     for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::MIXED4] {
-        for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
+        for kind in [FloodKind::Small, FloodKind::Medium, FloodKind::Large, FloodKind::Offered] {
             check_flood_arrives_within_budget(&transport, kind);
         }
     }

@@ -10,8 +10,10 @@ use homespun::{Errno, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::posix;
-use homespun_suite::prerequisites::{Prerequisite, can_become_user_or_skip};
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns};
+use homespun_suite::prerequisites::{Prerequisite, probe_user_change_or_skip};
+use homespun_suite::{
+    MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns,
+};
 
 homespun_suite::party_process_entry!();
 
@@ -54,7 +56,7 @@ fn write_and_wait(party: &Party, region: &Region, identity: u64) {
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !can_become_user_or_skip(ANOTHER_USER) {
+    if !probe_user_change_or_skip(ANOTHER_USER) {
         return;
     }
     for transport in &SHARED_MEMORY {
@@ -84,7 +86,7 @@ fn process_of_another_user_is_refused_by_either_side() {
 
 #[test]
 fn process_of_another_user_is_reached_over_tcp_by_either_side() {
-    if !can_become_user_or_skip(ANOTHER_USER) {
+    if !probe_user_change_or_skip(ANOTHER_USER) {
         return;
     }
     // The stranger connects to alice, bob to the stranger; alice and bob share memory.
@@ -127,7 +129,7 @@ fn process_of_another_pid_namespace_is_reached_without_process_copies() {
             bob.insert_address_of(&alice);
             let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
             let memory =
-                RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+                RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
             let regions = [&alice, &bob].map(|party| party.register(memory).expect("memory"));
             for round in 0..3 {
                 alice.exchange_long_messages(&bob);
@@ -183,7 +185,7 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
             }
             alice.endpoint.sendmsg(send).expect("room for a send");
         }
-        let endings: Vec<_> = (0..3).map(|_| alice.next()).collect();
+        let endings: Vec<_> = (0..3).map(|_| alice.next_ended()).collect();
         let failed = endings.last().expect("three sends").as_ref().expect_err("its receiver is dead");
         assert_eq!(failed.completion.context, 2);
         assert_ne!(failed.errno(), Errno::EACCES);
@@ -202,7 +204,8 @@ fn forked_child_cannot_use_inherited_endpoints() {
         alice.exchange_long_messages(&bob);
         // Each party has mapped a region of the other.
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+        let memory =
+            RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
         let region = alice.register(memory).expect("memory");
         let of_bob = bob.register(memory).expect("memory");
         write_and_wait(&bob, &region, 20);

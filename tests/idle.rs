@@ -21,9 +21,9 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, sleep_until_ended};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, sleep_until_operation_ends};
 use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};
 
 homespun_suite::party_process_entry!();
@@ -38,10 +38,10 @@ const IDLE: Duration = Duration::from_millis(1000);
 const USED_MAX: Duration = Duration::from_millis(50);
 
 /// The processor time of the whole process is measured, so the tests run one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+static EXCLUSIVE_RUN: Mutex<()> = Mutex::new(());
 
-fn lock_alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_for_exclusive_run() -> MutexGuard<'static, ()> {
+    EXCLUSIVE_RUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tests skip IPv6, since it adds nothing but time.
@@ -72,7 +72,7 @@ fn exchange_while_blocking(alice: &Party, bob: &Party) {
                     post_send(party, context, len_bytes);
                 }
                 for _ in 0..count {
-                    assert!(sleep_until_ended(party.cq_here()).is_ok());
+                    assert!(sleep_until_operation_ends(party.local_cq()).is_ok());
                 }
             });
         }
@@ -165,7 +165,7 @@ fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
 }
 
 fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let (alice, bob) = open_sleepers(&net, wait);
@@ -175,7 +175,8 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
                 exchange_while_blocking(&alice, &bob);
             }
             thread::scope(|scope| {
-                let sleeping = [&alice, &bob].map(|party| scope.spawn(|| sleep_until_ended(party.cq_here())));
+                let sleeping =
+                    [&alice, &bob].map(|party| scope.spawn(|| sleep_until_operation_ends(party.local_cq())));
                 bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
                 assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.measure_idle_together());
                 post_send(&alice, 8, 8);
@@ -199,20 +200,20 @@ fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
 
 /// Blocks two threads on counters, of an endpoint and of a region, with each kind of wait object.
 fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
         let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: Some(7), ..MrAttr::default() };
-        let region = bob.domain_here().register(8, &attr).expect("a region");
+        let region = bob.local_domain().register(8, &attr).expect("a region");
         let written = bob
-            .domain_here()
+            .local_domain()
             .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
             .expect("a counter");
         region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
         exchange_while_blocking(&alice, &bob);
-        let received = bob.counter_here(CounterEvents::RECV);
+        let received = bob.local_counter(CounterEvents::RECV);
         let before = received.read();
         thread::scope(|scope| {
             let waits = [(received, before + 1), (&written, 1)].map(|(counter, threshold)| {
@@ -221,10 +222,10 @@ fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
             bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
             assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.measure_idle_together());
             post_send(&alice, 8, 8);
-            let endpoint = alice.endpoint.expect_here();
+            let endpoint = alice.endpoint.expect_local();
             endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
             for _ in 0..2 {
-                sleep_until_ended(alice.cq_here()).unwrap();
+                sleep_until_operation_ends(alice.local_cq()).unwrap();
             }
             waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
@@ -234,7 +235,7 @@ fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
 
 #[test]
 fn wait_set_waiter_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     Cases::run_all(&TRANSPORTS, |cases, transport, object| {
         let net = Net::new(transport, Turns::Alternate);
         let set = net.fabric.open_wait_set(object).expect("a wait set");
@@ -246,22 +247,22 @@ fn wait_set_waiter_uses_no_processor_time() {
         // The first round is before any link is up, the second after.
         for number in 1..=2 {
             bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
-            let received = bob.counter_here(CounterEvents::RECV);
+            let received = bob.local_counter(CounterEvents::RECV);
             thread::scope(|scope| {
                 let waits = scope.spawn(|| {
                     let deadline = Deadline::new();
                     while received.read() < number {
-                        sleeping::sleep_on_set(&set);
+                        sleeping::sleep_on_wait_set(&set);
                         deadline.yield_or_panic("a message");
                     }
                     // An unread entry ends the next wait.
-                    while bob.receive_queue_here().read().unwrap().is_none() {
+                    while bob.local_receive_cq().read().unwrap().is_none() {
                         deadline.yield_or_panic("the completion of a receive");
                     }
                 });
                 assert_idle(&format!("{transport:?} {object:?} in a set"), cases.measure_idle_together());
                 alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
-                sleep_until_ended(alice.cq_here()).unwrap();
+                sleep_until_operation_ends(alice.local_cq()).unwrap();
                 waits.join().expect("no panic");
             });
         }
@@ -271,7 +272,7 @@ fn wait_set_waiter_uses_no_processor_time() {
 /// The forked child inherits copies of the descriptors, and a copy of a lock that remains locked.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for object in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
         let domain = net.open_other_domain();
@@ -284,7 +285,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
                     let _ = set.wait(None);
                 }
             });
-            sleeping::give_time_to_sleep();
+            sleeping::let_threads_fall_asleep();
             posix::run_in_forked_child(|| {
                 let own = domain.open_counter(&attr).expect("a counter");
                 own.add(1);
@@ -303,7 +304,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
 
 #[test]
 fn reader_below_its_threshold_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
@@ -311,12 +312,12 @@ fn reader_below_its_threshold_uses_no_processor_time() {
             bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         }
         thread::scope(|scope| {
-            let waits = scope.spawn(|| bob.cq_here().sread_each(8, 2, None, |_, _| {}));
+            let waits = scope.spawn(|| bob.local_cq().sread_each(8, 2, None, |_, _| {}));
             post_send(&alice, 7, 8);
-            assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 7);
+            assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 7);
             assert_idle(&format!("{transport:?} with one of two"), measure_idle_processor_time());
             post_send(&alice, 8, 8);
-            assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 8);
+            assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 8);
             assert_eq!(waits.join().expect("no panic"), Ok(Some(2)));
         });
     }
@@ -324,15 +325,15 @@ fn reader_below_its_threshold_uses_no_processor_time() {
 
 #[test]
 fn reader_with_threshold_zero_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     thread::scope(|scope| {
-        let waits = scope.spawn(|| bob.cq_here().sread_each(8, 0, None, |_, _| {}));
+        let waits = scope.spawn(|| bob.local_cq().sread_each(8, 0, None, |_, _| {}));
         assert_idle("a threshold of 0", measure_idle_processor_time());
         post_send(&alice, 7, 8);
-        assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 7);
+        assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 7);
         assert_eq!(waits.join().expect("no panic"), Ok(Some(1)));
     });
 }
@@ -340,7 +341,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
 /// The link to a stopped peer is full, and a receiver waits for the rest of a message from such a peer.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let there = net.with_processes().expect("it reaches other processes");
@@ -350,7 +351,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         bob.insert_address_of(&alice);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 1, 8);
-        assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 1);
+        assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 1);
         bob.stop();
         // Send small messages until credit is used up, long messages that fill the link, and messages
         // that the receiver fetches.
@@ -358,7 +359,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
             post_send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
         thread::scope(|scope| {
-            let waits = scope.spawn(|| alice.cq_here().sread(None));
+            let waits = scope.spawn(|| alice.local_cq().sread(None));
             assert_idle(
                 &format!("{transport:?} with a peer that stands still"),
                 measure_idle_processor_time(),
@@ -372,14 +373,14 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
 /// The peer never accepts the connection.
 #[test]
 fn reader_with_an_unanswered_connection_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         // Bob's endpoint has its name, but bob makes no progress and accepts no link.
         let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
         post_send(&alice, 1, 8);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| sleep_until_ended(alice.cq_here()));
+            let waits = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
             assert_idle(
                 &format!("{transport:?} with an unanswered connection"),
                 measure_idle_processor_time(),
@@ -402,27 +403,27 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
 /// While an event is unread, the library repeats its signals of the condition, but at growing intervals.
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::MutexCond);
     exchange_while_blocking(&alice, &bob);
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    let of = bob.cq_here().wait_mutex_cond().expect("a thread").expect("what it was opened with");
-    while !bob.cq_here().try_wait().expect("a wait object") {}
+    let of = bob.local_cq().wait_mutex_cond().expect("a thread").expect("what it was opened with");
+    while !bob.local_cq().try_wait().expect("a wait object") {}
     // Alice's message makes the descriptor readable, and stays unread.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-    assert_eq!(sleep_until_ended(alice.cq_here()).unwrap().0.context, 2);
+    assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
     // The event is signalled again for a late waiter.
-    assert!(posix::wait_for_condition(of, PATIENCE, || true));
-    assert_eq!(sleep_until_ended(bob.cq_here()).unwrap().0.context, 1);
+    assert!(posix::wait_on_condition_variable(of, PATIENCE, || true));
+    assert_eq!(sleep_until_operation_ends(bob.local_cq()).unwrap().0.context, 1);
 }
 
 /// The process has no descriptors left, so connections wait at its listener, which tries to accept them
 /// at intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
@@ -435,12 +436,12 @@ fn listener_without_descriptors_retries_rarely() {
             while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
                 held.push(fd);
             }
-            let waits = scope.spawn(|| sleep_until_ended(bob.cq_here()));
+            let waits = scope.spawn(|| sleep_until_operation_ends(bob.local_cq()));
             let used = measure_idle_processor_time();
             held.clear();
             // The listener retries every other millisecond, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
-            let sent = scope.spawn(|| sleep_until_ended(alice.cq_here()));
+            let sent = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
             assert_eq!(sent.join().expect("no panic").unwrap().0.context, 2);
         });
@@ -449,19 +450,19 @@ fn listener_without_descriptors_retries_rarely() {
 
 #[test]
 fn message_after_timed_out_sleeps_wakes_the_reader() {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
         exchange_while_blocking(&alice, &bob);
         for at_most in [Duration::from_millis(20), Duration::from_millis(200)] {
             assert!(
-                !sleeping::sleep_on_wait_object(bob.cq_here(), at_most) || bob.poll_completion().is_none()
+                !sleeping::sleep_on_wait_object(bob.local_cq(), at_most) || bob.poll_completion().is_none()
             );
         }
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-        assert_eq!(sleep_until_ended(bob.cq_here()).unwrap().0.context, 1);
+        assert_eq!(sleep_until_operation_ends(bob.local_cq()).unwrap().0.context, 1);
     }
 }
 
@@ -500,7 +501,7 @@ fn check_requester_sleeps_until_its_timeout(
     provider: &impl Provider,
     turns: Turns,
 ) {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
         let bind = net.info.src_addr.expect("a source was asked for");
@@ -525,7 +526,7 @@ fn check_requester_sleeps_until_its_timeout(
         drop(asked);
         let begin = Instant::now();
         let before = posix::processor_time(libc::RUSAGE_SELF);
-        let error = sleep_for_event(&client).expect_err("no endpoint accepts");
+        let error = sleep_until_event(&client).expect_err("no endpoint accepts");
         let used = posix::processor_time(libc::RUSAGE_SELF) - before;
         assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&error.errno), "{error:?}");
         assert!(
@@ -546,13 +547,13 @@ fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
 
 /// Blocks listeners, requesters and connected endpoints on their event queues.
 fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
-    let _alone = lock_alone();
+    let _alone = lock_for_exclusive_run();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let [client, server] = [(); 2].map(|()| Side::with_wait_objects(&net, wait, wait));
         let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
             thread::scope(|scope| {
-                let waits = scope.spawn(|| sleep_for_event(sleeper));
+                let waits = scope.spawn(|| sleep_until_event(sleeper));
                 assert_idle(&format!("{transport:?} {wait:?} {what}"), cases.measure_idle_together());
                 then();
                 while !waits.is_finished() {
@@ -571,9 +572,9 @@ fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
         let accepting = server.open_endpoint_for_request(&request, SERVER);
         let connected = heard(&client, "and has asked", &server, &|| accepting.accept(b"").unwrap());
         assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
-        assert!(matches!(sleep_for_event(&server), Ok(ConnectionEvent::Connected { .. })));
+        assert!(matches!(sleep_until_event(&server), Ok(ConnectionEvent::Connected { .. })));
         let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
         assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
-        assert_eq!(sleep_for_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
+        assert_eq!(sleep_until_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
     });
 }

@@ -95,7 +95,7 @@ fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
 
 /// Sleeps and reads until all operations have completed.
 fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
-    let cq = party.cq_here();
+    let cq = party.local_cq();
     let mut deadline = Instant::now() + PATIENCE;
     while !is_over.load(Ordering::SeqCst) {
         let before = tally.total();
@@ -125,7 +125,7 @@ fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random
 
 /// Disturbs the sleeping threads: polls, signals and reads.
 fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
-    let cq = party.cq_here();
+    let cq = party.local_cq();
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
         match random.u32(0..8) {
@@ -203,7 +203,7 @@ fn check_every_sleeper_wakes(
         // that polls the descriptor itself may clear it.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
-                party.cq_here().signal().expect("a wait object");
+                party.local_cq().signal().expect("a wait object");
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -239,7 +239,8 @@ fn messages_over_shared_memory_wake_every_sleeper() {
 /// Posts operations whose success is not reported, and sleeps on the counter on which the next one
 /// depends.
 fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
-    let (received, sent) = (party.counter_here(CounterEvents::RECV), party.counter_here(CounterEvents::SEND));
+    let (received, sent) =
+        (party.local_counter(CounterEvents::RECV), party.local_counter(CounterEvents::SEND));
     for round in 0..rounds {
         delay_randomly(&mut random);
         party.endpoint.recv(marked_buffer(20_000), ANY, round).expect("room for a receive");
@@ -263,13 +264,13 @@ fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
 }
 
 /// Disturbs the threads that wait for counters: reads and signals.
-fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
-    let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.counter_here(event));
+fn disturb_counter_waiters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
+    let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.local_counter(event));
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
         let counter = counters[random.usize(0..2)];
         match random.u32(0..6) {
-            0 => party.cq_here().progress(),
+            0 => party.local_cq().progress(),
             1 => counter.add(0),
             2 => {
                 counter.read_error();
@@ -278,7 +279,7 @@ fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
                 let _ = counter.wait(u64::MAX, Some(Duration::from_micros(random.u64(0..500))));
             }
             4 => {
-                let _ = party.cq_here().sread(Some(Duration::from_micros(random.u64(0..500))));
+                let _ = party.local_cq().sread(Some(Duration::from_micros(random.u64(0..500))));
             }
             _ => {}
         }
@@ -303,7 +304,7 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                         is_counted.fetch_add(1, Ordering::SeqCst);
                         // Sends the acknowledgements for which the peer waits.
                         while is_counted.load(Ordering::SeqCst) < 2 {
-                            party.counter_here(CounterEvents::RECV).progress();
+                            party.local_counter(CounterEvents::RECV).progress();
                             thread::yield_now();
                         }
                         is_over.store(true, Ordering::SeqCst);
@@ -314,7 +315,7 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {
-                            let counter = party.counter_here(CounterEvents::RECV);
+                            let counter = party.local_counter(CounterEvents::RECV);
                             for round in 1..=rounds {
                                 delay_randomly(&mut random);
                                 assert_eq!(counter.wait(round, Some(PATIENCE)), Ok(()), "it was not woken");
@@ -323,7 +324,7 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                     }
                     if disturbs {
                         let random = seeds.fork();
-                        scope.spawn(move || disturb_counters(party, is_over, random));
+                        scope.spawn(move || disturb_counter_waiters(party, is_over, random));
                     }
                 }
             });

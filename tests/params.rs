@@ -120,7 +120,7 @@ fn specific_address_needs_no_allowed_interface() {
 }
 
 #[test]
-fn interfaces_without_a_match_are_an_error_that_lists_the_others() {
+fn unmatched_interface_parameter_fails_and_lists_the_interfaces() {
     let fabric = make_fabric_with_interfaces("no-such-interface");
     let error = fabric.info(&Hints::new()).unwrap_err();
     assert!(matches!(error, Error::Misuse(Misuse::NoInterface(_))), "{error:?}");
@@ -135,7 +135,7 @@ fn interfaces_without_a_match_are_an_error_that_lists_the_others() {
 }
 
 #[test]
-fn allowed_interface_of_another_format_is_named() {
+fn getinfo_reports_the_lack_of_an_allowed_interface_of_the_format() {
     let fabric = make_fabric_with_interfaces("127.0.0.0/8");
     let hints = Hints::new().domain("tcp").addr_format(AddressFormat::SockaddrIn6);
     let Err(Error::Misuse(Misuse::Unmet(unmet))) = fabric.info(&hints) else { panic!("IPv6 is allowed") };

@@ -11,8 +11,8 @@ use homespun::{
 use serde::{Deserialize, Serialize};
 
 use homespun_suite::connecting::{
-    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion_of_first, next_event_of_first,
-    next_operation_end_of_first,
+    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion_of_first_side, next_event_of_first_side,
+    next_operation_end_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
@@ -117,11 +117,13 @@ impl RemoteSide {
                     self.side().progress();
                     deadline.yield_or_panic("a connection");
                 }
-                next_completion_of_first(&[self.side()]);
+                next_completion_of_first_side(&[self.side()]);
             }
             Command::Receive(len_bytes) => {
                 self.endpoint().recv(marked_buffer(len_bytes), NOWHERE, 0).expect("room for a receive");
-                return Outcome::Message(received_bytes(&next_completion_of_first(&[self.side()]).buffer));
+                return Outcome::Message(received_bytes(
+                    &next_completion_of_first_side(&[self.side()]).buffer,
+                ));
             }
             Command::Shutdown => self.endpoint().shutdown().expect("it is connected"),
             Command::Close => self.endpoint = None,
@@ -131,7 +133,7 @@ impl RemoteSide {
     }
 
     fn next_event_outcome(&mut self) -> Outcome {
-        match next_event_of_first(&[self.side()]) {
+        match next_event_of_first_side(&[self.side()]) {
             Ok(ConnectionEvent::Request(request)) => {
                 let data = request.data().to_vec();
                 self.request = Some(request);
@@ -233,7 +235,10 @@ impl SideProcess {
         self.execute(&Command::Accept(b"you may".into()));
         self.send_command(&Command::NextEvent);
         assert_eq!(self.wait_for_outcome(side), Outcome::Connected(vec![]));
-        assert_eq!(outcome_of_event(next_event_of_first(&[side])), Outcome::Connected(b"you may".into()));
+        assert_eq!(
+            outcome_of_event(next_event_of_first_side(&[side])),
+            Outcome::Connected(b"you may".into())
+        );
         endpoint
     }
 }
@@ -253,21 +258,22 @@ fn messages_travel_both_ways_and_arrive_before_shutdown() {
         for (identity, len_bytes) in (0..).zip(LENS_BYTES) {
             other.send_command(&Command::Receive(len_bytes));
             post_send(&endpoint, identity, len_bytes);
-            next_completion_of_first(&[&side]);
+            next_completion_of_first_side(&[&side]);
             assert!(other.wait_for_outcome(&side) == Outcome::Message(payload(identity, len_bytes).into()));
             other.send_command(&Command::Send(identity, len_bytes));
             endpoint.recv(marked_buffer(len_bytes), NOWHERE, 1).unwrap();
             assert!(
-                received_bytes(&next_completion_of_first(&[&side]).buffer) == payload(identity, len_bytes)
+                received_bytes(&next_completion_of_first_side(&[&side]).buffer)
+                    == payload(identity, len_bytes)
             );
             assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         }
         other.send_command(&Command::Send(7, 1000));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.execute(&Command::Shutdown);
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 1000));
+        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 1000));
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::ShutDown);
     }
@@ -284,7 +290,7 @@ fn rejected_and_late_requests_fail_with_econnrefused() {
             assert_eq!(other.wait_for_outcome(&side), Outcome::Request(data.clone()));
             other.execute(&Command::Reject(data.clone()));
             assert_eq!(
-                outcome_of_event(next_event_of_first(&[&side])),
+                outcome_of_event(next_event_of_first_side(&[&side])),
                 Outcome::Failed(Errno::ECONNREFUSED.raw(), data)
             );
         }
@@ -298,14 +304,14 @@ fn rejected_and_late_requests_fail_with_econnrefused() {
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Request(b"second".into()));
         assert_eq!(
-            outcome_of_event(next_event_of_first(&[&side])),
+            outcome_of_event(next_event_of_first_side(&[&side])),
             Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
         );
         other.execute(&Command::StopListening);
         let late = side.open_endpoint(LISTENER);
         late.connect(name.into(), b"").unwrap();
         assert_eq!(
-            outcome_of_event(next_event_of_first(&[&side])),
+            outcome_of_event(next_event_of_first_side(&[&side])),
             Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
         );
     }
@@ -321,28 +327,28 @@ fn death_of_either_process_ends_the_connection() {
         other.send_command(&Command::Send(7, 8));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.0.kill();
-        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 8));
+        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 8));
         assert_eq!(
-            next_operation_end_of_first(&[&side]).expect_err("no sender is left").completion.context,
+            next_operation_end_of_first_side(&[&side]).expect_err("no sender is left").completion.context,
             2
         );
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
         assert!(side.poll_event().is_none());
     }
     // The requester dies.
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
         other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else {
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first_side(&[&side]) else {
             panic!("it was asked")
         };
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"welcome").unwrap();
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::Connected(vec![]));
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Connected(vec![]));
         other.send_command(&Command::NextEvent);
         assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
     }
 }
 
@@ -359,7 +365,7 @@ fn death_before_accept_fails_the_request() {
         unread.connect(name.into(), b"").unwrap();
         other.0.kill();
         for _ in 0..2 {
-            let Outcome::Failed(errno, data) = outcome_of_event(next_event_of_first(&[&side])) else {
+            let Outcome::Failed(errno, data) = outcome_of_event(next_event_of_first_side(&[&side])) else {
                 panic!("connected without an accept")
             };
             assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&Errno::new(errno)) && data.is_empty());
@@ -368,14 +374,14 @@ fn death_before_accept_fails_the_request() {
     for (_net, side, mut other) in open_sides() {
         let listener = side.open_listener(LISTENER);
         other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event_of_first(&[&side]) else {
+        let Ok(ConnectionEvent::Request(request)) = next_event_of_first_side(&[&side]) else {
             panic!("it was asked")
         };
         other.0.kill();
         let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"").unwrap();
         assert_eq!(
-            outcome_of_event(next_event_of_first(&[&side])),
+            outcome_of_event(next_event_of_first_side(&[&side])),
             Outcome::Failed(Errno::ECONNABORTED.raw(), vec![])
         );
     }
@@ -399,14 +405,14 @@ fn death_at_any_moment_ends_every_wait() {
         other.0.kill();
         // The requester may read that it is connected. In any case it reads that the connection has
         // ended.
-        let mut outcome = outcome_of_event(next_event_of_first(&[&side]));
+        let mut outcome = outcome_of_event(next_event_of_first_side(&[&side]));
         if outcome == Outcome::Connected(b"welcome".into()) {
-            outcome = outcome_of_event(next_event_of_first(&[&side]));
+            outcome = outcome_of_event(next_event_of_first_side(&[&side]));
             assert_eq!(outcome, Outcome::ShutDown);
         } else {
             assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
         }
-        if let Ok((completion, _)) = next_operation_end_of_first(&[&side]) {
+        if let Ok((completion, _)) = next_operation_end_of_first_side(&[&side]) {
             assert!(received_bytes(&completion.buffer) == payload(7, 300_000));
         }
         assert!(side.poll_event().is_none());
@@ -428,9 +434,12 @@ fn closing_process_delivers_everything_it_sent() {
         other.send_command(&Command::Send(7, 100));
         assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         drop(other);
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::Connected(b"welcome".into()));
-        assert_eq!(outcome_of_event(next_event_of_first(&[&side])), Outcome::ShutDown);
+        assert_eq!(
+            outcome_of_event(next_event_of_first_side(&[&side])),
+            Outcome::Connected(b"welcome".into())
+        );
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::ShutDown);
         endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first(&[&side]).buffer), payload(7, 100));
+        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 100));
     }
 }

@@ -94,7 +94,7 @@ fn messages_of_a_process_killed_before_accept_arrive() {
         let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         // The messages no longer need the sender's memory.
-        leaver.next_sends_and_others(EAGER_LENS_BYTES.len());
+        leaver.next_completions_of_sends_and_others(EAGER_LENS_BYTES.len());
         leaver.kill();
         receive_exactly(&receiver, &EAGER_LENS_BYTES);
         net.start_driving(&receiver);
@@ -109,7 +109,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
         for level in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
             let (receiver, leaver) = net.open_pair();
             send_all(&leaver, &receiver, &KEPT_LENS_BYTES, level);
-            leaver.next_sends_and_others(KEPT_LENS_BYTES.len());
+            leaver.next_completions_of_sends_and_others(KEPT_LENS_BYTES.len());
             leaver.kill();
             receive_exactly(&receiver, &KEPT_LENS_BYTES);
         }
@@ -171,7 +171,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 ..RecvMsg::default()
             };
             receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
-            while let Err(failed) = receiver.next() {
+            while let Err(failed) = receiver.next_ended() {
                 assert_eq!(failed.error, OperationError::NoMessage);
                 receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
             }
@@ -187,7 +187,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 ..RecvMsg::default()
             };
             receiver.endpoint.recvmsg(receive).expect("it was claimed");
-            match receiver.next() {
+            match receiver.next_ended() {
                 Ok((completion, _)) => {
                     assert_eq!((tag, completion.context), (1, 1));
                     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
@@ -239,7 +239,7 @@ fn stopped_process_is_not_taken_for_dead() {
         alice.exchange_long_messages(&carol);
         bob.resume();
         receive_exactly(&bob, &lens_bytes);
-        let (sent, _) = alice.next_sends_and_others(lens_bytes.len());
+        let (sent, _) = alice.next_completions_of_sends_and_others(lens_bytes.len());
         assert_eq!(sent.len(), lens_bytes.len());
         alice.exchange_long_messages(&bob);
         alice.assert_no_completion();

@@ -56,7 +56,7 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
     let mut context = first;
     loop {
         post_send(from, context, 64, OpFlags::DELIVERY_COMPLETE);
-        match from.next() {
+        match from.next_ended() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
                 return context;
@@ -81,7 +81,7 @@ fn messages_of_a_killed_process_and_its_successor_all_arrive() {
             for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
                 post_send(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
             }
-            bob.next_sends_and_others(LENS_BYTES.len());
+            bob.next_completions_of_sends_and_others(LENS_BYTES.len());
             bob = kill_and_reopen(&net, &bob, &alice);
         }
         for life in 0..lives {

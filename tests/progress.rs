@@ -37,7 +37,7 @@ const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-fn lock_test_turn() -> MutexGuard<'static, ()> {
+fn lock_for_exclusive_run() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,7 +98,7 @@ impl Party {
 
     /// Waits for the next completion.
     #[track_caller]
-    fn next(&self) -> Completion {
+    fn next_completion(&self) -> Completion {
         match self.cq.sread(Some(PATIENCE)) {
             Ok(Some(completion)) => completion,
             Ok(None) => panic!("nothing has arrived"),
@@ -149,7 +149,7 @@ fn wait_for_thread_count(count: usize) {
 
 #[test]
 fn idle_application_still_receives_and_responds() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         let (alice, bob) = Party::open_pair(domain);
         let messages: Vec<(u64, usize, OpFlags)> = LENS_BYTES
@@ -169,7 +169,7 @@ fn idle_application_still_receives_and_responds() {
             if number % 3 == 0 {
                 bob.post_receive(number, len_bytes);
             }
-            assert_eq!(alice.next().context, number, "{domain}, {len_bytes} bytes, {level:?}");
+            assert_eq!(alice.next_completion().context, number, "{domain}, {len_bytes} bytes, {level:?}");
         }
         // All messages have arrived, since the last one was matched.
         let mut lens_bytes: Vec<Option<usize>> = vec![None; messages.len()];
@@ -193,7 +193,7 @@ fn idle_application_still_receives_and_responds() {
 
 #[test]
 fn two_idle_applications_exchange_messages() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         for len_bytes in LENS_BYTES {
             let (alice, bob) = Party::open_pair(domain);
@@ -204,15 +204,15 @@ fn two_idle_applications_exchange_messages() {
             alice.post_send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
             alice.wait_until_descriptor_is_readable();
             bob.wait_until_descriptor_is_readable();
-            assert!(alice.next().flags.contains(CompletionFlags::SEND));
-            assert!(received_bytes(&bob.next().buffer) == payload(1, len_bytes));
+            assert!(alice.next_completion().flags.contains(CompletionFlags::SEND));
+            assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
         }
     }
 }
 
 #[test]
 fn injected_messages_arrive_after_their_sender_closes() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         let (alice, bob) = Party::open_pair(domain);
         for number in 0..100 {
@@ -226,7 +226,7 @@ fn injected_messages_arrive_after_their_sender_closes() {
         bob.post_receive(100, 1 << 20);
         // Closing alice waits for bob, and only his progress thread drives him.
         drop(alice);
-        let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
+        let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next_completion().context).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..=100).collect::<Vec<_>>());
     }
@@ -234,7 +234,7 @@ fn injected_messages_arrive_after_their_sender_closes() {
 
 #[test]
 fn reader_that_blocks_after_polling_is_woken() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         let (alice, bob) = Party::open_pair(domain);
         for number in 0..50 {
@@ -244,15 +244,15 @@ fn reader_that_blocks_after_polling_is_woken() {
                 assert!(matches!(bob.cq.read(), Ok(None)));
             }
             alice.post_send(number, 8, OpFlags::DELIVERY_COMPLETE);
-            assert_eq!(bob.next().context, number);
-            assert_eq!(alice.next().context, number);
+            assert_eq!(bob.next_completion().context, number);
+            assert_eq!(alice.next_completion().context, number);
         }
     }
 }
 
 #[test]
 fn progress_thread_takes_over_when_polling_stops() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         let (alice, bob) = Party::open_pair(domain);
         bob.post_receive(1, 100_000);
@@ -262,18 +262,18 @@ fn progress_thread_takes_over_when_polling_stops() {
         }
         alice.post_send(1, 100_000, OpFlags::MATCH_COMPLETE);
         alice.wait_until_descriptor_is_readable();
-        assert_eq!(alice.next().context, 1);
+        assert_eq!(alice.next_completion().context, 1);
     }
 }
 
 #[test]
 fn idle_progress_thread_sleeps() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         let (alice, bob) = Party::open_pair(domain);
         bob.post_receive(1, 8);
         alice.post_send(1, 8, OpFlags::DELIVERY_COMPLETE);
-        assert_eq!((alice.next().context, bob.next().context), (1, 1));
+        assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
         // The last acknowledgements arrive soon. Then the threads are idle.
         let deadline = Deadline::new();
         let mut before = count_progress_thread_switches();
@@ -292,7 +292,7 @@ fn idle_progress_thread_sleeps() {
 
 #[test]
 fn progress_thread_lives_as_long_as_its_domain() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
         wait_for_thread_count(0);
         let (alice, bob) = Party::open_pair(domain);
@@ -326,7 +326,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
 
 #[test]
 fn manual_progress_starts_no_thread() {
-    let _turn = lock_test_turn();
+    let _turn = lock_for_exclusive_run();
     let fabric = Fabric::new();
     let mut hints = Info::default();
     hints.domain.control_progress = Some(Progress::Auto);

@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
 
     fn read_next_entry(&mut self) {
         let Some(entry) = self.entries.pop_front() else { return self.receiver.assert_no_completion() };
-        let completion = match (self.receiver.next(), entry.source) {
+        let completion = match (self.receiver.next_ended(), entry.source) {
             (Ok((completion, source)), Some(name)) => {
                 assert_eq!(source, name, "{entry:?}");
                 completion
@@ -239,7 +239,7 @@ proptest! {
     #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_a_choppy_network(
+    fn sources_over_a_choppy_network_match_the_model(
         reports_unknown in any::<bool>(),
         seed in any::<u64>(),
         steps in prop::collection::vec(any_step(), 1..40),
@@ -248,17 +248,23 @@ proptest! {
     }
 
     #[test]
-    fn over_tcp(reports_unknown in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+    fn sources_over_tcp_match_the_model(
+        reports_unknown in any::<bool>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
         run_steps(&TransportKind::Tcp4, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_tcp_ipv6(reports_unknown in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+    fn sources_over_tcp_ipv6_match_the_model(
+        reports_unknown in any::<bool>(),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
         run_steps(&TransportKind::Tcp6, reports_unknown, &steps);
     }
 
     #[test]
-    fn over_shared_memory(
+    fn sources_over_shared_memory_match_the_model(
         reports_unknown in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
@@ -266,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn over_near_and_far_peers(
+    fn sources_over_near_and_far_peers_match_the_model(
         reports_unknown in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
@@ -274,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn over_the_example_backend(
+    fn sources_over_the_example_backend_match_the_model(
         reports_unknown in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {

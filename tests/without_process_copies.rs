@@ -49,7 +49,7 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     }
     for party in [alice, bob] {
         for _ in 0..2 * count {
-            check_end(&party.next());
+            check_end(&party.next_ended());
         }
         party.assert_no_completion();
     }

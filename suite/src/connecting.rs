@@ -156,7 +156,7 @@ fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, Join
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub fn next_event_of_first(sides: &[&Side]) -> EventResult {
+pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].poll_event() {
@@ -169,7 +169,7 @@ pub fn next_event_of_first(sides: &[&Side]) -> EventResult {
 
 /// Waits for the first side's next completed operation, while all sides make progress.
 #[track_caller]
-pub fn next_operation_end_of_first(sides: &[&Side]) -> Ended {
+pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
     loop {
         if let Some(ended) = poll_completion(&sides[0].cq) {
@@ -180,16 +180,16 @@ pub fn next_operation_end_of_first(sides: &[&Side]) -> Ended {
     }
 }
 
-/// As [`next_operation_end_of_first`], for an operation that must succeed.
+/// As [`next_operation_end_of_first_side`], for an operation that must succeed.
 #[track_caller]
-pub fn next_completion_of_first(sides: &[&Side]) -> Completion {
-    next_operation_end_of_first(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
+pub fn next_completion_of_first_side(sides: &[&Side]) -> Completion {
+    next_operation_end_of_first_side(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
-/// As [`next_event_of_first`], for an event that must be a connection request.
+/// As [`next_event_of_first_side`], for an event that must be a connection request.
 #[track_caller]
-pub fn next_request_of_first(sides: &[&Side]) -> ConnectionRequest {
-    match next_event_of_first(sides) {
+pub fn next_request_of_first_side(sides: &[&Side]) -> ConnectionRequest {
+    match next_event_of_first_side(sides) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
     }
@@ -208,12 +208,12 @@ pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
-    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[server, client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[server, client]), SERVER);
     accepting.accept(b"you may").expect("a new request can be accepted");
     let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
-    assert_eq!(next_event_of_first(&[server, client]), Ok(connected));
+    assert_eq!(next_event_of_first_side(&[server, client]), Ok(connected));
     let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
-    assert_eq!(next_event_of_first(&[client, server]), Ok(connected));
+    assert_eq!(next_event_of_first_side(&[client, server]), Ok(connected));
     (connecting, accepting)
 }
 
@@ -230,7 +230,7 @@ pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
 
 /// Sleeps on the queue's wait object until the next event.
 #[track_caller]
-pub fn sleep_for_event(side: &Side) -> EventResult {
+pub fn sleep_until_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let heard = match side.eq.wait_object() {
@@ -268,7 +268,7 @@ fn sleep_on_event_queue(eq: &EventQueue, at_most: Duration) {
         may
     };
     if let Some(of) = eq.wait_mutex_cond().expect("a thread") {
-        posix::wait_for_condition(of, at_most, may_sleep);
+        posix::wait_on_condition_variable(of, at_most, may_sleep);
     } else if may_sleep() {
         let fd = eq.wait_fd().expect("a queue with a wait object of the application's");
         let at_most = Timespec::try_from(at_most).expect("not so long");

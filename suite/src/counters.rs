@@ -61,13 +61,13 @@ impl Counters {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(party) => expect_counted(party.call(&RemoteCall::Counted(event.bits()))),
+            Counters::There(party) => expect_counted_answer(party.call(&RemoteCall::Counted(event.bits()))),
         }
     }
 }
 
 /// Returns the counter values of a process's answer.
-pub(super) fn expect_counted(answer: RemoteAnswer) -> Counted {
+pub(super) fn expect_counted_answer(answer: RemoteAnswer) -> Counted {
     match answer {
         RemoteAnswer::Counted(value, errors) => (value, errors),
         other => panic!("{other:?}"),

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::prerequisites::counts_dirty_pages_or_skip;
+use crate::prerequisites::probe_dirty_page_counts_or_skip;
 
 /// A file whose name other processes know. Dropping this removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
-    /// The number of the name, for [`FileKind`](crate::FileKind).
+    /// The number of the name, for [`RegionFile`](crate::RegionFile).
     pub number: u64,
 }
 
@@ -40,7 +40,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if counts_dirty_pages_or_skip(&path) {
+        if probe_dirty_page_counts_or_skip(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
@@ -51,7 +51,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_not_written_back_or_skip(&self, process_id: u32) {
         let path = self.path();
-        if counts_dirty_pages_or_skip(&path) {
+        if probe_dirty_page_counts_or_skip(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
         }
     }

@@ -79,11 +79,11 @@ pub enum ReceiveBuffer {
 }
 
 impl Endpoint {
-    pub(super) fn in_this_process(endpoint: homespun::Endpoint, queues: Arc<DrivenQueues>) -> Endpoint {
+    pub(super) fn new_local(endpoint: homespun::Endpoint, queues: Arc<DrivenQueues>) -> Endpoint {
         Endpoint { place: Some(EndpointPlace::Here(endpoint)), queues }
     }
 
-    pub(super) fn in_other_process(
+    pub(super) fn new_remote(
         remote: Arc<RemoteParty>,
         name: Address,
         info: Info,
@@ -95,7 +95,7 @@ impl Endpoint {
 
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn expect_here(&self) -> &homespun::Endpoint {
+    pub fn expect_local(&self) -> &homespun::Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint,
             EndpointPlace::There { .. } => panic!("the party lives in another process"),
@@ -414,7 +414,7 @@ impl Drop for Endpoint {
 impl Queue {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn expect_here(&self) -> &CompletionQueue {
+    pub fn expect_local(&self) -> &CompletionQueue {
         match self {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
@@ -517,7 +517,7 @@ impl Queue {
 impl Vector {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn expect_here(&self) -> &AddressVector {
+    pub fn expect_local(&self) -> &AddressVector {
         match self {
             Vector::Here(av) => av,
             Vector::There(_) => panic!("the party lives in another process"),
@@ -579,7 +579,7 @@ impl ReceiveBuffer {
             ReceiveBuffer::There { remote, context } => (remote, context),
         };
         assert_eq!(context, next_own_context, "the completion of another operation");
-        expect_bytes(remote.call(&RemoteCall::Taken { context, len_bytes: used_bytes }))
+        expect_bytes_answer(remote.call(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
     /// Returns a message in a multi-receive buffer. Call it after reading the message's completion.
@@ -588,7 +588,7 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.message_at(place),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes(remote.call(&RemoteCall::Within { context: *context, place }))
+                expect_bytes_answer(remote.call(&RemoteCall::Within { context: *context, place }))
             }
         }
     }
@@ -599,14 +599,14 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.memory_after_close(),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes(remote.call(&RemoteCall::Contents { context: *context }))
+                expect_bytes_answer(remote.call(&RemoteCall::Contents { context: *context }))
             }
         }
     }
 }
 
 #[track_caller]
-fn expect_bytes(answer: RemoteAnswer) -> Vec<u8> {
+fn expect_bytes_answer(answer: RemoteAnswer) -> Vec<u8> {
     match answer {
         RemoteAnswer::Bytes(bytes) => bytes,
         other => panic!("{other:?}"),

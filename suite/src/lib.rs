@@ -57,7 +57,7 @@ pub use neighbours::Neighbours;
 pub use net::{Net, VacantAddress};
 pub use party::Party;
 pub use party_server::serve_party;
-pub use region_spec::{FileKind, Kind, RegionSpec};
+pub use region_spec::{MemoryKind, RegionFile, RegionSpec};
 pub use regions::{Closed, Region};
 pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;

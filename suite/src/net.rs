@@ -175,7 +175,13 @@ impl Net {
         let queues = self.queues.clone();
         let party = if self.turns == Turns::Processes {
             let number = self.processes.fetch_add(1, Ordering::Relaxed);
-            Party::open_in_process(&self.transport.in_process(number), &domain, &self.info, setup, queues)
+            Party::open_in_own_process(
+                &self.transport.for_process(number),
+                &domain,
+                &self.info,
+                setup,
+                queues,
+            )
         } else {
             Party::open(&domain, &self.info, setup, queues)
         };

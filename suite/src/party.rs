@@ -80,7 +80,7 @@ impl Party {
             deadline.yield_or_panic("an address to be free");
         }
         Party {
-            endpoint: Endpoint::in_this_process(endpoint, queues.clone()),
+            endpoint: Endpoint::new_local(endpoint, queues.clone()),
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),
@@ -91,7 +91,7 @@ impl Party {
     }
 
     /// Opens a party in its own process. The process drives it, unless the setup has it asleep.
-    pub(super) fn open_in_process(
+    pub(super) fn open_in_own_process(
         transport: &TransportKind,
         domain: &Domain,
         info: &Info,
@@ -110,7 +110,7 @@ impl Party {
         let format = format.expect("a queue that is open has a format");
         let queue = |name| Queue::There { remote: remote.clone(), name, depth_entries, format };
         Party {
-            endpoint: Endpoint::in_other_process(remote.clone(), name, granted, queues.clone()),
+            endpoint: Endpoint::new_remote(remote.clone(), name, granted, queues.clone()),
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(remote.clone()),
@@ -226,7 +226,7 @@ impl Party {
 
     /// The queue of receives alone, for a party in this process.
     #[track_caller]
-    pub fn receive_queue_here(&self) -> &CompletionQueue {
+    pub fn local_receive_cq(&self) -> &CompletionQueue {
         match &self.receive_cq {
             Some(Queue::Here(cq)) => cq,
             Some(Queue::There { .. }) => panic!("the party lives in another process"),
@@ -236,7 +236,7 @@ impl Party {
 
     /// The queue, for a party in this process.
     #[track_caller]
-    pub fn cq_here(&self) -> &CompletionQueue {
+    pub fn local_cq(&self) -> &CompletionQueue {
         match &self.cq {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
@@ -245,7 +245,7 @@ impl Party {
 
     /// The domain, for a party in this process.
     #[track_caller]
-    pub fn domain_here(&self) -> &Domain {
+    pub fn local_domain(&self) -> &Domain {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
@@ -253,7 +253,7 @@ impl Party {
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),
-            Queue::There { remote, name, .. } => expect_ended(remote.call(&RemoteCall::Poll(*name))),
+            Queue::There { remote, name, .. } => expect_ended_answer(remote.call(&RemoteCall::Poll(*name))),
         }
     }
 
@@ -275,7 +275,7 @@ impl Party {
 
     /// Waits for the next operation to end.
     #[track_caller]
-    pub fn next(&self) -> Ended {
+    pub fn next_ended(&self) -> Ended {
         self.next_ended_of(&self.cq)
     }
 
@@ -286,7 +286,9 @@ impl Party {
         loop {
             let next = match queue {
                 Queue::Here(cq) => poll_completion(cq),
-                Queue::There { remote, name, .. } => expect_ended(remote.call(&RemoteCall::Next(*name))),
+                Queue::There { remote, name, .. } => {
+                    expect_ended_answer(remote.call(&RemoteCall::Next(*name)))
+                }
             };
             if let Some(ended) = next {
                 return ended;
@@ -307,7 +309,7 @@ impl Party {
     /// As [`next_completion`](Self::next_completion), with the source of a received message.
     #[track_caller]
     pub fn next_completion_with_source(&self) -> (Completion, FabricAddress) {
-        match self.next() {
+        match self.next_ended() {
             Ok(completed) => completed,
             Err(failed) => panic!("an operation failed: {failed:?}"),
         }
@@ -316,7 +318,7 @@ impl Party {
     /// Waits for the next operation to end, which must fail.
     #[track_caller]
     pub fn next_failure(&self) -> CompletionError {
-        match self.next() {
+        match self.next_ended() {
             Err(failed) => failed,
             Ok((completion, _)) => panic!("an operation did not fail: {completion:?}"),
         }
@@ -325,7 +327,7 @@ impl Party {
     /// Waits for the next `count` operations to end, which must succeed. Returns the sends, and the other
     /// operations.
     #[track_caller]
-    pub fn next_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
+    pub fn next_completions_of_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.next_completion()).collect();
         all.into_iter().partition(|completion| completion.flags.contains(CompletionFlags::SEND))
     }
@@ -359,7 +361,7 @@ impl Party {
 }
 
 /// The end of an operation in a process's answer.
-fn expect_ended(answer: RemoteAnswer) -> Option<Ended> {
+fn expect_ended_answer(answer: RemoteAnswer) -> Option<Ended> {
     match answer {
         RemoteAnswer::Ended(ended) => ended.map(Ended::from),
         other => panic!("{other:?}"),

@@ -54,13 +54,13 @@ struct PartyServer {
 impl PartyServer {
     fn new(transport: TransportKind, party: Party, is_awake: bool) -> PartyServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
-        let queue = |queue: Queue| queue.expect_here().clone();
+        let queue = |queue: Queue| queue.expect_local().clone();
         PartyServer {
             transport,
             endpoint: Some(endpoint),
             cq: queue(cq),
             receive_cq: receive_cq.map(queue),
-            av: av.expect_here().clone(),
+            av: av.expect_local().clone(),
             counters,
             is_awake,
             rooms: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl PartyServer {
                 return RemoteAnswer::Ended(poll_completion(self.queue(name)).map(EndedForm::from));
             }
             RemoteCall::Next(name) => {
-                return RemoteAnswer::Ended(self.next_within_rounds(name).map(EndedForm::from));
+                return RemoteAnswer::Ended(self.next_ended_within_rounds(name).map(EndedForm::from));
             }
             RemoteCall::ReadEach(name, max) => return self.read_each(name, max),
             RemoteCall::ReadError(name) => {
@@ -239,7 +239,7 @@ impl PartyServer {
     }
 
     /// Waits some rounds for the next operation to end.
-    fn next_within_rounds(&self, name: QueueName) -> Option<Ended> {
+    fn next_ended_within_rounds(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
             if let Some(ended) = poll_completion(self.queue(name)) {
                 return Some(ended);
@@ -265,7 +265,7 @@ impl PartyServer {
     }
 
     fn endpoint(&self) -> &homespun::Endpoint {
-        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint").expect_here()
+        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint").expect_local()
     }
 
     fn queue(&self, name: QueueName) -> &CompletionQueue {

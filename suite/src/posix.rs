@@ -105,7 +105,11 @@ pub fn trim_heap() {
 
 /// Locks the mutex and, if `needs_wait` then returns true, waits for the condition. Returns false only if
 /// the time ran out.
-pub fn wait_for_condition(of: MutexCond, at_most: Duration, needs_wait: impl FnOnce() -> bool) -> bool {
+pub fn wait_on_condition_variable(
+    of: MutexCond,
+    at_most: Duration,
+    needs_wait: impl FnOnce() -> bool,
+) -> bool {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set") + at_most;
     let deadline = libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),

@@ -160,7 +160,7 @@ impl Prerequisite {
 /// Whether this process may start a process of this user, who must exist in the user namespace:
 /// `user_namespaces(7)`.
 #[track_caller]
-pub fn can_become_user_or_skip(uid: u32) -> bool {
+pub fn probe_user_change_or_skip(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");
     let exists = map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
@@ -175,7 +175,7 @@ pub fn can_become_user_or_skip(uid: u32) -> bool {
 
 /// Returns whether the system counts dirty pages of this file. If not, reports that the test is skipped.
 #[track_caller]
-pub(crate) fn counts_dirty_pages_or_skip(path: &Path) -> bool {
+pub(crate) fn probe_dirty_page_counts_or_skip(path: &Path) -> bool {
     let counts = statfs(path).expect("the file is there").f_type as i64 != TMPFS_MAGIC;
     if !counts {
         Prerequisite::FILES_ON_A_DEVICE.report_skipped(path.display());

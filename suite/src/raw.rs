@@ -127,7 +127,7 @@ impl RawMemory {
 }
 
 /// Maps a file, never unmaps it, and registers it in two segments as persistent memory.
-pub fn register_mapped(
+pub fn map_and_register(
     domain: &Domain,
     file: &File,
     len_bytes: usize,
@@ -149,7 +149,7 @@ pub fn register_mapped(
 }
 
 /// Registers leaked memory.
-pub fn register_leaked(
+pub fn leak_and_register(
     domain: &Domain,
     memory: &'static mut [u8],
     attr: &MrAttr,

@@ -11,7 +11,7 @@ pub struct RegionSpec {
     /// Its length.
     pub len_bytes: usize,
     /// The kind of its memory.
-    pub kind: Kind,
+    pub kind: MemoryKind,
     /// The accesses that peers may make.
     #[serde(with = "form::bits")]
     pub access: MrAccess,
@@ -23,7 +23,7 @@ pub struct RegionSpec {
 
 /// The kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum MemoryKind {
     /// Memory that the region owns.
     Owned,
     /// Memory of the party, in two segments.
@@ -31,20 +31,24 @@ pub enum Kind {
     /// Memory that the region owns, and that peers may map if possible.
     Shareable,
     /// A mapped file, which is persistent.
-    File(FileKind),
+    File(RegionFile),
 }
 
-/// The name of the file, and who maps it.
+/// The file of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileKind {
-    /// Whether the party maps it, not the region.
+pub struct RegionFile {
+    /// Whether the party maps the file and registers the mapping; otherwise the library maps it.
     pub is_raw: bool,
-    /// The number of its [name](super::files::NamedFile), if it has one.
+    /// The number in the [name](super::files::NamedFile) of the file; `None` for a file without a name.
     pub number: Option<u64>,
 }
 
-impl Kind {
-    /// All kinds; the file is mapped by the region, and has no name.
-    pub const ALL: [Kind; 4] =
-        [Kind::Owned, Kind::Raw, Kind::Shareable, Kind::File(FileKind { is_raw: false, number: None })];
+impl MemoryKind {
+    /// All kinds. The library maps the file, which has no name.
+    pub const ALL: [MemoryKind; 4] = [
+        MemoryKind::Owned,
+        MemoryKind::Raw,
+        MemoryKind::Shareable,
+        MemoryKind::File(RegionFile { is_raw: false, number: None }),
+    ];
 }

@@ -13,8 +13,8 @@ use super::call::{RemoteAnswer, RemoteCall};
 use super::counters::{self, Counted, Counters};
 use super::files;
 use super::payload::marked_buffer;
-use super::raw::{RawMemory, register_mapped};
-use super::region_spec::{FileKind, Kind, RegionSpec};
+use super::raw::{RawMemory, map_and_register};
+use super::region_spec::{MemoryKind, RegionFile, RegionSpec};
 use super::remote_party::RemoteParty;
 use super::rma_call::{RmaBy, RmaCall};
 
@@ -48,23 +48,23 @@ pub struct Registered {
 impl Registered {
     pub(super) fn new(domain: &Domain, memory: RegionSpec) -> Result<Registered, Error> {
         let RegionSpec { len_bytes, kind, access, key, is_counted } = memory;
-        let shareable = kind == Kind::Shareable;
+        let shareable = kind == MemoryKind::Shareable;
         let attr = MrAttr { access, requested_key: Some(key), shareable, ..MrAttr::default() };
         let (region, raw) = match kind {
-            Kind::Raw => {
+            MemoryKind::Raw => {
                 let (region, raw) = RawMemory::allocate_and_register(domain, len_bytes, &attr)?;
                 (region, Some(raw))
             }
-            Kind::File(FileKind { is_raw, number }) => {
+            MemoryKind::File(RegionFile { is_raw, number }) => {
                 let file = files::open_region_file(number, len_bytes);
                 let region = if is_raw {
-                    register_mapped(domain, &file, len_bytes, &attr)?
+                    map_and_register(domain, &file, len_bytes, &attr)?
                 } else {
                     domain.register_file(&file, 0, len_bytes, &attr)?
                 };
                 (region, None)
             }
-            Kind::Owned | Kind::Shareable => (domain.register(len_bytes, &attr)?, None),
+            MemoryKind::Owned | MemoryKind::Shareable => (domain.register(len_bytes, &attr)?, None),
         };
         if raw.is_none() {
             region.write_at(0, &marked_buffer(len_bytes))?;
@@ -167,9 +167,9 @@ impl Region {
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => expect_open(registered).read_counter(event),
-            Region::There { remote, number, .. } => {
-                counters::expect_counted(remote.call(&RemoteCall::RegionCounted(*number, event.bits())))
-            }
+            Region::There { remote, number, .. } => counters::expect_counted_answer(
+                remote.call(&RemoteCall::RegionCounted(*number, event.bits())),
+            ),
         }
     }
 

@@ -24,7 +24,7 @@ pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
 
 /// Sleeps on the queue's wait object until the next operation ends.
 #[track_caller]
-pub fn sleep_until_ended(cq: &CompletionQueue) -> Ended {
+pub fn sleep_until_operation_ends(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let ended = match cq.wait_object() {
@@ -42,14 +42,14 @@ pub fn sleep_until_ended(cq: &CompletionQueue) -> Ended {
     }
 }
 
-/// Identifies the calling thread to [`wait_while_awake`].
+/// Identifies the calling thread to [`wait_until_thread_sleeps`].
 pub fn own_thread_directory() -> PathBuf {
     Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has this link"))
 }
 
 /// Waits until another thread of this process sleeps in the kernel (state S of `proc_pid_stat(5)`), but looks
 /// a thousand times at most: over a transport without wake-ups a blocked reader polls, and never sleeps.
-pub fn wait_while_awake(thread_directory: &Path) {
+pub fn wait_until_thread_sleeps(thread_directory: &Path) {
     let stat = thread_directory.join("stat");
     for _ in 0..1000 {
         if fs::read_to_string(&stat).expect("the thread runs").contains(") S ") {
@@ -93,7 +93,7 @@ pub fn blocking_read(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
 /// or a signal.
 pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
-        return posix::wait_for_condition(of, at_most, || try_wait_or_yield(on));
+        return posix::wait_on_condition_variable(of, at_most, || try_wait_or_yield(on));
     }
     let fd = on.wait_fd().expect("a wait object of the application's");
     if !try_wait_or_yield(on) {
@@ -133,7 +133,7 @@ pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
 
 /// Sleeps on a set's wait object until a member has an event. May return early.
 #[track_caller]
-pub fn sleep_on_set(set: &WaitSet) {
+pub fn sleep_on_wait_set(set: &WaitSet) {
     match set.wait_object() {
         wait @ (WaitObject::Fd | WaitObject::MutexCond) => {
             assert!(
@@ -147,19 +147,19 @@ pub fn sleep_on_set(set: &WaitSet) {
 
 /// Sleeps on a wait set until the next operation of a member queue ends.
 #[track_caller]
-pub fn sleep_until_ended_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
+pub fn sleep_in_wait_set_until_operation_ends(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(ended) = poll_completion(cq) {
             return ended;
         }
         assert!(Instant::now() < deadline, "only other members have ended the waits");
-        sleep_on_set(set);
+        sleep_on_wait_set(set);
     }
 }
 
 /// Gives another thread time to fall asleep. No test depends on it: if an event comes before, the thread
 /// does not sleep.
-pub fn give_time_to_sleep() {
+pub fn let_threads_fall_asleep() {
     thread::sleep(Duration::from_millis(3));
 }

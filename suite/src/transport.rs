@@ -88,7 +88,7 @@ impl TransportKind {
     /// Returns the transport for the endpoints of another process, of which the first is the `number`th of
     /// the network, beginning with 0.
     #[must_use]
-    pub fn in_process(&self, number: usize) -> TransportKind {
+    pub fn for_process(&self, number: usize) -> TransportKind {
         match self {
             TransportKind::Mixed4 { first } => TransportKind::Mixed4 { first: (first + number) % 2 },
             other => other.clone(),

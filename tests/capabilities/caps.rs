@@ -39,11 +39,11 @@ pub(crate) const TABLE: &[(Caps, Check)] = &[
 ];
 
 fn check_messages(info: &Info) {
-    EndpointPair::with_caps(info, Caps::MSG).exchange();
+    EndpointPair::open_with_caps(info, Caps::MSG).exchange_messages();
 }
 
 fn check_tagged_messages(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::TAGGED);
+    let pair = EndpointPair::open_with_caps(info, Caps::TAGGED);
     let EndpointPair { alice, bob, .. } = &pair;
     for (tag, ignore, context) in [(7, 0, 1), (0x30, 0xf, 2)] {
         bob.endpoint.trecv(marked_buffer(16), ANY, Tag(tag).ignoring(ignore), context).unwrap();
@@ -80,7 +80,7 @@ fn check_receive_only_endpoint(info: &Info) {
 }
 
 fn check_access_to_memory(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::RMA);
+    let pair = EndpointPair::open_with_caps(info, Caps::RMA);
     let region = pair.register_region(400_000, 7);
     for len_bytes in [1, 8, 20_000, 400_000] {
         pair.write_and_read(&region, &payload(len_bytes as u64, len_bytes));
@@ -138,7 +138,7 @@ fn check_write_only_target(info: &Info) {
 }
 
 fn check_atomic_operations(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::ATOMIC);
+    let pair = EndpointPair::open_with_caps(info, Caps::ATOMIC);
     let TestEndpoint { endpoint, peer, .. } = &pair.alice;
     let region = pair.register_region(64, 7);
     let at = |op| AtomicTarget { peer: *peer, memory: region.remote(), datatype: Datatype::Uint64, op };
@@ -156,7 +156,7 @@ fn check_atomic_operations(info: &Info) {
 }
 
 fn check_counted_accesses(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_EVENT);
+    let pair = EndpointPair::open_with_caps(info, Caps::RMA | Caps::RMA_EVENT);
     let TestEndpoint { endpoint, peer, .. } = &pair.alice;
     let region = pair.register_region(64, 7);
     let [written, read] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ].map(|events| {
@@ -174,7 +174,7 @@ fn check_counted_accesses(info: &Info) {
 }
 
 fn check_triggered_operations(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::TRIGGER);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::TRIGGER);
     let EndpointPair { alice, bob, .. } = &pair;
     let counter = pair.domain.open_counter(&CounterAttr::default()).unwrap();
     let send = |context| {
@@ -192,14 +192,14 @@ fn check_triggered_operations(info: &Info) {
         let completion = pair.next_completion(bob);
         assert!(completion.context == context && received_bytes(&completion.buffer) == payload(context, 16));
     }
-    let without = EndpointPair::with_caps(info, Caps::MSG);
+    let without = EndpointPair::open_with_caps(info, Caps::MSG);
     let counter = without.domain.open_counter(&CounterAttr::default()).unwrap();
     let refused = without.alice.endpoint.trigger(&Trigger { counter, threshold: 1 }, send(3)).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
 fn check_durable_writes(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_PMEM);
+    let pair = EndpointPair::open_with_caps(info, Caps::RMA | Caps::RMA_PMEM);
     let (region, file) = pair.register_persistent_region(100_000, 7);
     for len_bytes in [8, 100_000] {
         pair.write_with_flags_and_wait(&region, &payload(1, len_bytes), OpFlags::DELIVERY_COMPLETE);
@@ -223,7 +223,7 @@ pub(crate) fn assert_written_back_or_skip(file: &NamedFile) {
 }
 
 fn check_multi_receive_buffer(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::MULTI_RECV);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::MULTI_RECV);
     let EndpointPair { alice, bob, .. } = &pair;
     bob.endpoint.set_min_multi_recv_bytes(16);
     bob.endpoint.recv_multi(BytesMut::zeroed(40), ANY, 9).unwrap();
@@ -241,7 +241,7 @@ fn check_multi_receive_buffer(info: &Info) {
 }
 
 fn check_fence(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::FENCE);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::FENCE);
     let EndpointPair { alice, bob, .. } = &pair;
     let send = |context, flags| {
         let buffers = vec![payload(context, 8)];
@@ -262,7 +262,7 @@ fn check_fence(info: &Info) {
 }
 
 fn check_sources(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::SOURCE);
     let EndpointPair { alice, bob, .. } = &pair;
     // The second sender is bob himself.
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
@@ -276,7 +276,7 @@ fn check_sources(info: &Info) {
 }
 
 fn check_unknown_sources(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
     let EndpointPair { alice, bob, .. } = &pair;
     bob.av().remove(&[bob.peer]).unwrap();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -289,7 +289,7 @@ fn check_unknown_sources(info: &Info) {
 }
 
 fn check_directed_receives(info: &Info) {
-    let pair = EndpointPair::with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
+    let pair = EndpointPair::open_with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
     let EndpointPair { alice, bob, .. } = &pair;
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     bob.endpoint.recv(marked_buffer(8), own, 1).unwrap();
@@ -303,13 +303,13 @@ fn check_directed_receives(info: &Info) {
 }
 
 fn check_peers_on_this_host(info: &Info) {
-    EndpointPair::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
+    EndpointPair::open_with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange_messages();
 }
 
 /// The test has only this host. A request for peers on other hosts is granted, or refused if the
 /// transport reaches none.
 fn check_peers_on_other_hosts(info: &Info) {
-    EndpointPair::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();
+    EndpointPair::open_with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange_messages();
     let elsewhere = Hints::new().node("192.0.2.1").service(1).numeric_host();
     for other in Fabric::new().infos(&elsewhere).expect("an address for documentation") {
         assert!(other.caps.contains(Caps::REMOTE_COMM), "{:?}", other.domain.name);

@@ -10,14 +10,14 @@ use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManag
 use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, Tag, WaitObject};
 
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
-use crate::getinfo_after_change;
+use crate::getinfo_with_changed_hints;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, sleeping};
 
 /// Exercises all the concurrency that each threading model allows.
 pub(crate) fn check_threading_models(info: &Info) {
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
-        let granted = getinfo_after_change(info, |hints| hints.domain.threading = Some(asked));
+        let granted = getinfo_with_changed_hints(info, |hints| hints.domain.threading = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.threading, Some(asked));
         match asked {
@@ -29,8 +29,8 @@ pub(crate) fn check_threading_models(info: &Info) {
             // Two threads, one after the other.
             Threading::Domain => {
                 let pair = EndpointPair::open(&granted);
-                pair.exchange();
-                thread::scope(|scope| scope.spawn(|| pair.exchange()).join().expect("it goes well"));
+                pair.exchange_messages();
+                thread::scope(|scope| scope.spawn(|| pair.exchange_messages()).join().expect("it goes well"));
             }
         }
     }
@@ -81,7 +81,9 @@ fn use_separate_objects_in_two_threads(info: &Info) {
     thread::scope(|scope| {
         for _ in 0..2 {
             let domain = domain.clone();
-            scope.spawn(|| EndpointPair::open_in_domain(domain, info, info, &OpenAttr::default()).exchange());
+            scope.spawn(|| {
+                EndpointPair::open_in_domain(domain, info, info, &OpenAttr::default()).exchange_messages()
+            });
         }
     });
 }
@@ -90,26 +92,28 @@ fn use_separate_objects_in_two_threads(info: &Info) {
 pub(crate) fn check_progress_models(info: &Info) {
     let models = || (0..u32::from(u8::MAX)).filter_map(|raw| Progress::from_raw(raw).ok().flatten());
     for asked in models() {
-        if let Some(granted) = getinfo_after_change(info, |hints| hints.domain.control_progress = Some(asked))
+        if let Some(granted) =
+            getinfo_with_changed_hints(info, |hints| hints.domain.control_progress = Some(asked))
         {
             assert_eq!(granted.domain.control_progress, Some(asked));
             // Opening, binding and enabling complete within their calls.
-            EndpointPair::open(&granted).exchange();
+            EndpointPair::open(&granted).exchange_messages();
         }
-        let Some(granted) = getinfo_after_change(info, |hints| hints.domain.data_progress = Some(asked))
+        let Some(granted) =
+            getinfo_with_changed_hints(info, |hints| hints.domain.data_progress = Some(asked))
         else {
             continue;
         };
         assert_eq!(granted.domain.data_progress, Some(asked));
         match asked {
-            Progress::Manual => EndpointPair::open(&granted).exchange(),
-            Progress::Auto => check_message_without_calls(&granted),
+            Progress::Manual => EndpointPair::open(&granted).exchange_messages(),
+            Progress::Auto => check_message_arrives_without_receiver_calls(&granted),
             Progress::ControlUnified => panic!("{asked:?} is granted for data, and nothing exercises it"),
         }
     }
 }
 
-fn check_message_without_calls(info: &Info) {
+fn check_message_arrives_without_receiver_calls(info: &Info) {
     let pair = EndpointPair::open(info);
     let (alice, bob) = (&pair.alice, &pair.bob);
     bob.endpoint.recv(marked_buffer(400_000), ANY, 1).unwrap();
@@ -128,7 +132,7 @@ pub(crate) fn check_resource_management(info: &Info) {
     const COUNT: u64 = 10;
     let depth = OpenAttr { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..OpenAttr::default() };
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| ResourceManagement::from_raw(raw).ok().flatten()) {
-        let granted = getinfo_after_change(info, |hints| hints.domain.resource_mgmt = Some(asked));
+        let granted = getinfo_with_changed_hints(info, |hints| hints.domain.resource_mgmt = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.resource_mgmt, Some(asked));
         let pair = EndpointPair::open_with_attr(&granted, &depth);
@@ -163,7 +167,7 @@ pub(crate) fn check_address_vector_kinds(info: &Info) {
     }
     let kinds = (0..u32::from(u8::MAX)).filter_map(|raw| AvType::from_raw(raw).ok().flatten());
     for asked in kinds.map(Some).chain([None]) {
-        let Some(granted) = getinfo_after_change(info, |hints| hints.domain.av_type = asked) else {
+        let Some(granted) = getinfo_with_changed_hints(info, |hints| hints.domain.av_type = asked) else {
             continue;
         };
         assert_eq!(granted.domain.av_type, asked);
@@ -171,7 +175,7 @@ pub(crate) fn check_address_vector_kinds(info: &Info) {
             &granted,
             &OpenAttr { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..OpenAttr::default() },
         );
-        pair.exchange();
+        pair.exchange_messages();
         if asked == Some(AvType::Table) {
             let next: Address = pair.alice.endpoint.name().unwrap();
             let inserted = pair.alice.av().insert(&[next, next]);
@@ -234,14 +238,14 @@ pub(crate) fn check_wait_objects(info: &Info) {
         }
         let next = |cq| {
             if wait == Set {
-                sleeping::sleep_until_ended_in_set(&set, cq)
+                sleeping::sleep_in_wait_set_until_operation_ends(&set, cq)
             } else {
-                sleeping::sleep_until_ended(cq)
+                sleeping::sleep_until_operation_ends(cq)
             }
         };
         let (completion, _) = thread::scope(|scope| {
             let sleeper = scope.spawn(|| next(&bob.cq));
-            sleeping::give_time_to_sleep();
+            sleeping::let_threads_fall_asleep();
             alice.endpoint.send(payload(1, 100), alice.peer, 1).unwrap();
             next(&alice.cq).expect("success");
             sleeper.join().expect("it is woken")

@@ -58,7 +58,7 @@ impl EndpointPair {
     }
 
     /// Opens both with only these capabilities.
-    pub(crate) fn with_caps(info: &Info, caps: Caps) -> EndpointPair {
+    pub(crate) fn open_with_caps(info: &Info, caps: Caps) -> EndpointPair {
         EndpointPair::open_with_infos(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
 
@@ -153,7 +153,7 @@ impl EndpointPair {
 
     /// Exchanges messages of several lengths in both directions.
     #[track_caller]
-    pub(crate) fn exchange(&self) {
+    pub(crate) fn exchange_messages(&self) {
         for (from, to) in [(&self.alice, &self.bob), (&self.bob, &self.alice)] {
             for len_bytes in [0, 8, 20_000, 400_000] {
                 self.send_and_receive(from, to, len_bytes as u64, len_bytes);

@@ -11,7 +11,7 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 /// The check of each flag of transmit operations. The flag is a default of the info.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
-    (OpFlags::COMPLETION, check_reported_transmits),
+    (OpFlags::COMPLETION, check_completion_flag_of_transmits),
     (OpFlags::INJECT, check_injection),
     (OpFlags::MORE, check_more_flag),
     (OpFlags::INJECT_COMPLETE, check_inject_complete_sends),
@@ -23,13 +23,13 @@ pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
 
 /// The check of each flag of receives. The flag is a default of the info.
 pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
-    (OpFlags::COMPLETION, check_reported_receives),
-    (OpFlags::MORE, check_all_receives),
+    (OpFlags::COMPLETION, check_completion_flag_of_receives),
+    (OpFlags::MORE, check_messages_arrive),
     (OpFlags::MULTI_RECV, check_multi_receive_default),
     // All threads see host memory at once.
-    (OpFlags::INJECT_COMPLETE, check_all_receives),
-    (OpFlags::TRANSMIT_COMPLETE, check_all_receives),
-    (OpFlags::DELIVERY_COMPLETE, check_all_receives),
+    (OpFlags::INJECT_COMPLETE, check_messages_arrive),
+    (OpFlags::TRANSMIT_COMPLETE, check_messages_arrive),
+    (OpFlags::DELIVERY_COMPLETE, check_messages_arrive),
 ];
 
 /// Opens a pair with selective completion.
@@ -37,7 +37,7 @@ fn open_selective_pair(info: &Info) -> EndpointPair {
     EndpointPair::open_with_attr(info, &OpenAttr { is_selective: true, ..OpenAttr::default() })
 }
 
-fn check_reported_transmits(info: &Info) {
+fn check_completion_flag_of_transmits(info: &Info) {
     let pair = open_selective_pair(info);
     let (alice, bob) = (&pair.alice, &pair.bob);
     alice.endpoint.send(payload(1, 8), alice.peer, 1).unwrap();
@@ -62,7 +62,7 @@ fn check_injection(info: &Info) {
 }
 
 fn check_more_flag(info: &Info) {
-    EndpointPair::open(info).exchange();
+    EndpointPair::open(info).exchange_messages();
 }
 
 fn check_inject_complete_sends(info: &Info) {
@@ -112,10 +112,10 @@ fn check_commit_complete_writes(info: &Info) {
         assert!(file.read_content()[..len_bytes] == message);
     }
     // The flag has no meaning for messages.
-    pair.exchange();
+    pair.exchange_messages();
 }
 
-fn check_reported_receives(info: &Info) {
+fn check_completion_flag_of_receives(info: &Info) {
     let pair = open_selective_pair(info);
     let (alice, bob) = (&pair.alice, &pair.bob);
     for identity in 1..=2 {
@@ -127,8 +127,8 @@ fn check_reported_receives(info: &Info) {
     pair.assert_no_completion(bob);
 }
 
-fn check_all_receives(info: &Info) {
-    EndpointPair::open(info).exchange();
+fn check_messages_arrive(info: &Info) {
+    EndpointPair::open(info).exchange_messages();
 }
 
 fn check_multi_receive_default(info: &Info) {

@@ -41,7 +41,7 @@ fn offered_infos() -> Vec<Info> {
 
 /// Returns the result for hints that equal this info after a change; `None` if they are refused. The
 /// source address is that of the info.
-pub(crate) fn getinfo_after_change(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
+pub(crate) fn getinfo_with_changed_hints(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
     let answer = Fabric::new().info(&Hints::from(hints)).ok()?;
@@ -84,7 +84,7 @@ fn every_capability_works() {
         assert!(info.caps.contains(sides), "{:?} are no capabilities of the endpoint", sides - info.caps);
         for bit in single_bit_flags() {
             // Some capabilities are granted only on request.
-            let granted = getinfo_after_change(&info, |hints| hints.caps |= bit);
+            let granted = getinfo_with_changed_hints(&info, |hints| hints.caps |= bit);
             assert!(granted.is_some() || !info.caps.contains(bit), "{bit:?} is answered and not granted");
             if granted.is_some_and(|granted| granted.caps.contains(bit)) {
                 exercise_flag("the capability", bit, caps::TABLE, &info);
@@ -99,7 +99,7 @@ fn every_default_transmit_flag_works() {
         assert!(info.tx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
         for bit in single_bit_flags() {
-            if let Some(granted) = getinfo_after_change(&info, |hints| hints.tx.op_flags = bit) {
+            if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.op_flags = bit) {
                 assert_eq!(granted.tx.op_flags, bit);
                 exercise_flag("the transmit flag", bit, flags::TRANSMIT, &granted);
                 all |= bit;
@@ -115,7 +115,7 @@ fn every_default_receive_flag_works() {
         assert!(info.rx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
         for bit in single_bit_flags() {
-            if let Some(granted) = getinfo_after_change(&info, |hints| hints.rx.op_flags = bit) {
+            if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.op_flags = bit) {
                 assert_eq!(granted.rx.op_flags, bit);
                 exercise_flag("the receive flag", bit, flags::RECEIVE, &granted);
                 all |= bit;
@@ -130,7 +130,7 @@ fn every_message_order_holds() {
     for info in offered_infos() {
         for bit in single_bit_flags() {
             let ask = |hints: &mut Info| (hints.tx.msg_order, hints.rx.msg_order) = (bit, bit);
-            let granted = getinfo_after_change(&info, ask);
+            let granted = getinfo_with_changed_hints(&info, ask);
             let answered = info.tx.msg_order | info.rx.msg_order;
             assert!(granted.is_some() || !answered.contains(bit), "{bit:?} is answered and not granted");
             if let Some(granted) = granted {
@@ -145,7 +145,7 @@ fn every_message_order_holds() {
 fn every_completion_order_holds() {
     for info in offered_infos() {
         for bit in single_bit_flags() {
-            if let Some(granted) = getinfo_after_change(&info, |hints| hints.tx.comp_order = bit) {
+            if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.comp_order = bit) {
                 assert!(granted.tx.comp_order.contains(bit));
                 exercise_flag(
                     "the transmit completion order",
@@ -154,7 +154,7 @@ fn every_completion_order_holds() {
                     &granted,
                 );
             }
-            if let Some(granted) = getinfo_after_change(&info, |hints| hints.rx.comp_order = bit) {
+            if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.comp_order = bit) {
                 assert!(granted.rx.comp_order.contains(bit));
                 exercise_flag("the receive completion order", bit, orders::OF_RECEIVE_COMPLETIONS, &granted);
             }
@@ -169,7 +169,7 @@ fn getinfo_requires_no_mode_bits() {
             assert!(mode.is_empty(), "{mode:?} is demanded of applications, and nothing here heeds it");
         }
         for bit in single_bit_flags() {
-            let granted = getinfo_after_change(&info, |hints| hints.mode = bit)
+            let granted = getinfo_with_changed_hints(&info, |hints| hints.mode = bit)
                 .expect("unused mode bits are no reason to refuse");
             assert!(granted.mode.is_empty(), "{:?}", granted.mode);
         }
@@ -182,7 +182,7 @@ fn every_mr_mode_works() {
         // The mode bits that are required if the hints allow none, one, or all.
         let single = (0..u32::BITS).map(|place| MrMode::from_bits_retain(1 << place));
         for asked in single.chain([MrMode::empty(), MrMode::from_bits_retain(u32::MAX)]) {
-            let granted = getinfo_after_change(&info, |hints| hints.domain.mr_mode = asked);
+            let granted = getinfo_with_changed_hints(&info, |hints| hints.domain.mr_mode = asked);
             let Some(granted) = granted else { continue };
             let demanded = granted.domain.mr_mode;
             assert!(asked.contains(demanded), "{demanded:?} is required though the hints allow {asked:?}");

@@ -288,7 +288,7 @@ fn check_many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize
     let endpoints = (0..ep_cnt.min(OBJECTS_MAX)).map(|_| pair.domain.endpoint(info).unwrap());
     let endpoints: Vec<_> = endpoints.collect();
     assert_eq!([queues.len(), counters.len(), endpoints.len()], [OBJECTS_MAX; 3]);
-    pair.exchange();
+    pair.exchange_messages();
 }
 
 /// Opens many endpoints that share a transmit context.

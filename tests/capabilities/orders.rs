@@ -13,8 +13,8 @@ use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 /// The check of each message order. The info has the order.
 pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::SAS, check_sends_after_sends),
-    (Order::SAW, |info| check_sends_after(info, Before::Write)),
-    (Order::SAR, |info| check_sends_after(info, Before::Read)),
+    (Order::SAW, |info| check_sends_after_accesses(info, Before::Write)),
+    (Order::SAR, |info| check_sends_after_accesses(info, Before::Read)),
     (Order::WAS, |info| check_accesses_after_sends(info, Order::WAS)),
     (Order::RAS, |info| check_accesses_after_sends(info, Order::RAS)),
     (Order::RAR, |info| {
@@ -126,7 +126,7 @@ enum Before {
 }
 
 /// Checks that the accesses before a message have taken effect when it arrives.
-fn check_sends_after(info: &Info, before: Before) {
+fn check_sends_after_accesses(info: &Info, before: Before) {
     let (pair, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
         let old = payload(turn, LONG_BYTES);

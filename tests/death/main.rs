@@ -22,7 +22,7 @@ use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 
 /// The tests count resources of the process, so they run one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
+static EXCLUSIVE_RUN: Mutex<()> = Mutex::new(());
 
 /// Returns the number of peers that die: `HOMESPUN_DEATHS`, or the default if it is not set.
 fn death_count(default_deaths: u64) -> u64 {
@@ -43,7 +43,7 @@ fn outlive_victims_of_kind(
     is_confined: bool,
     end: impl Fn(u64) -> CauseOfDeath,
 ) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = EXCLUSIVE_RUN.lock().unwrap_or_else(PoisonError::into_inner);
     // Resources that the process opens once and keeps are not counted.
     drop(Survivor::new(transport));
     let before = ProcessResources::measure_now();

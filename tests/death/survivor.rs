@@ -7,8 +7,8 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError, Tag};
 
 use crate::victim::{
-    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, accepted_or_full, make_any_message,
-    make_any_receive,
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, expect_accepted_or_full,
+    make_any_message, make_any_receive,
 };
 use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::Process;
@@ -105,7 +105,7 @@ impl Survivor {
         self.is_victim_dead = false;
         let mut victim = Process::spawn(ENTRY);
         // With near and far peers, the victims are near and far in turn.
-        let transport = self.transport.in_process(life.number as usize);
+        let transport = self.transport.for_process(life.number as usize);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
         victim.send_message(&VictimSetup { transport, survivor, life: *life });
         if let Some(AddressForm(name)) = victim.receive_if_alive() {
@@ -175,7 +175,7 @@ impl Survivor {
             friend.cq.progress();
             deadline.yield_or_panic("messages for the receives that are left");
         }
-        friend.next_sends_and_others(number as usize);
+        friend.next_completions_of_sends_and_others(number as usize);
         friend.endpoint.recvmsg(make_any_receive(&mut self.random, false, 1)).expect("there is room for it");
         self.sends.insert(0);
         self.party.endpoint.sendmsg(make_message_of_survivor(0, to_friend)).expect("there is room for it");
@@ -252,7 +252,7 @@ impl Survivor {
     fn send_any_message_if_room(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
             let send = make_any_message(&mut self.random, life.number, self.messages, peer);
-            if accepted_or_full(self.party.endpoint.sendmsg(send)) {
+            if expect_accepted_or_full(self.party.endpoint.sendmsg(send)) {
                 self.sends.insert(self.messages);
                 self.messages += 1;
             }
@@ -280,7 +280,7 @@ impl Survivor {
     fn post_receive_of_kind_if_room(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive_context();
-            if accepted_or_full(self.party.endpoint.recvmsg(make_any_receive(
+            if expect_accepted_or_full(self.party.endpoint.recvmsg(make_any_receive(
                 &mut self.random,
                 is_tagged,
                 context,

@@ -151,14 +151,14 @@ impl Victim {
             return;
         }
         let send = make_any_message(&mut self.random, self.life.number, self.messages, self.survivor);
-        self.messages += u64::from(accepted_or_full(self.party.endpoint.sendmsg(send)));
+        self.messages += u64::from(expect_accepted_or_full(self.party.endpoint.sendmsg(send)));
     }
 
     fn post_any_receive_if_room(&mut self) {
         let kind = usize::from(self.random.bool());
         if self.posted[kind] < POSTED {
             let receive = make_any_receive(&mut self.random, kind == 1, 1);
-            self.posted[kind] += usize::from(accepted_or_full(self.party.endpoint.recvmsg(receive)));
+            self.posted[kind] += usize::from(expect_accepted_or_full(self.party.endpoint.recvmsg(receive)));
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, cont
 
 /// Whether an operation was accepted. Panics if it was refused for any reason but a full
 /// queue.
-pub(crate) fn accepted_or_full(result: Result<(), Error>) -> bool {
+pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull)) => false,

@@ -74,7 +74,7 @@ fn bind_vacant_address() -> (Socket, SocketAddr) {
 }
 
 #[test]
-fn client_of_a_dead_server_names_it() {
+fn client_error_names_the_address_of_an_absent_server() {
     let (_held, address) = bind_vacant_address();
     let address = &address.to_string()[..];
     let link = format!("the link to {address} ended: Connection refused");

@@ -8,7 +8,7 @@ use crate::atomics::check_returned_buffers;
 use crate::elements::{ROWS, ROWS_END, element_values, operand_value};
 use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
-use crate::run::{Runner, accepted_or_full, expect_lost_sender_errno};
+use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
@@ -96,7 +96,7 @@ impl Runner<'_> {
             context: Operation::Access(identity).context(),
             flags,
         };
-        if !accepted_or_full(party.endpoint.rma(call)) {
+        if !expect_accepted_or_full(party.endpoint.rma(call)) {
             return;
         }
         self.injected[from] += usize::from(is_injected);

@@ -8,7 +8,7 @@ use homespun::{Buffer, FabricAddress, RemoteMemory};
 use crate::elements::{ROWS, ROWS_END, compare_value, element_values, operand_value};
 use crate::history::{Access, AccessOp, Operation};
 use crate::program::{AccessCall, ElementsCall, Step};
-use crate::run::{Runner, accepted_or_full};
+use crate::run::{Runner, expect_accepted_or_full};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
@@ -87,7 +87,7 @@ impl Runner<'_> {
             context: Operation::Access(identity).context(),
             flags: if is_injected { OpFlags::empty() } else { flags },
         };
-        if !accepted_or_full(party.endpoint.atomic(call).map(|_| ())) {
+        if !expect_accepted_or_full(party.endpoint.atomic(call).map(|_| ())) {
             return;
         }
         self.injected[from] += usize::from(is_injected);

@@ -4,7 +4,7 @@ use homespun::OperationError;
 use homespun::flags::CompletionFlags;
 
 use crate::history::{Arrived, BufferOp, Incarnation, Operation, ReceiveEnd, ReceiveOp};
-use crate::run::{Runner, accepted_or_full, expect_lost_sender_errno, source_address};
+use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno, source_address};
 use homespun_suite::Ended;
 use homespun_suite::payload::marked_buffer;
 
@@ -20,7 +20,7 @@ impl Runner<'_> {
         let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         party.endpoint.set_min_multi_recv_bytes(min_free_bytes);
-        if !accepted_or_full(party.endpoint.recv_multi(
+        if !expect_accepted_or_full(party.endpoint.recv_multi(
             marked_buffer(len_bytes),
             source_address(from),
             context,

@@ -31,7 +31,7 @@ pub(crate) fn check_history(history: &History, promise: Promise) {
     assert_earlier_receives_match_first(history);
     assert_no_receive_ignores_waiting_message(history);
     assert_acknowledged_messages_arrive(history);
-    match_level_sends_complete_after_their_match(history);
+    assert_match_level_sends_complete_after_their_match(history);
     assert_fenced_messages_wait_for_earlier_ones(history, promise);
     assert_peeks_find_waiting_messages(history);
     if promise != Promise::AcknowledgedOnly {
@@ -225,7 +225,7 @@ fn assert_acknowledged_messages_arrive(history: &History) {
 
 /// Checks that a send at match level completes only after the operation that takes its message was
 /// posted.
-fn match_level_sends_complete_after_their_match(history: &History) {
+fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if send.level == Level::Match && send.ended == Some(Ok(())) && has_original_endpoint(history, send.to)
         {

@@ -27,12 +27,12 @@ proptest! {
     #![proptest_config(proptest_config(150))]
 
     #[test]
-    fn over_a_clean_network(program in any_program()) {
+    fn programs_over_a_clean_network_match_the_model(program in any_program()) {
         run_and_check(&faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network(program in any_program()) {
+    fn programs_over_a_choppy_network_match_the_model(program in any_program()) {
         run_and_check(&faulty_loopback(&program, Faults::choppy()), &program);
     }
 }
@@ -41,22 +41,22 @@ proptest! {
     #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_the_example_backend(program in any_program()) {
+    fn programs_over_the_example_backend_match_the_model(program in any_program()) {
         run_and_check(&crate::EXAMPLE, &program);
     }
 
     #[test]
-    fn over_tcp(program in any_program()) {
+    fn programs_over_tcp_match_the_model(program in any_program()) {
         run_and_check(&TransportKind::Tcp4, &program);
     }
 
     #[test]
-    fn over_near_and_far_peers(program in any_program()) {
+    fn programs_over_near_and_far_peers_match_the_model(program in any_program()) {
         run_and_check(&TransportKind::MIXED4, &program);
     }
 
     #[test]
-    fn over_shared_memory(program in any_program()) {
+    fn programs_over_shared_memory_match_the_model(program in any_program()) {
         run_and_check(&TransportKind::Shm4, &program);
     }
 }

@@ -85,22 +85,26 @@ proptest! {
     #![proptest_config(proptest_config(200))]
 
     #[test]
-    fn over_a_clean_network(program in any_program(Disruption::None)) {
+    fn programs_over_a_clean_network_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&faulty_loopback(&program, Faults::default()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network(program in any_program(Disruption::None)) {
+    fn programs_over_a_choppy_network_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network_while_endpoints_close(program in any_program(Disruption::Closing)) {
+    fn programs_over_a_choppy_network_while_endpoints_close_match_the_model(
+        program in any_program(Disruption::Closing),
+    ) {
         run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::ToOpenReceivers);
     }
 
     #[test]
-    fn over_a_network_that_breaks_links_and_kills_endpoints(program in any_program(Disruption::Killing)) {
+    fn programs_over_a_network_that_breaks_links_and_kills_endpoints_match_the_model(
+        program in any_program(Disruption::Killing),
+    ) {
         run_and_check(&faulty_loopback(&program, Faults::nasty()), &program, Promise::AcknowledgedOnly);
     }
 }
@@ -109,52 +113,58 @@ proptest! {
     #![proptest_config(proptest_config(100))]
 
     #[test]
-    fn over_the_example_backend(program in any_program(Disruption::None)) {
+    fn programs_over_the_example_backend_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&EXAMPLE, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_the_example_backend_while_endpoints_close(program in any_program(Disruption::Closing)) {
+    fn programs_over_the_example_backend_while_endpoints_close_match_the_model(
+        program in any_program(Disruption::Closing),
+    ) {
         run_and_check(&EXAMPLE, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
-    fn over_tcp_ipv4(program in any_program(Disruption::None)) {
+    fn programs_over_tcp_ipv4_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&TransportKind::Tcp4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_tcp_ipv6(program in any_program(Disruption::None)) {
+    fn programs_over_tcp_ipv6_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&TransportKind::Tcp6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv4(program in any_program(Disruption::None)) {
+    fn programs_over_shared_memory_ipv4_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&TransportKind::Shm4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv6(program in any_program(Disruption::None)) {
+    fn programs_over_shared_memory_ipv6_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&TransportKind::Shm6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
+    fn programs_over_shared_memory_while_endpoints_close_match_the_model(
+        program in any_program(Disruption::Closing),
+    ) {
         run_and_check(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
-    fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+    fn programs_over_near_and_far_peers_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(&TransportKind::MIXED4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_near_and_far_peers_while_endpoints_close(program in any_program(Disruption::Closing)) {
+    fn programs_over_near_and_far_peers_while_endpoints_close_match_the_model(
+        program in any_program(Disruption::Closing),
+    ) {
         run_and_check(&TransportKind::MIXED4, &program, Promise::ToOpenReceivers);
     }
 
     #[test]
-    fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
+    fn programs_over_tcp_while_endpoints_close_match_the_model(program in any_program(Disruption::Closing)) {
         run_and_check(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
     }
 }
@@ -167,42 +177,52 @@ mod across_processes {
         #![proptest_config(proptest_config(25))]
 
         #[test]
-        fn over_tcp(program in any_program(Disruption::None)) {
+        fn programs_over_tcp_match_the_model(program in any_program(Disruption::None)) {
             run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        fn programs_over_tcp_while_endpoints_close_match_the_model(
+            program in any_program(Disruption::Closing),
+        ) {
             run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
-        fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+        fn programs_over_tcp_while_processes_are_killed_match_the_model(
+            program in any_program(Disruption::Killing),
+        ) {
             run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]
-        fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+        fn programs_over_near_and_far_peers_match_the_model(program in any_program(Disruption::None)) {
             run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_near_and_far_peers_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+        fn programs_over_near_and_far_peers_while_processes_are_killed_match_the_model(
+            program in any_program(Disruption::Killing),
+        ) {
             run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::AcknowledgedOnly);
         }
 
         #[test]
-        fn over_shared_memory(program in any_program(Disruption::None)) {
+        fn programs_over_shared_memory_match_the_model(program in any_program(Disruption::None)) {
             run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        fn programs_over_shared_memory_while_endpoints_close_match_the_model(
+            program in any_program(Disruption::Closing),
+        ) {
             run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
         }
 
         #[test]
-        fn over_shared_memory_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+        fn programs_over_shared_memory_while_processes_are_killed_match_the_model(
+            program in any_program(Disruption::Killing),
+        ) {
             run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::AcknowledgedOnly);
         }
     }

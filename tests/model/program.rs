@@ -9,7 +9,7 @@ use proptest::sample::select;
 
 use crate::elements::ROWS;
 use crate::history::Access;
-use homespun_suite::Kind;
+use homespun_suite::MemoryKind;
 
 /// The length of the longest message, and of a buffer with room for any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;
@@ -37,7 +37,7 @@ pub(crate) struct Program {
     /// Whether sends and accesses complete in posting order.
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
-    pub(crate) memory: Kind,
+    pub(crate) memory: MemoryKind,
     /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled. Then
     /// there is only one way to match them.
     pub(crate) is_stream: bool,
@@ -332,8 +332,8 @@ fn any_order() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn any_memory_kind() -> impl Strategy<Value = Kind> {
-    select([Kind::ALL.to_vec(), vec![Kind::Raw, Kind::Shareable]].concat())
+fn any_memory_kind() -> impl Strategy<Value = MemoryKind> {
+    select([MemoryKind::ALL.to_vec(), vec![MemoryKind::Raw, MemoryKind::Shareable]].concat())
 }
 
 /// Returns a part of a region, from few offsets, so that accesses overlap.

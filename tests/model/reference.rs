@@ -27,7 +27,7 @@ pub(crate) fn match_messages(
                 place += 1;
                 continue;
             }
-            let (takes, ends) = posted[place].offer(receive, send.len_bytes);
+            let (takes, ends) = posted[place].offer_message(receive, send.len_bytes);
             if takes {
                 taken_by.insert(message, posted[place].receive);
             }
@@ -50,7 +50,7 @@ struct Posted {
 
 impl Posted {
     /// Returns whether the receive takes a message that it accepts, and whether that ends it.
-    fn offer(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
+    fn offer_message(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);
         // Buffers are allocated with an alignment for any type.

@@ -10,7 +10,7 @@ use crate::history::{
     AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
 };
 use crate::program::LEN_MAX_BYTES;
-use crate::run::{Runner, accepted_or_full, expect_lost_sender_errno};
+use crate::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
@@ -94,7 +94,7 @@ impl Runner<'_> {
                 };
                 let deadline = Deadline::new();
                 while let Some(party) = &self.parties[from]
-                    && !accepted_or_full(party.endpoint.sendmsg(last.clone()))
+                    && !expect_accepted_or_full(party.endpoint.sendmsg(last.clone()))
                 {
                     self.read_all();
                     self.post_drain_receives();
@@ -146,7 +146,7 @@ impl Runner<'_> {
                 let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
                 let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
-                if accepted_or_full(party.endpoint.recvmsg(receive)) {
+                if expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
                     let posted_at = self.tick();
                     self.drains.insert(context, Drain { at, is_tagged, posted_at });
                 } else {

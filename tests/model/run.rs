@@ -224,7 +224,7 @@ impl Runner<'_> {
                 flags,
             })
         };
-        if !accepted_or_full(accepted) {
+        if !expect_accepted_or_full(accepted) {
             return;
         }
         self.injected[from] += usize::from(injected);
@@ -265,7 +265,7 @@ impl Runner<'_> {
             context,
             ..RecvMsg::default()
         };
-        if !accepted_or_full(party.endpoint.recvmsg(receive)) {
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return;
         }
         let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
@@ -298,7 +298,7 @@ impl Runner<'_> {
             flags,
             ..RecvMsg::default()
         };
-        if !accepted_or_full(party.endpoint.recvmsg(receive)) {
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return;
         }
         let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
@@ -324,7 +324,7 @@ impl Runner<'_> {
             (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
         };
         let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
-        if !accepted_or_full(party.endpoint.recvmsg(receive)) {
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
         let posted_at = self.tick();
@@ -621,7 +621,7 @@ pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
 }
 
 /// Whether an operation was accepted; the only valid refusal is a full queue.
-pub(crate) fn accepted_or_full(result: Result<(), Error>) -> bool {
+pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull)) => false,

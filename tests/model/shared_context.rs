@@ -39,27 +39,33 @@ proptest! {
     #![proptest_config(proptest_config(150))]
 
     #[test]
-    fn over_a_clean_network(program in any_program(Disruption::None)) {
+    fn programs_over_a_clean_network_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network(program in any_program(Disruption::None)) {
+    fn programs_over_a_choppy_network_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::choppy()), &program);
     }
 
     #[test]
-    fn over_a_clean_network_while_members_leave(program in any_program(Disruption::Any)) {
+    fn programs_over_a_clean_network_while_members_leave_match_the_model(
+        program in any_program(Disruption::Any),
+    ) {
         run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network_while_members_leave(program in any_program(Disruption::Any)) {
+    fn programs_over_a_choppy_network_while_members_leave_match_the_model(
+        program in any_program(Disruption::Any),
+    ) {
         run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::choppy()), &program);
     }
 
     #[test]
-    fn over_a_network_that_breaks_links_and_pulls(program in any_program(Disruption::Any)) {
+    fn programs_over_a_network_that_breaks_links_and_pulls_match_the_model(
+        program in any_program(Disruption::Any),
+    ) {
         let net = Net::new(&faulty_loopback(&program, Faults::choppy()), Turns::Alternate);
         run_and_check_with_faults(Some(Faults::nasty()), &net, &program);
     }
@@ -69,37 +75,41 @@ proptest! {
     #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_the_example_backend(program in any_program(Disruption::None)) {
+    fn programs_over_the_example_backend_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &crate::EXAMPLE, &program);
     }
 
     #[test]
-    fn over_tcp(program in any_program(Disruption::None)) {
+    fn programs_over_tcp_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
 
     #[test]
-    fn over_shared_memory(program in any_program(Disruption::None)) {
+    fn programs_over_shared_memory_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }
 
     #[test]
-    fn over_near_and_far_peers(program in any_program(Disruption::None)) {
+    fn programs_over_near_and_far_peers_match_the_model(program in any_program(Disruption::None)) {
         run_and_check(Turns::Alternate, &TransportKind::MIXED4, &program);
     }
 
     #[test]
-    fn over_near_and_far_peers_while_members_leave(program in any_program(Disruption::Any)) {
+    fn programs_over_near_and_far_peers_while_members_leave_match_the_model(
+        program in any_program(Disruption::Any),
+    ) {
         run_and_check(Turns::Alternate, &TransportKind::MIXED4, &program);
     }
 
     #[test]
-    fn over_tcp_while_members_leave(program in any_program(Disruption::Any)) {
+    fn programs_over_tcp_while_members_leave_match_the_model(program in any_program(Disruption::Any)) {
         run_and_check(Turns::Alternate, &TransportKind::Tcp4, &program);
     }
 
     #[test]
-    fn over_shared_memory_while_members_leave(program in any_program(Disruption::Any)) {
+    fn programs_over_shared_memory_while_members_leave_match_the_model(
+        program in any_program(Disruption::Any),
+    ) {
         run_and_check(Turns::Alternate, &TransportKind::Shm4, &program);
     }
 }
@@ -112,17 +122,21 @@ mod across_processes {
         #![proptest_config(proptest_config(15))]
 
         #[test]
-        fn over_tcp(program in any_program_of_kind(false, Disruption::None)) {
+        fn programs_over_tcp_match_the_model(program in any_program_of_kind(false, Disruption::None)) {
             run_and_check(Turns::Processes, &TransportKind::Tcp4, &program);
         }
 
         #[test]
-        fn over_near_and_far_peers(program in any_program_of_kind(false, Disruption::None)) {
+        fn programs_over_near_and_far_peers_match_the_model(
+            program in any_program_of_kind(false, Disruption::None),
+        ) {
             run_and_check(Turns::Processes, &TransportKind::MIXED4, &program);
         }
 
         #[test]
-        fn over_shared_memory(program in any_program_of_kind(false, Disruption::None)) {
+        fn programs_over_shared_memory_match_the_model(
+            program in any_program_of_kind(false, Disruption::None),
+        ) {
             run_and_check(Turns::Processes, &TransportKind::Shm4, &program);
         }
     }

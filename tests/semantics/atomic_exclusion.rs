@@ -5,7 +5,9 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 
 use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
 use homespun_suite::payload::received_bytes;
-use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns};
+use homespun_suite::{
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns,
+};
 
 /// Several parties add to the same elements. Each value is fetched once, whichever process a party is in.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
@@ -17,7 +19,7 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
         party.insert_address_of(&target);
         target.insert_address_of(party);
     }
-    for memory_kind in Kind::ALL {
+    for memory_kind in MemoryKind::ALL {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
         region.write_at(0, &[0; 96]);
         // Aligned elements, misaligned ones, elements in two segments if the memory is raw, and elements
@@ -66,7 +68,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     const WORDS: usize = 3;
     let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
     let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
-    let region = target.register(make_region_spec(8 * WORDS, Kind::Raw)).unwrap();
+    let region = target.register(make_region_spec(8 * WORDS, MemoryKind::Raw)).unwrap();
     region.write_at(0, &[0; 8 * WORDS]);
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
     let initiators: Vec<(Party, &Region)> = (0..THREADS)
@@ -113,7 +115,7 @@ pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;
     let target = net.open_party();
-    let region = target.register(make_region_spec(24, Kind::Owned)).unwrap();
+    let region = target.register(make_region_spec(24, MemoryKind::Owned)).unwrap();
     region.write_at(0, &[0; 24]);
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {

@@ -15,11 +15,11 @@ use super::atomics::{
     make_region_spec, perform_and_wait,
 };
 use homespun_suite::payload::{marked_buffer, payload, split_unevenly};
-use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, Setup};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, Setup};
 
 pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in Kind::ALL {
+    for memory_kind in MemoryKind::ALL {
         let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
@@ -85,13 +85,13 @@ pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup::default(), setup);
-        let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+        let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
         region.write_at(0, &[0; 8]);
         let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);
         let calls = [(reading, may_read), (make_add_call(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
         for (call, may) in calls {
             alice.endpoint.atomic(call).unwrap();
-            match alice.next() {
+            match alice.next_ended() {
                 Ok(_) => assert!(may, "{caps:?}"),
                 Err(failed) => assert_eq!((failed.errno(), may), (Errno::EACCES, false)),
             }
@@ -114,7 +114,7 @@ pub(crate) fn initiator_without_read_or_write_capability_is_refused(net: &Net) {
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup, Setup::default());
-        let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+        let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
         let read = (AtomicOp::Read, Datatype::Uint64);
         let calls = [
             make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
@@ -137,7 +137,7 @@ pub(crate) fn atomic_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG | Caps::RMA;
     let (alice, bob) =
         net.open_pair_with(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     for kind in [AtomicKind::Base, AtomicKind::Fetch] {
         let posted = alice.endpoint.atomic(make_add_call(kind, &alice, &region, 1, 1));
         assert_eq!(posted.err(), Some(Misuse::NoCapability(Caps::ATOMIC).into()));
@@ -150,7 +150,7 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
         Setup { tx_depth_ops: 2, ..Setup::default() },
         Setup { asleep: true, ..Setup::default() },
     );
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =
         |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
@@ -204,7 +204,7 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
 
 pub(crate) fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let (endpoint, domain) = (alice.endpoint.expect_here(), net.open_other_domain());
+    let (endpoint, domain) = (alice.endpoint.expect_local(), net.open_other_domain());
     for (datatype, op) in
         Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
     {
@@ -229,13 +229,13 @@ pub(crate) fn atomic_queries_report_exactly_the_supported_operations(net: &Net) 
         }
     }
     let plain = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
-    let valid = plain.endpoint.expect_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
+    let valid = plain.endpoint.expect_local().atomicvalid(Datatype::Int8, AtomicOp::Sum);
     assert_eq!(valid, Err(Misuse::NoCapability(Caps::ATOMIC).into()));
 }
 
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     let (op, datatype) = SUM;
     let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
     let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));

@@ -8,7 +8,7 @@ use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, 
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{
-    AtomicBy, AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
 };
 
 pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -18,7 +18,7 @@ pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::RE
 pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
 pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
 
-pub(super) fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
+pub(super) fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
     let mut context = 0;
-    for memory_kind in Kind::ALL {
+    for memory_kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(100, memory_kind)).unwrap();
         for kind in AtomicKind::ALL {
             for by in ways {
@@ -208,7 +208,7 @@ fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
 pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, MemoryKind::Owned)).unwrap();
     let mut context = 0;
     for datatype in Datatype::ALL {
         let len_bytes = VALUES.len() * datatype.size_bytes();
@@ -243,7 +243,7 @@ pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
 
 pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in Kind::ALL {
+    for memory_kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
         let counts = [1, 2, 7, 8, 100, 1024, 1500, ATOMIC_MAX_BYTES / 8];
         for (context, (count, at)) in (1..).zip(counts.into_iter().zip([0, 8, 3, 1, 16, 0, 7, 20])) {
@@ -275,7 +275,7 @@ pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
 
 pub(crate) fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
     region.write_at(0, &[0; INJECT_MAX_BYTES]);
     let mut expected = vec![0; INJECT_MAX_BYTES];
     for len_bytes in [1, 8, 200, INJECT_MAX_BYTES] {
@@ -299,7 +299,7 @@ pub(crate) fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
 pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     const COUNT: u64 = 100;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
     for context in 0..COUNT {
         let by = if context % 2 == 0 { AtomicBy::Inject } else { AtomicBy::Single };
@@ -316,7 +316,7 @@ pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
 
 pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(40));
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
     alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
@@ -330,7 +330,7 @@ pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
 pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
     region.write_at(0, &encode_number(0));
     // Each operation finds the result of the previous one. A later message arrives after all of them.
     for value in 0..COUNT {
@@ -357,7 +357,7 @@ pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
 
 pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
     // First exceed the number of operations at a time, then the number of bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
@@ -385,7 +385,7 @@ pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
     let (alice, bob) = net.open_pair();
     // Each side has two regions: one for atomics, the other for writes.
     let region = |party: &Party, key, len_bytes| {
-        party.register(RegionSpec { key, ..make_region_spec(len_bytes, Kind::Raw) }).unwrap()
+        party.register(RegionSpec { key, ..make_region_spec(len_bytes, MemoryKind::Raw) }).unwrap()
     };
     let counters = [region(&bob, 1, 8), region(&alice, 2, 8)];
     let written = [region(&bob, 3, LEN_BYTES), region(&alice, 4, LEN_BYTES)];
@@ -424,7 +424,7 @@ pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
 pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
-    let region = alice.register(make_region_spec(8, Kind::Raw)).unwrap();
+    let region = alice.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
     region.write_at(0, &encode_number(1));
     for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
         let call = AtomicCall::new(kind, SUM, encode_number(1), own, &region, value);
@@ -437,7 +437,7 @@ pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
 pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
     for round in 1..4 {
         for context in 0..COUNT {
@@ -472,7 +472,7 @@ pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
 
 pub(crate) fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
     let levels = [
         OpFlags::INJECT_COMPLETE,
@@ -490,7 +490,7 @@ pub(crate) fn atomics_complete_at_every_level(net: &Net) {
 
 pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
     let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);
     alice.endpoint.atomic(call(AtomicKind::Base, 1)).unwrap();
@@ -516,7 +516,7 @@ pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) 
 pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
-        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Raw)).unwrap();
+        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Raw)).unwrap();
         let ones = Bytes::from(vec![1; ATOMIC_MAX_BYTES]);
         let call = |context| {
             AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, ones.clone(), alice.peer(), &region, context)
@@ -532,7 +532,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         let (before, closed) = region.close_raw();
         let mut done = 0;
         for _ in 0..count {
-            match alice.next() {
+            match alice.next_ended() {
                 Ok(_) => done += 1,
                 Err(failed) => assert_eq!(failed.error, OperationError::Refused(Refusal::Key)),
             }
@@ -547,7 +547,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
 
 pub(crate) fn atomics_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
     let calls = [
         make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
         make_add_call(AtomicKind::Base, &alice, &region, 1, 2),

@@ -160,7 +160,7 @@ pub(crate) fn invalid_counter_bindings_are_refused(net: &Net) {
 
 pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let domain = bob.domain_here();
+    let domain = bob.local_domain();
     let region = register_region(domain, KEY, MrFlags::RMA_EVENT);
     let call = || RmaCall {
         by: RmaBy::Write,
@@ -176,7 +176,7 @@ pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
     let counter = open_counter(domain, WaitObject::None);
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    region.bind_endpoint(bob.endpoint.expect_here()).unwrap();
+    region.bind_endpoint(bob.endpoint.expect_local()).unwrap();
     region.enable();
     region.enable();
     alice.endpoint.rma(call()).unwrap();
@@ -184,5 +184,5 @@ pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.
     assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_here())), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_local())), Errno::EOPBADSTATE);
 }

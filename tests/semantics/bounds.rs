@@ -122,7 +122,7 @@ pub(crate) fn received_messages_wait_for_room_in_the_completion_queue(net: &Net)
         alice.next_completion();
     }
     for n in 0..count {
-        match bob.next() {
+        match bob.next_ended() {
             Ok((completion, _)) => assert_eq!((completion.context, n % 4 != 3), (n, true)),
             Err(failed) => assert_eq!((failed.completion.context, n % 4), (n, 3)),
         }
@@ -134,7 +134,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second =
-        net.open_party_with(Setup { shares_cq: Some(first.cq.expect_here().clone()), ..Setup::default() });
+        net.open_party_with(Setup { shares_cq: Some(first.cq.expect_local().clone()), ..Setup::default() });
     let peer = net.open_party();
     for party in [&first, &second] {
         party.insert_address_of(&peer);
@@ -178,7 +178,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
         }
         deadline.yield_or_panic("both endpoints");
     }
-    let (sends, receives) = peer.next_sends_and_others(4 * per_sender as usize);
+    let (sends, receives) = peer.next_completions_of_sends_and_others(4 * per_sender as usize);
     assert_eq!((sends.len(), receives.len()), (2 * per_sender as usize, 2 * per_sender as usize));
     let mut senders: Vec<Vec<u8>> = receives.iter().map(|entry| received_bytes(&entry.buffer)).collect();
     senders.sort();

@@ -6,7 +6,7 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, Refusal};
 
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -14,7 +14,7 @@ fn in_order_setup() -> Setup {
     Setup { completes_in_order: true, ..Setup::default() }
 }
 
-fn register_region(party: &Party, kind: Kind, key: u64) -> Region {
+fn register_region(party: &Party, kind: MemoryKind, key: u64) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     party.register(RegionSpec { len_bytes: 100_000, kind, access, key, is_counted: false }).unwrap()
 }
@@ -32,7 +32,8 @@ pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     const COUNT: u64 = 60;
     let (alice, bob, carol) = (net.open_party_with(in_order_setup()), net.open_party(), net.open_party());
     let peers = [(&bob, alice.insert_address_of(&bob)), (&carol, alice.insert_address_of(&carol))];
-    let regions = [register_region(&bob, Kind::Raw, 1), register_region(&carol, Kind::Shareable, 2)];
+    let regions =
+        [register_region(&bob, MemoryKind::Raw, 1), register_region(&carol, MemoryKind::Shareable, 2)];
     let mut posted = [Vec::new(), Vec::new()];
     let mut messages = [0, 0];
     for context in 0..COUNT {
@@ -70,14 +71,14 @@ pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
 
 pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(in_order_setup(), Setup::default());
-    let region = register_region(&bob, Kind::Owned, 1);
+    let region = register_region(&bob, MemoryKind::Owned, 1);
     for key in [1, 99] {
         let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
         alice.endpoint.rma(RmaCall { key, ..call }).unwrap();
         post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE);
         bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
         bob.next_completion();
-        match alice.next() {
+        match alice.next_ended() {
             Ok((completion, _)) => assert_eq!((completion.context, key), (1, 1)),
             Err(failed) => {
                 assert_eq!((failed.completion.context, key), (1, 99));
@@ -90,7 +91,7 @@ pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
 
 pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..in_order_setup() }, Setup::default());
-    let region = register_region(&bob, Kind::Owned, 1);
+    let region = register_region(&bob, MemoryKind::Owned, 1);
     // These operations report no success, but the completion of the next send shows that they have
     // ended.
     for context in 0..20 {

@@ -5,7 +5,7 @@ use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError
 
 use crate::shared_connections::connect_with_shared_context;
 use homespun_suite::connecting::{
-    Side, close_with_progress, connect_pair, next_completion_of_first, next_operation_end_of_first,
+    Side, close_with_progress, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -74,7 +74,7 @@ fn assert_is_message(completion: &Completion, number: u64) {
 #[track_caller]
 fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side; 2]) {
     for (number, context) in contexts.enumerate() {
-        let completion = next_completion_of_first(sides);
+        let completion = next_completion_of_first_side(sides);
         assert_eq!(completion.context, context, "the receive that completes as number {number}");
         assert_is_message(&completion, number as u64);
     }
@@ -151,7 +151,7 @@ pub(crate) fn truncated_receives_complete_in_send_order(net: &Net) {
         send_with_progress(&one, number, None, &[&client, &server]);
     }
     for number in 0..COUNT {
-        match next_operation_end_of_first(&[&server, &client]) {
+        match next_operation_end_of_first_side(&[&server, &client]) {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, number);
                 assert_is_message(&completion, number);
@@ -187,7 +187,7 @@ pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     }
     let mut next = [0, SECOND];
     for _ in 0..2 * COUNT {
-        let completion = next_completion_of_first(&[&server, &client]);
+        let completion = next_completion_of_first_side(&[&server, &client]);
         let next = &mut next[usize::from(completion.data >= SECOND)];
         assert_eq!(completion.data, *next, "the next message of its connection");
         assert_is_message(&completion, *next);

@@ -15,8 +15,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first,
-    next_event_of_first, next_operation_end_of_first, next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
+    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -43,7 +43,7 @@ fn expect_errno<T>(result: Result<T, Error>) -> Errno {
 /// Waits for the failure of a request. Returns its error, and the data of the rejection.
 #[track_caller]
 fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
-    match next_event_of_first(sides) {
+    match next_event_of_first_side(sides) {
         Err(error) => {
             assert_eq!((error.object, error.prov_errno), (endpoint, error.errno.raw()));
             assert_eq!(sides[0].eq.strerror(error.prov_errno), error.errno.description());
@@ -70,11 +70,11 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
     }
     let mut contents = Vec::new();
     for _ in 0..2 * LENS_BYTES.len() {
-        let completion = next_completion_of_first(&sides(to.0, from.0));
+        let completion = next_completion_of_first_side(&sides(to.0, from.0));
         contents.push((completion.context, received_bytes(&completion.buffer)));
     }
     for _ in 0..2 * LENS_BYTES.len() {
-        next_completion_of_first(&sides(from.0, to.0));
+        next_completion_of_first_side(&sides(from.0, to.0));
     }
     contents.sort_unstable_by_key(|(context, _)| *context);
     for ((context, content), (expected, len_bytes)) in
@@ -95,15 +95,15 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
         let connecting = client.open_endpoint(CLIENT);
         assert_eq!(expect_errno(connecting.peer()), Errno::ENOTCONN);
         connecting.connect(name, asks).unwrap();
-        let request = next_request_of_first(&[&server, &client]);
+        let request = next_request_of_first_side(&[&server, &client]);
         assert_eq!((request.data(), request.passive_endpoint()), (asks, LISTENER));
         let info = request.info();
         assert_eq!((info.src_addr, info.ep.ep_type), (Some(name), Some(EndpointType::Msg)));
         assert_eq!(info.dest_addr, Some(connecting.name().unwrap()));
         let accepting = server.open_endpoint_for_request(&request, SERVER);
         accepting.accept(answers).unwrap();
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
         // Both ends report the address that the client requested, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
@@ -111,7 +111,7 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
             (Ok(info.dest_addr.unwrap()), Ok(info.dest_addr.unwrap()))
         );
         drop(connecting);
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"please").unwrap();
         connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-        let request = next_request_of_first(&[&server, &client]);
+        let request = next_request_of_first_side(&[&server, &client]);
         request.reject(answers).unwrap();
         assert_eq!(expect_errno(request.reject(answers)), Errno::EOPBADSTATE);
         assert_eq!(
@@ -135,8 +135,8 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
             expect_connection_failure(&[&client, &server], CLIENT),
             (Errno::ECONNREFUSED, answers.to_vec())
         );
-        let failed =
-            next_operation_end_of_first(&[&client, &server]).expect_err("nothing will ever arrive for it");
+        let failed = next_operation_end_of_first_side(&[&client, &server])
+            .expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
         assert_eq!(
@@ -148,7 +148,7 @@ pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     // Dropping a request rejects it.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"please").unwrap();
-    drop(next_request_of_first(&[&server, &client]));
+    drop(next_request_of_first_side(&[&server, &client]));
     assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let heard = loop {
         match client.poll_event() {
             Some(heard) => break heard,
-            None => alice.cq_here().progress(),
+            None => alice.local_cq().progress(),
         }
         deadline.yield_or_panic("an answer");
     };
@@ -194,11 +194,11 @@ pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     send_and_check_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), b"injected");
+    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"injected");
     // The other end is the only source, whatever address a receive names.
     one.inject(b"directed", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), b"directed");
+    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"directed");
 }
 
 pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
@@ -216,8 +216,8 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
             flags: OpFlags::empty(),
         };
         one.writemsg(write).unwrap();
-        assert_eq!(next_completion_of_first(&[&server, &client]).data, context);
-        assert_eq!(next_completion_of_first(&[&client, &server]).context, context);
+        assert_eq!(next_completion_of_first_side(&[&server, &client]).data, context);
+        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
         let mut written = vec![0; len_bytes];
         region.read_at(0, &mut written).unwrap();
         assert!(written == payload(context, len_bytes));
@@ -234,10 +234,10 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     let one = client.open_endpoint(CLIENT);
     one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
     one.connect(listener.name().unwrap(), b"").unwrap();
-    let other = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
+    let other = server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
     other.accept(b"").unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
 
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
@@ -273,7 +273,7 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
             flags,
         })
         .unwrap();
-        let ended = [(); 3].map(|()| next_completion_of_first(&[&client, &server]));
+        let ended = [(); 3].map(|()| next_completion_of_first_side(&[&client, &server]));
         assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
         assert_eq!(received_bytes(&ended[1].buffer), number.to_le_bytes());
         content[..8].copy_from_slice(&(number + 5).to_le_bytes());
@@ -299,20 +299,21 @@ pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     refuse(&connecting);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     refuse(&connecting);
-    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
+    let accepting =
+        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
     accepting.enable().unwrap();
     accepting.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     refuse(&accepting);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     // The server may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
-    assert_eq!(next_completion_of_first(&[&server, &client]).context, 4);
-    assert_eq!(received_bytes(&next_completion_of_first(&[&client, &server]).buffer), payload(4, 8));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 4);
+    assert_eq!(received_bytes(&next_completion_of_first_side(&[&client, &server]).buffer), payload(4, 8));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     connecting.send(payload(5, 8), NOWHERE, 5).unwrap();
-    assert_eq!(next_completion_of_first(&[&client, &server]).context, 5);
-    assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), payload(5, 8));
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 5);
+    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), payload(5, 8));
 }
 
 pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
@@ -320,7 +321,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first(&[&server, &client]);
+    let request = next_request_of_first_side(&[&server, &client]);
     drop(connecting);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
@@ -329,14 +330,14 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     accepting.accept(b"").unwrap();
     assert_eq!(expect_connection_failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
     assert_eq!(
-        next_operation_end_of_first(&[&server, &client]).expect_err("no sender is left").errno(),
+        next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left").errno(),
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
     // A rejection has no effect either, but it is no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::next_request_of_first(&[&server, &client]);
+    let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
@@ -386,12 +387,12 @@ pub(crate) fn unread_request_leaves_the_event_queue_when_its_requester_closes(ne
     }
     // The remaining request can be read and accepted.
     let (connecting, peeked) = ask(b"please");
-    let request = next_request_of_first(&[&server, &client]);
+    let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request, peeked);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     drop((connecting, accepting));
 }
 
@@ -404,11 +405,11 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
         endpoint.connect(name, b"").unwrap();
     }
     // One request was read. The others may have arrived.
-    let read = next_request_of_first(&[&server, &client]);
+    let read = next_request_of_first_side(&[&server, &client]);
     drop(listener);
     let mut refused = Vec::new();
     while refused.len() < 3 {
-        let error = next_event_of_first(&[&client, &server]).expect_err("the listener is closed");
+        let error = next_event_of_first_side(&[&client, &server]).expect_err("the listener is closed");
         assert_eq!(error.errno, Errno::ECONNREFUSED, "{error:?}");
         refused.push(error.object);
     }
@@ -416,9 +417,9 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     // The request that was read can still be accepted.
     let accepting = server.open_endpoint_for_request(&read, SERVER);
     accepting.accept(b"welcome").unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
     // The name is free again once its last user has closed.
     drop((accepting, read));
     let deadline = Deadline::new();
@@ -432,7 +433,7 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first(&[&server, &client]);
+    let request = next_request_of_first_side(&[&server, &client]);
     let first = server.open_endpoint_for_request(&request, 7);
     assert_eq!(
         expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
@@ -445,12 +446,12 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     second.accept(b"").unwrap();
     assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     // An endpoint for a request that was rejected meanwhile cannot accept it.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::next_request_of_first(&[&server, &client]);
+    let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
     let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
     assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
@@ -506,7 +507,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
         endpoint.send(payload(*number, 8), NOWHERE, *number).unwrap();
     }
     for _ in &accepted {
-        let completion = next_completion_of_first(&[&client, &server]);
+        let completion = next_completion_of_first_side(&[&client, &server]);
         assert_eq!(received_bytes(&completion.buffer), payload(completion.context, 8));
     }
     close_with_progress((accepted, asking), &[&client, &server]);
@@ -523,22 +524,22 @@ pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
         endpoint
     };
     let first = ask(1);
-    let one = next_request_of_first(&[&server, &client]);
+    let one = next_request_of_first_side(&[&server, &client]);
     let second = ask(2);
-    let two = next_request_of_first(&[&server, &client]);
+    let two = next_request_of_first_side(&[&server, &client]);
     let third = ask(3);
     assert_eq!(expect_connection_failure(&[&client, &server], 3), (Errno::ECONNREFUSED, Vec::new()));
     one.reject(b"").unwrap();
     assert_eq!(expect_connection_failure(&[&client, &server], 1), (Errno::ECONNREFUSED, Vec::new()));
     let fourth = ask(4);
-    let four = next_request_of_first(&[&server, &client]);
+    let four = next_request_of_first_side(&[&server, &client]);
     let accepting = server.open_endpoint_for_request(&two, SERVER);
     accepting.accept(b"").unwrap();
     // A request no longer counts once its accept has begun.
     let fifth = ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
-        match next_event_of_first(&[&server, &client]) {
+        match next_event_of_first_side(&[&server, &client]) {
             Ok(ConnectionEvent::Request(request)) => five = Some(request),
             event => is_connected = event == Ok(make_connected_event(SERVER, b"")),
         }
@@ -566,12 +567,12 @@ pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     }
     drop(reserved);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first(&[&server, &client]);
+    let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request.info().dest_addr, Some(name));
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     assert_eq!(connecting.name(), Ok(name));
     send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
@@ -645,7 +646,7 @@ pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);
     assert_eq!(expect_errno(unconnected.shutdown()), Errno::ENOSYS);
 
-    let request = next_request_of_first(&[&side]);
+    let request = next_request_of_first_side(&[&side]);
     assert_eq!(expect_errno(request.reject(&too_much)), Errno::EINVAL);
     let accepting = side.open_endpoint_for_request(&request, SERVER);
     assert_eq!(expect_errno(accepting.accept(&too_much)), Errno::EINVAL);
@@ -672,7 +673,8 @@ pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
+    let accepting =
+        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
     // The application reads no event.
     let deadline = Deadline::new();
@@ -693,7 +695,7 @@ pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[&server]), SERVER);
     accepting.accept(b"").unwrap();
     let deadline = Deadline::new();
     while accepting.send(payload(1, 8), NOWHERE, 2).is_err() {
@@ -705,5 +707,5 @@ pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
         thread::sleep(Duration::from_millis(1));
         deadline.yield_or_panic("a connection");
     }
-    assert_eq!(next_event_of_first(&[&client]), Ok(make_connected_event(CLIENT, b"")));
+    assert_eq!(next_event_of_first_side(&[&client]), Ok(make_connected_event(CLIENT, b"")));
 }

@@ -16,9 +16,10 @@ use crate::counters::{
 };
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{
-    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
+    wait_for_threshold,
 };
-use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
+use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, Setup};
 
 /// Returns all wait objects of counters.
 fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
@@ -41,35 +42,35 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
-        let region = bob.register(make_region_spec(1 << 21, Kind::Raw)).unwrap();
+        let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
         let lens_bytes = if net.can_sleep() { &LENS_BYTES[..] } else { &LENS_BYTES[..5] };
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for (number, &len_bytes) in (1..).zip(lens_bytes) {
                     bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
-                    wait_for_threshold(bob.counter_here(RECV), number);
-                    wait_for_threshold(bob.counter_here(REMOTE_WRITE), number);
-                    wait_for_threshold(bob.counter_here(REMOTE_READ), number);
+                    wait_for_threshold(bob.local_counter(RECV), number);
+                    wait_for_threshold(bob.local_counter(REMOTE_WRITE), number);
+                    wait_for_threshold(bob.local_counter(REMOTE_READ), number);
                     bob.endpoint.send(payload(number, 8), bob.peer(), number).unwrap();
-                    wait_for_threshold(bob.counter_here(SEND), number);
+                    wait_for_threshold(bob.local_counter(SEND), number);
                 }
-                drive_counter_until(bob.counter_here(RECV), &is_over);
+                drive_counter_until(bob.local_counter(RECV), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
                 alice
                     .endpoint
                     .sendmsg(make_send(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE))
                     .unwrap();
-                wait_for_threshold(alice.counter_here(SEND), number);
+                wait_for_threshold(alice.local_counter(SEND), number);
                 alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
-                wait_for_threshold(alice.counter_here(WRITE), number);
+                wait_for_threshold(alice.local_counter(WRITE), number);
                 alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
-                wait_for_threshold(alice.counter_here(READ), number);
-                wait_for_threshold(alice.counter_here(RECV), number);
+                wait_for_threshold(alice.local_counter(READ), number);
+                wait_for_threshold(alice.local_counter(RECV), number);
             }
         });
         start_driving_both(net, [&alice, &bob]);
@@ -88,8 +89,8 @@ pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(WaitObject::Unspec), setup(wait));
-        let region = register_region(bob.domain_here(), KEY, MrFlags::empty());
-        let counter = open_counter(bob.domain_here(), wait);
+        let region = register_region(bob.local_domain(), KEY, MrFlags::empty());
+        let counter = open_counter(bob.local_domain(), wait);
         region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -99,13 +100,13 @@ pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..5 {
-                give_time_to_sleep();
-                let endpoint = alice.endpoint.expect_here();
+                let_threads_fall_asleep();
+                let endpoint = alice.endpoint.expect_local();
                 let (to, address, key) = (alice.peer(), region.address(), region.key());
                 endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
                 endpoint.read(marked_buffer(8), to, RemoteMemory { address, key }, context).unwrap();
                 for _ in 0..2 {
-                    sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
+                    sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
                 }
             }
         });
@@ -118,8 +119,8 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| bob.counter_here(RECV).wait(1, Some(PATIENCE)));
-            give_time_to_sleep();
+            let waits = scope.spawn(|| bob.local_counter(RECV).wait(1, Some(PATIENCE)));
+            let_threads_fall_asleep();
             // A failure from before the wait does not end it.
             let deadline = Deadline::new();
             while !waits.is_finished() {
@@ -135,7 +136,7 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
-        let waited = alice.counter_here(SEND).wait(1, Some(PATIENCE));
+        let waited = alice.local_counter(SEND).wait(1, Some(PATIENCE));
         assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
         start_driving_both(net, [&alice, &bob]);
     }
@@ -143,21 +144,21 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
 
 pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     let (alice, bob) = open_sleepers(net, WaitObject::Fd);
-    let both: [&dyn Waitable; 2] = [bob.cq_here(), bob.counter_here(RECV)];
+    let both: [&dyn Waitable; 2] = [bob.local_cq(), bob.local_counter(RECV)];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&both) != Ok(true) {
             deadline.yield_or_panic("an idle queue and an idle counter");
         }
-        bob.counter_here(RECV).add(1);
+        bob.local_counter(RECV).add(1);
         assert_eq!(net.fabric.try_wait(&both), Ok(false));
         assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
-        bob.counter_here(RECV).add_error(1);
+        bob.local_counter(RECV).add_error(1);
         assert_eq!(net.fabric.try_wait(&both[1..]), Ok(false));
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
-        assert!(sleeping::sleep_until_ended(bob.cq_here()).is_err());
+        assert!(sleeping::sleep_until_operation_ends(bob.local_cq()).is_err());
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
@@ -185,15 +186,15 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
             let _over = StopOnDrop(&is_over);
             let waits = scope.spawn(|| {
                 for number in 1..=MESSAGES {
-                    wait_for_threshold(bob.counter_here(RECV), number);
+                    wait_for_threshold(bob.local_counter(RECV), number);
                 }
             });
             for context in 0..MESSAGES {
                 alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
                 if context % 50 == 0 {
-                    give_time_to_sleep();
+                    let_threads_fall_asleep();
                 }
-                wait_for_threshold(alice.counter_here(SEND), context + 1);
+                wait_for_threshold(alice.local_counter(SEND), context + 1);
             }
             let deadline = Deadline::new();
             while !waits.is_finished() {
@@ -208,7 +209,7 @@ pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
 pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
     const ROUNDS: u64 = 10;
     let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
-    let domain = bob.domain_here();
+    let domain = bob.local_domain();
     let counter = open_counter(domain, WaitObject::Unspec);
     let always = register_region(domain, 1, MrFlags::empty());
     always.bind_counter(&counter, REMOTE_WRITE).unwrap();
@@ -229,9 +230,9 @@ pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
             let region = register_region(domain, 2, MrFlags::empty());
             region.bind_counter(&counter, REMOTE_WRITE).unwrap();
             for region in [&always, &region] {
-                let endpoint = alice.endpoint.expect_here();
+                let endpoint = alice.endpoint.expect_local();
                 endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
-                sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
+                sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
             }
             start_driving_both(net, [&target, &alice]);
         }

@@ -6,7 +6,9 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{CounterEvents, Errno, FabricAddress, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload};
-use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const KEY: u64 = 0xc0_0c;
@@ -33,7 +35,7 @@ pub(crate) fn make_counting_setup() -> Setup {
     Setup { counts: true, ..Setup::default() }
 }
 
-pub(crate) fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
+pub(crate) fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
 
 pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     const LEN_BYTES: usize = 1 << 21;
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LEN_BYTES, kind)).unwrap();
         let mut done = 0;
@@ -122,7 +124,7 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
 /// A region counts an operation by its effect on the memory (`fi_mr(3)`). An endpoint counts it by
 /// whether it returns results (`fi_endpoint(3)`).
 pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(8, kind)).unwrap();
         let (mut reads, mut writes, mut fetches, mut updates) = (0, 0, 0, 0);
@@ -155,7 +157,7 @@ pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
 }
 
 pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
         let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
         // The target only looks at its counters to learn of the accesses.
@@ -181,8 +183,9 @@ pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
 
 pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), Setup::default());
-    let mut region =
-        bob.register(RegionSpec { is_counted: false, ..make_region_spec(64, Kind::Shareable) }).unwrap();
+    let mut region = bob
+        .register(RegionSpec { is_counted: false, ..make_region_spec(64, MemoryKind::Shareable) })
+        .unwrap();
     let mut written = 0;
     let mut write = |region: &Region| {
         for context in 0..10 {
@@ -203,7 +206,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
 pub(crate) fn unreported_operations_are_counted(net: &Net) {
     let silent = || Setup { selective: true, ..make_counting_setup() };
     let (alice, bob) = net.open_pair_with(silent(), silent());
-    let region = bob.register(make_region_spec(1 << 21, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
     let (mut sent, mut received, mut accessed) = (0, 0, 0);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
         for flags in LEVELS {
@@ -253,7 +256,7 @@ pub(crate) fn failures_are_counted_as_errors(net: &Net) {
     bob.wait_for_exact_counts(&[(RECV, (0, 2))]);
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     // A refused access does not count at the target.
-    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
         let call = make_rma_call(by, &alice, &region, 3, 8);
         alice.endpoint.rma(RmaCall { key: KEY + 1, ..call.clone() }).unwrap();
@@ -342,7 +345,7 @@ pub(crate) fn multi_receive_counts_each_message(net: &Net) {
         bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         bob.wait_for_exact_counts(&[(RECV, (10, 1))]);
-        while bob.next().is_ok() {}
+        while bob.next_ended().is_ok() {}
     }
 }
 
@@ -379,7 +382,7 @@ pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
 pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
     alice.insert_address_of(&alice);
-    let region = alice.register(make_region_spec(100_000, Kind::Raw)).unwrap();
+    let region = alice.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
     for (done, len_bytes) in (1..).zip([8, 100_000]) {
         alice.endpoint.recv(marked_buffer(len_bytes), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, len_bytes), alice.peer(), 2).unwrap();

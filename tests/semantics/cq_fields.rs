@@ -269,7 +269,7 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
         let (buffers, to) = (vec![payload(1, 8)], alice.peer());
         alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
         let Party { endpoint, cq, .. } = bob;
-        let cq = cq.expect_here().clone();
+        let cq = cq.expect_local().clone();
         let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
         assert_eq!(error.errno(), Errno::EBUSY);
         drop(endpoint);

@@ -349,7 +349,7 @@ pub(crate) fn discarded_messages_return_credit(net: &Net) {
         }
         let (tagged, flags) = (Some(TagMatch::ANY), OpFlags::PEEK | OpFlags::DISCARD);
         bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
-        match bob.next() {
+        match bob.next_ended() {
             Ok((completion, _)) => {
                 assert_eq!((completion.tag.0, completion.len_bytes), (seen, message_len_bytes(seen)));
                 seen += 1;

@@ -45,7 +45,7 @@ impl Deferring {
         self.defer(threshold, RecvMsg { tagged, buffers, context: CONTEXT, flags, ..RecvMsg::default() });
     }
 
-    fn release_next(&self) {
+    fn trigger_next(&self) {
         self.party.assert_no_completion();
         self.trigger.add(1);
     }
@@ -72,7 +72,7 @@ pub(crate) fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(n
             deliver_tagged(&bob, identity, len_bytes);
         }
         for step in 1..=5 {
-            alice.release_next();
+            alice.trigger_next();
             let completion = alice.party.next_completion();
             assert_eq!((completion.context, completion.tag), (CONTEXT, TAG), "step {step}");
             if step == 3 {
@@ -81,7 +81,7 @@ pub(crate) fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(n
             await_counts(&alice.party, &alice.done, (step, 0));
         }
         // No message is claimed any more.
-        alice.release_next();
+        alice.trigger_next();
         let failed = alice.party.next_failure();
         assert!(matches!(failed.error, OperationError::Deferred(_)), "{failed:?}");
         assert_eq!((failed.errno(), failed.completion.context), (Errno::ENOENT, CONTEXT));
@@ -92,7 +92,7 @@ pub(crate) fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(n
     }
 }
 
-pub(crate) fn deferred_peek_and_claim_are_counted_alone_unless_reports_are_asked_for(net: &Net) {
+pub(crate) fn deferred_peeks_and_claims_are_counted_but_not_reported_by_default(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let alice = Deferring::new(alice);
     alice.defer_tagged(1, vec![], OpFlags::PEEK | OpFlags::CLAIM);
@@ -100,11 +100,11 @@ pub(crate) fn deferred_peek_and_claim_are_counted_alone_unless_reports_are_asked
     alice.defer_tagged(3, vec![], OpFlags::PEEK);
     deliver_tagged(&bob, 1, 8);
     for step in 1..=2 {
-        alice.release_next();
+        alice.trigger_next();
         await_counts(&alice.party, &alice.done, (step, 0));
     }
     // A failure is reported in any case.
-    alice.release_next();
+    alice.trigger_next();
     let failed = alice.party.next_failure();
     assert_eq!((failed.error, failed.completion.context), (OperationError::NoMessage, CONTEXT));
     await_counts(&alice.party, &alice.done, (2, 1));
@@ -146,7 +146,7 @@ pub(crate) fn deferred_multi_receive_buffer_ends_with_its_release(net: &Net) {
             to: bob.peer(),
             ..SendMsg::default()
         });
-        alice.release_next();
+        alice.trigger_next();
         bob.endpoint.send(payload(2, 40), bob.peer(), 2).unwrap();
         for identity in [1, 2] {
             let message = alice.party.next_completion();

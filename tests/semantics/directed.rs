@@ -10,7 +10,7 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{PATIENCE, own_thread_directory, wait_while_awake};
+use homespun_suite::sleeping::{PATIENCE, own_thread_directory, wait_until_thread_sleeps};
 use homespun_suite::{Net, Party, Setup};
 
 /// The errors of links to an endpoint that was closed.
@@ -209,7 +209,7 @@ pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
                 cq.sread(Some(PATIENCE))
             });
             if context > 0 {
-                wait_while_awake(&reader_started.recv().unwrap());
+                wait_until_thread_sleeps(&reader_started.recv().unwrap());
                 endpoint.recv(marked_buffer(16), absent, context).unwrap();
             }
             assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));

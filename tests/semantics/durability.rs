@@ -13,8 +13,10 @@ use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::raw::register_leaked;
-use homespun_suite::{AtomicCall, FileKind, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::raw::leak_and_register;
+use homespun_suite::{
+    AtomicCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup,
+};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
@@ -23,7 +25,7 @@ const LEN_BYTES: usize = 400_000;
 /// Registers a region of a file. Also returns the file.
 fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
     let file = NamedFile::with_unused_name();
-    let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
+    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
     (
         party
             .register(RegionSpec { len_bytes: LEN_BYTES, kind, access: EVERYTHING, key, is_counted: false })
@@ -190,7 +192,7 @@ pub(crate) fn default_flag_commits_writes(net: &Net) {
 
 pub(crate) fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in [Kind::Owned, Kind::Raw, Kind::Shareable] {
+    for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let region = bob
             .register(RegionSpec { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
             .unwrap();
@@ -261,7 +263,7 @@ pub(crate) fn persistent_registration_of_volatile_memory_is_refused(net: &Net) {
     let unknown = MrAttr { flags: MrFlags::from_bits_retain(1), ..attr };
     assert!(domain.register(8, &unknown).is_ok(), "flags without a meaning are ignored");
     let memory = Box::leak(vec![0_u8; 10_000].into_boxed_slice());
-    assert_eq!(errno(register_leaked(&domain, memory, &attr)), Errno::EINVAL);
+    assert_eq!(errno(leak_and_register(&domain, memory, &attr)), Errno::EINVAL);
     let named = NamedFile::with_unused_name();
     let file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
     file.set_len(10_000).unwrap();

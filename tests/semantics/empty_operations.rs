@@ -6,7 +6,7 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Bytes, Errno, Misuse, OperationError, Refusal, RemoteMemory};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
@@ -16,7 +16,7 @@ const KINDS: [(AtomicKind, AtomicOp); 4] = [
     (AtomicKind::Compare, AtomicOp::Cswap),
 ];
 
-fn make_region_spec(kind: Kind) -> RegionSpec {
+fn make_region_spec(kind: MemoryKind) -> RegionSpec {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     RegionSpec { len_bytes: 8, kind, access, key: KEY, is_counted: false }
 }
@@ -39,7 +39,7 @@ fn strip_buffers(mut call: AtomicCall) -> AtomicCall {
 
 pub(crate) fn atomic_on_no_elements_completes_without_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for memory_kind in Kind::ALL {
+    for memory_kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(memory_kind)).unwrap();
         region.write_at(0, &[7; 8]);
         for (what, context) in KINDS.into_iter().zip((1..).step_by(10)) {
@@ -76,7 +76,7 @@ pub(crate) fn atomic_on_no_elements_completes_without_effect(net: &Net) {
 
 pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let beyond = region.address_at(9);
     for (context, what) in (1..).zip(KINDS) {
         let call = make_empty_atomic(&alice, what, &region, context);
@@ -94,7 +94,7 @@ pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
 
 pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     for (kind, op) in [
         (AtomicKind::Base, AtomicOp::Read),
         (AtomicKind::Base, AtomicOp::Cswap),
@@ -111,7 +111,7 @@ pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
 
 pub(crate) fn fence_waits_for_empty_operations(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     for (round, what) in (1..).zip(KINDS) {
         alice.endpoint.atomic(make_empty_atomic(&alice, what, &region, round)).unwrap();
         let read = RmaCall::new(RmaBy::Read, Bytes::new(), alice.peer(), &region, round + 10);
@@ -129,7 +129,7 @@ pub(crate) fn fence_waits_for_empty_operations(net: &Net) {
 
 pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in [Kind::Owned, Kind::Shareable] {
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let region = bob.register(make_region_spec(kind)).unwrap();
         let ways =
             [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Read, RmaBy::Readmsg];
@@ -154,7 +154,7 @@ pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
 
 pub(crate) fn remote_data_with_no_bytes_and_no_region_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let (flags, data) = (OpFlags::REMOTE_CQ_DATA, Some(5));
     let call = RmaCall::new(RmaBy::Writemsg, Bytes::new(), alice.peer(), &region, 1);
     alice.endpoint.rma(RmaCall { address: 0, key: 0, data, flags, ..call }).unwrap();

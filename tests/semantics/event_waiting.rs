@@ -8,10 +8,10 @@ use homespun::eq::{EqAttr, EqFlags, Event};
 use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 
 use homespun_suite::Net;
-use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
+    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_threads_fall_asleep, sleep_until_operation_ends,
 };
 
 /// The peer address of posts, which connected endpoints ignore.
@@ -27,7 +27,7 @@ fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
 
 #[track_caller]
 fn sleep_for_request(side: &Side) -> homespun::ConnectionRequest {
-    match sleep_for_event(side) {
+    match sleep_until_event(side) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
     }
@@ -43,21 +43,21 @@ pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
             scope.spawn(|| {
                 for _ in 0..3 {
                     let request = sleep_for_request(&server);
-                    give_time_to_sleep();
+                    let_threads_fall_asleep();
                     let accepting = server.open_endpoint_for_request(&request, SERVER);
                     accepting.accept(b"welcome").unwrap();
-                    assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
-                    assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
+                    assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
+                    assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
                 }
             });
             for _ in 0..3 {
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 let connecting = client.open_endpoint(CLIENT);
                 connecting.connect(name, b"please").unwrap();
-                assert_eq!(sleep_for_event(&client), Ok(make_connected_event(CLIENT, b"welcome")));
-                give_time_to_sleep();
+                assert_eq!(sleep_until_event(&client), Ok(make_connected_event(CLIENT, b"welcome")));
+                let_threads_fall_asleep();
                 connecting.shutdown().unwrap();
-                assert_eq!(sleep_for_event(&client), Ok(make_shutdown_event(CLIENT)));
+                assert_eq!(sleep_until_event(&client), Ok(make_shutdown_event(CLIENT)));
             }
         });
     }
@@ -75,28 +75,28 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
             scope.spawn(|| {
                 let arrived = arrived;
                 let rejected = sleep_for_request(&server);
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 rejected.reject(b"no").unwrap();
                 let gone = sleep_for_request(&server);
                 arrived.send(()).unwrap();
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 let accepting = server.open_endpoint_for_request(&gone, SERVER);
                 // The requester closes soon after its request has arrived.
                 thread::sleep(Duration::from_millis(20));
                 accepting.accept(b"").unwrap();
-                match sleep_for_event(&server) {
+                match sleep_until_event(&server) {
                     Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
                     // The requester was still open when the server accepted.
                     Ok(event) => {
                         assert_eq!(event, make_connected_event(SERVER, b""));
-                        assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
+                        assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
                     }
                 }
             });
             for (to, said) in [(vacancy.address, &b""[..]), (name, b"no")] {
                 let connecting = client.open_endpoint(CLIENT);
                 connecting.connect(to, b"").unwrap();
-                let error = sleep_for_event(&client).expect_err("it is refused");
+                let error = sleep_until_event(&client).expect_err("it is refused");
                 assert_eq!(
                     (error.object, error.errno, &error.err_data[..]),
                     (CLIENT, Errno::ECONNREFUSED, said)
@@ -122,16 +122,16 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
             scope.spawn(|| {
                 let accepting = server.open_endpoint_for_request(&sleep_for_request(&server), SERVER);
                 accepting.accept(b"").unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
+                assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
-                assert_eq!(sleep_until_ended(&server.cq).unwrap().0.context, 1);
-                assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
+                assert_eq!(sleep_until_operation_ends(&server.cq).unwrap().0.context, 1);
+                assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
             });
             connecting.enable().unwrap();
             connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
             connecting.connect(listener.name().unwrap(), b"").unwrap();
             // The client reads no event before its completion.
-            let (completion, _) = sleep_until_ended(&client.cq).unwrap();
+            let (completion, _) = sleep_until_operation_ends(&client.cq).unwrap();
             assert_eq!(received_bytes(&completion.buffer), payload(1, 8));
             drop(connecting);
         });
@@ -150,7 +150,7 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
             let done = done.clone();
             scope.spawn(move || {
                 for _ in 0..2 * ROUNDS {
-                    done.send(sleep_until_ended(&side.cq).is_ok()).unwrap();
+                    done.send(sleep_until_operation_ends(&side.cq).is_ok()).unwrap();
                 }
             });
         }
@@ -160,9 +160,9 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
                 accepting.enable().unwrap();
                 accepting.recv(marked_buffer(8), NOWHERE, round).unwrap();
                 accepting.accept(b"").unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
+                assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(round, 8), NOWHERE, round).unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
+                assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
             }
         });
         for round in 0..ROUNDS {
@@ -170,14 +170,14 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
             connecting.enable().unwrap();
             connecting.recv(marked_buffer(8), NOWHERE, round).unwrap();
             connecting.connect(name, b"").unwrap();
-            assert_eq!(sleep_for_event(&client), Ok(make_connected_event(CLIENT, b"")));
+            assert_eq!(sleep_until_event(&client), Ok(make_connected_event(CLIENT, b"")));
             connecting.send(payload(round, 8), NOWHERE, round).unwrap();
             // Both messages were sent and received.
             for _ in 0..4 {
                 assert!(is_done.recv_timeout(PATIENCE).expect("a thread was not woken"));
             }
             connecting.shutdown().unwrap();
-            assert_eq!(sleep_for_event(&client), Ok(make_shutdown_event(CLIENT)));
+            assert_eq!(sleep_until_event(&client), Ok(make_shutdown_event(CLIENT)));
         }
     });
 }
@@ -200,7 +200,7 @@ pub(crate) fn application_event_wakes_every_waiter(net: &Net) {
             for _ in 0..3 {
                 is_ready.recv().unwrap();
             }
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             eq.write(7, b"wake up").unwrap();
         });
         assert_eq!(eq.read(), Ok(Some(written)));

@@ -163,7 +163,7 @@ pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
         let deadline = Deadline::new();
         loop {
             post_delivery_complete_send(&alice, round);
-            if alice.next().is_ok() {
+            if alice.next_ended().is_ok() {
                 break;
             }
             deadline.yield_or_panic("the new endpoint at an old address");

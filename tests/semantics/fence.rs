@@ -11,7 +11,7 @@ use homespun::{Completion, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{
-    AtomicBy, AtomicCall, Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+    AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
 };
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -72,7 +72,7 @@ pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
         send_short(&alice, 2, earlier);
         send_short(&alice, 3, with_fence(OpFlags::MATCH_COMPLETE));
         let early = if earlier == OpFlags::MATCH_COMPLETE { 0 } else { 2 };
-        let (sends, _) = alice.next_sends_and_others(early);
+        let (sends, _) = alice.next_completions_of_sends_and_others(early);
         assert!(sends.iter().all(|send| [1, 2].contains(&send.context)));
         alice.assert_no_completion();
         assert_not_arrived(&bob, 3);
@@ -84,7 +84,7 @@ pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
         post_tagged_receive(&bob, 1, 64);
         expect_tagged_message(&bob, 1, 64);
         expect_tagged_message(&bob, 3, 64);
-        let (sends, _) = alice.next_sends_and_others(3 - early);
+        let (sends, _) = alice.next_completions_of_sends_and_others(3 - early);
         assert_eq!(sends.last().unwrap().context, 3);
         alice.assert_no_completion();
     }
@@ -136,7 +136,7 @@ pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
     net.start_driving(&bob);
-    let (sends, _) = alice.next_sends_and_others(3);
+    let (sends, _) = alice.next_completions_of_sends_and_others(3);
     assert_eq!(sends[0].context, 1);
     alice.assert_no_completion();
     for tag in 1..=3 {
@@ -168,7 +168,7 @@ pub(crate) fn fences_of_every_level_complete_in_order(net: &Net) {
         assert_eq!((completion.context, completion.data), (n, n));
         assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     }
-    let (sends, _) = alice.next_sends_and_others(messages.len());
+    let (sends, _) = alice.next_completions_of_sends_and_others(messages.len());
     let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     assert_eq!(contexts.iter().collect::<BTreeSet<_>>().len(), messages.len());
     // A fenced send completes after all sends before it.
@@ -230,7 +230,7 @@ pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");
     taken.sort_unstable();
     assert_eq!(taken, everything.collect::<Vec<_>>());
-    let (sends, _) = alice.next_sends_and_others(6);
+    let (sends, _) = alice.next_completions_of_sends_and_others(6);
     let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     assert_eq!(contexts.iter().copied().collect::<BTreeSet<_>>(), [1, 2, 4, 5, 6, 7].into());
     assert_eq!((contexts[0], contexts[5]), (1, 7), "{contexts:?}");
@@ -256,7 +256,7 @@ pub(crate) fn fence_orders_messages_to_own_endpoint(net: &Net) {
     send_short(&narcissus, 2, with_fence(OpFlags::MATCH_COMPLETE));
     narcissus.assert_no_completion();
     narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(1), 101).unwrap();
-    let (sends, receives) = narcissus.next_sends_and_others(3);
+    let (sends, receives) = narcissus.next_completions_of_sends_and_others(3);
     assert_eq!(sends[0].context, 2);
     assert_eq!([receives[0].context, receives[1].context], [101, 102]);
     narcissus.assert_no_completion();
@@ -274,7 +274,7 @@ pub(crate) fn fenced_send_may_be_cancelled(net: &Net) {
     expect_tagged_message(&bob, 1, 64);
     post_tagged_receive(&bob, 3, 64);
     expect_tagged_message(&bob, 3, 64);
-    let (sends, _) = alice.next_sends_and_others(2);
+    let (sends, _) = alice.next_completions_of_sends_and_others(2);
     assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [1, 3].into());
     assert_not_arrived(&bob, 2);
     alice.assert_no_completion();
@@ -304,7 +304,7 @@ pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &
     expect_tagged_message(&bob, 4, 64);
     post_tagged_receive(&bob, 5, 64);
     expect_tagged_message(&bob, 5, 64);
-    let (sends, _) = alice.next_sends_and_others(3);
+    let (sends, _) = alice.next_completions_of_sends_and_others(3);
     assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [3, 4, 5].into());
     alice.assert_no_completion();
 }
@@ -340,7 +340,7 @@ const END: usize = LONG_BYTES - 64;
 
 /// The operations that can be fenced, or can come before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OpKind {
     Send,
     InjectedSend,
     Write,
@@ -348,7 +348,8 @@ enum Kind {
     Read,
 }
 
-const KINDS: [Kind; 5] = [Kind::Send, Kind::InjectedSend, Kind::Write, Kind::InjectedWrite, Kind::Read];
+const OP_KINDS: [OpKind; 5] =
+    [OpKind::Send, OpKind::InjectedSend, OpKind::Write, OpKind::InjectedWrite, OpKind::Read];
 
 /// The kinds of atomic operations that can write.
 const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
@@ -371,28 +372,28 @@ fn register_long_memory(party: &Party, kind: MemoryKind) -> Region {
 
 /// Posts an operation with this context. An access has this offset and length in the region; a message has
 /// 64 bytes, and its context as its tag.
-fn post_kind(
-    kind: Kind,
+fn post_operation(
+    kind: OpKind,
     party: &Party,
     region: &Region,
     context: u64,
     (place, len_bytes): (usize, usize),
     flags: OpFlags,
 ) {
-    let is_injected = [Kind::InjectedSend, Kind::InjectedWrite].contains(&kind);
+    let is_injected = [OpKind::InjectedSend, OpKind::InjectedWrite].contains(&kind);
     let flags = if is_injected { flags | OpFlags::INJECT } else { flags };
     let by = match kind {
-        Kind::Send | Kind::InjectedSend => return send_short(party, context, flags),
-        Kind::Write | Kind::InjectedWrite => RmaBy::Writemsg,
-        Kind::Read => RmaBy::Readmsg,
+        OpKind::Send | OpKind::InjectedSend => return send_short(party, context, flags),
+        OpKind::Write | OpKind::InjectedWrite => RmaBy::Writemsg,
+        OpKind::Read => RmaBy::Readmsg,
     };
     let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
     party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
 }
 
 /// Posts the fenced operation, with the context 2, at the end of the region.
-fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
-    post_kind(kind, party, region, 2, (END, 64), with_fence(level));
+fn post_fenced_operation(kind: OpKind, party: &Party, region: &Region, level: OpFlags) {
+    post_operation(kind, party, region, 2, (END, 64), with_fence(level));
 }
 
 /// Waits for the completions of the operations with the contexts 1 and 2. They must come in this order.
@@ -406,10 +407,10 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
 pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
-    for kind in KINDS {
+    for kind in OP_KINDS {
         region.write_at(END, &marked_buffer(64));
         send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         alice.assert_no_completion();
         assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
         region.write_at(END, &payload(5, 64));
@@ -417,12 +418,12 @@ pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
         expect_tagged_message(&bob, 1, 64);
         let (_, second) = expect_completions_1_then_2(&alice);
         match kind {
-            Kind::Send | Kind::InjectedSend => {
+            OpKind::Send | OpKind::InjectedSend => {
                 post_tagged_receive(&bob, 2, 64);
                 expect_tagged_message(&bob, 2, 64);
             }
-            Kind::Write | Kind::InjectedWrite => assert!(region.read_at(END, 64) == payload(2, 64)),
-            Kind::Read => assert!(received_bytes(&second.buffer) == payload(5, 64)),
+            OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(2, 64)),
+            OpKind::Read => assert!(received_bytes(&second.buffer) == payload(5, 64)),
         }
     }
 }
@@ -432,27 +433,27 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
         let (alice, bob) = net.open_pair();
         let region = register_long_memory(&bob, memory);
         // After this write the peer may have mapped shareable memory.
-        post_kind(Kind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
+        post_operation(OpKind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, 9);
-        for kind in KINDS {
+        for kind in OP_KINDS {
             region.write_at(END, &marked_buffer(64));
             send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
             send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-            post_kind(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
+            post_operation(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
             alice.assert_no_completion();
             assert!(region.read_at(END, 64) == marked_buffer(64), "{memory:?}, {kind:?}");
             region.write_at(END, &payload(5, 64));
             receive_messages_1_and_2(&bob);
-            let (completions, others) = alice.next_sends_and_others(3);
+            let (completions, others) = alice.next_completions_of_sends_and_others(3);
             let read = completions.iter().chain(&others).find(|completion| completion.context == 3);
             let read = read.unwrap_or_else(|| panic!("{kind:?} has not ended"));
             match kind {
-                Kind::Send | Kind::InjectedSend => {
+                OpKind::Send | OpKind::InjectedSend => {
                     post_tagged_receive(&bob, 3, 64);
                     expect_tagged_message(&bob, 3, 64);
                 }
-                Kind::Write | Kind::InjectedWrite => assert!(region.read_at(END, 64) == payload(3, 64)),
-                Kind::Read => assert!(received_bytes(&read.buffer) == payload(5, 64)),
+                OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(3, 64)),
+                OpKind::Read => assert!(received_bytes(&read.buffer) == payload(5, 64)),
             }
         }
         for kind in ATOMIC_KINDS {
@@ -463,7 +464,7 @@ pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
             alice.assert_no_completion();
             assert_eq!(region.read_at(0, 8), [0; 8], "{memory:?}, {kind:?}");
             receive_messages_1_and_2(&bob);
-            alice.next_sends_and_others(3);
+            alice.next_completions_of_sends_and_others(3);
             assert!(region.read_at(0, 8) == payload(3, 8), "{memory:?}, {kind:?}");
         }
     }
@@ -497,12 +498,12 @@ pub(crate) fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
 pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = register_long_region(&bob);
-    for kind in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
+    for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         region.write_at(END, &marked_buffer(64));
         // Both sends are complete for alice.
         alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(Tag(11)), None).unwrap();
         send_short(&alice, 12, OpFlags::INJECT_COMPLETE);
-        post_fenced(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
+        post_fenced_operation(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
         for tag in [12, 11] {
             alice.assert_no_completion();
             assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
@@ -510,7 +511,7 @@ pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
             expect_tagged_message(&bob, tag, 64);
         }
         assert_eq!(alice.next_completion().context, 2);
-        let is_write = kind != Kind::Read;
+        let is_write = kind != OpKind::Read;
         assert_eq!(region.read_at(END, 64) == payload(2, 64), is_write);
     }
 }
@@ -518,11 +519,11 @@ pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
 pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
-    for kind in KINDS {
+    for kind in OP_KINDS {
         region.write_at(END, &marked_buffer(64));
-        post_kind(Kind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
-        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-        let is_message = [Kind::Send, Kind::InjectedSend].contains(&kind);
+        post_operation(OpKind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
         if is_message {
             post_tagged_receive(&bob, 2, 64);
             expect_tagged_message(&bob, 2, 64);
@@ -533,11 +534,11 @@ pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
         }
         let (_, second) = expect_completions_1_then_2(&alice);
         match kind {
-            Kind::Read => assert!(received_bytes(&second.buffer) == written),
-            Kind::Write | Kind::InjectedWrite => {
+            OpKind::Read => assert!(received_bytes(&second.buffer) == written),
+            OpKind::Write | OpKind::InjectedWrite => {
                 assert!(region.read_at(END, 64) == payload(2, 64), "{kind:?}");
             }
-            Kind::Send | Kind::InjectedSend => {}
+            OpKind::Send | OpKind::InjectedSend => {}
         }
     }
 }
@@ -545,11 +546,18 @@ pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
 pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
-    for (kind, read_bytes) in KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
+    for (kind, read_bytes) in OP_KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
         region.write_at(END, &payload(5, 64));
-        post_kind(Kind::Read, &alice, &region, 1, (LONG_BYTES - read_bytes, read_bytes), OpFlags::empty());
-        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-        if [Kind::Send, Kind::InjectedSend].contains(&kind) {
+        post_operation(
+            OpKind::Read,
+            &alice,
+            &region,
+            1,
+            (LONG_BYTES - read_bytes, read_bytes),
+            OpFlags::empty(),
+        );
+        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
             post_tagged_receive(&bob, 2, 64);
             expect_tagged_message(&bob, 2, 64);
             region.write_at(END, &payload(6, 64));
@@ -565,14 +573,14 @@ pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
 pub(crate) fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = register_long_region(&bob);
-    for kind in KINDS {
-        for before in [Kind::Write, Kind::Read, Kind::InjectedWrite] {
+    for kind in OP_KINDS {
+        for before in [OpKind::Write, OpKind::Read, OpKind::InjectedWrite] {
             // The earlier access ends one byte beyond the region.
-            post_kind(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
-            post_fenced(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
+            post_operation(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
+            post_fenced_operation(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(alice.next_failure().completion.context, 1);
             assert_eq!(alice.next_completion().context, 2);
-            if [Kind::Send, Kind::InjectedSend].contains(&kind) {
+            if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
                 post_tagged_receive(&bob, 2, 64);
                 expect_tagged_message(&bob, 2, 64);
             }
@@ -581,13 +589,13 @@ pub(crate) fn fenced_operation_completes_after_a_failed_access(net: &Net) {
 }
 
 pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
-    for before in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
-        for kind in [Kind::Send, Kind::InjectedSend] {
+    for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
+        for kind in [OpKind::Send, OpKind::InjectedSend] {
             let (alice, bob) =
                 net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
             let region = register_long_region(&bob);
-            post_kind(before, &alice, &region, 1, (END, 64), OpFlags::empty());
-            post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+            post_operation(before, &alice, &region, 1, (END, 64), OpFlags::empty());
+            post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
             // This send has no fence flag, but stays behind the fence.
             send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
             alice.assert_no_completion();

@@ -8,7 +8,7 @@ use homespun::{Error, FabricAddress, Misuse, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
-use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
@@ -31,7 +31,7 @@ fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
-fn make_region_spec(kind: Kind) -> RegionSpec {
+fn make_region_spec(kind: MemoryKind) -> RegionSpec {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
 }
@@ -120,7 +120,7 @@ pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
 pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
-    for kind in [Kind::Owned, Kind::Shareable] {
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let region = bob.register(make_region_spec(kind)).unwrap();
         for (context, flags) in (1..).zip(flags_outside(OF_SENDS | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
@@ -144,7 +144,7 @@ pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
 
 pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
     for (context, flags) in (1..).zip(flags_outside(of_atomics | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
         for kind in AtomicKind::ALL {
@@ -166,7 +166,7 @@ pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
 
 pub(crate) fn trigger_multicast_and_atomic_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST] {
         for tag in [None, Some(7)] {

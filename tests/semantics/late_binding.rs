@@ -14,7 +14,8 @@ use crate::binding::{expect_errno, open_counter, register_region};
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{
-    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
+    wait_for_threshold,
 };
 use homespun_suite::{Deadline, Net, Setup};
 
@@ -56,7 +57,7 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
         endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
         endpoint.read(marked_buffer(8), own, region.remote(), context).unwrap();
         for _ in 0..4 {
-            assert_eq!(sleeping::sleep_until_ended(&cq).expect("no failure").0.context, context);
+            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
         }
     };
     exchange(0);
@@ -88,8 +89,8 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
-        let counter = open_counter(bob.domain_here(), wait);
-        bob.endpoint.expect_here().bind_counter(&counter, RECV).unwrap();
+        let counter = open_counter(bob.local_domain(), wait);
+        bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
         let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -99,14 +100,14 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
             });
             let _over = StopOnDrop(&is_over);
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-                give_time_to_sleep();
-                bob.endpoint.expect_here().recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                let_threads_fall_asleep();
+                bob.endpoint.expect_local().recv(marked_buffer(len_bytes), ANY, context).unwrap();
                 alice
                     .endpoint
-                    .expect_here()
+                    .expect_local()
                     .send(payload(context, len_bytes), alice.peer(), context)
                     .unwrap();
-                let sent = sleeping::sleep_until_ended(alice.cq_here()).expect("no failure");
+                let sent = sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
             let deadline = Deadline::new();
@@ -125,15 +126,15 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.open_pair();
     let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
-    let region = bob.domain_here().register(64, &attr).unwrap();
+    let region = bob.local_domain().register(64, &attr).unwrap();
     let write = |context| {
-        let (endpoint, to) = (alice.endpoint.expect_here(), alice.peer());
+        let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
         endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
         assert_eq!(alice.next_completion().context, context);
     };
     (0..ACCESSES).for_each(write);
-    let counter = open_counter(bob.domain_here(), WaitObject::Unspec);
-    bob.endpoint.expect_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
+    let counter = open_counter(bob.local_domain(), WaitObject::Unspec);
+    bob.endpoint.expect_local().bind_counter(&counter, REMOTE_WRITE).unwrap();
     assert!(!region.is_shareable(), "peers that have mapped it could access it uncounted");
     (0..ACCESSES).for_each(write);
     assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
@@ -157,7 +158,7 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(
-                    sleeping::sleep_until_ended(&received).expect("no failure").0.context,
+                    sleeping::sleep_until_operation_ends(&received).expect("no failure").0.context,
                     1,
                     "{wait:?}"
                 );
@@ -167,9 +168,9 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
                 }
             });
             let _over = StopOnDrop(&is_over);
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             alice.endpoint.send(payload(1, 8), to, 2).unwrap();
             assert_eq!(alice.next_completion().context, 2);
             let deadline = Deadline::new();
@@ -203,14 +204,14 @@ pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     assert_eq!(expect_errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
-    assert_eq!(sleeping::sleep_until_ended(&transmitted).expect("no failure").0.context, 3);
+    assert_eq!(sleeping::sleep_until_operation_ends(&transmitted).expect("no failure").0.context, 3);
     assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
 
     let received = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
     exchange(4, OpFlags::COMPLETION);
     for cq in [&transmitted, &received] {
-        assert_eq!(sleeping::sleep_until_ended(cq).expect("no failure").0.context, 4);
+        assert_eq!(sleeping::sleep_until_operation_ends(cq).expect("no failure").0.context, 4);
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
     assert_eq!(expect_errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
@@ -226,7 +227,7 @@ pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
         endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
         for _ in 0..2 {
-            assert_eq!(sleeping::sleep_until_ended(&cq).expect("no failure").0.context, context);
+            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
         }
     }
     assert_eq!(cq.read(), Ok(None), "each operation completes once");

@@ -183,7 +183,7 @@ pub(crate) fn send_of_every_level_completes(net: &Net) {
         }
     }
     let count = context as usize;
-    let (sends, _) = alice.next_sends_and_others(count);
+    let (sends, _) = alice.next_completions_of_sends_and_others(count);
     let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (1..=context).collect::<Vec<_>>());
@@ -293,7 +293,7 @@ pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net)
             (tag, payload(tag, 100).to_vec())
         );
     }
-    let (sends, _) = alice.next_sends_and_others(4);
+    let (sends, _) = alice.next_completions_of_sends_and_others(4);
     let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, [1, 2, 3, 4]);
@@ -344,7 +344,8 @@ pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
                 assert_eq!(narcissus.next_completion().context, tag);
             }
             narcissus.endpoint.trecv(marked_buffer(len_bytes), own, Tag(tag), 1000 + tag).unwrap();
-            let (sends, receives) = narcissus.next_sends_and_others(1 + usize::from(needs_a_receive));
+            let (sends, receives) =
+                narcissus.next_completions_of_sends_and_others(1 + usize::from(needs_a_receive));
             assert!(sends.iter().all(|send| send.context == tag));
             assert_eq!(receives[0].context, 1000 + tag);
             assert!(received_bytes(&receives[0].buffer) == payload(tag, len_bytes));
@@ -364,7 +365,7 @@ pub(crate) fn match_level_sends_complete_whatever_the_order_of_receives(net: &Ne
     for tag in tags {
         receive_tagged(&bob, tag, 8 + 10 * tag as usize);
     }
-    let (sends, _) = alice.next_sends_and_others(count as usize);
+    let (sends, _) = alice.next_completions_of_sends_and_others(count as usize);
     let mut ended: Vec<u64> = sends.iter().map(|send| send.context).collect();
     ended.sort_unstable();
     assert_eq!(ended, (0..count).collect::<Vec<_>>());

@@ -427,8 +427,8 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that need all parties in one process, because they use an object itself (`expect_here`,
-/// `domain_here`), or share one between parties.
+/// The tests that need all parties in one process, because they use an object itself (`expect_local`,
+/// `local_domain`), or share one between parties.
 macro_rules! tests_of_objects {
     ($net:expr) => {
         tests! { $net;
@@ -573,7 +573,7 @@ macro_rules! tests_of_objects {
             // Works refer to counters and endpoints of one process.
             deferred_receives:
                 deferred_claim_receives_the_message_that_a_deferred_peek_claimed
-                deferred_peek_and_claim_are_counted_alone_unless_reports_are_asked_for
+                deferred_peeks_and_claims_are_counted_but_not_reported_by_default
                 application_receives_what_a_deferred_peek_claimed
                 deferred_multi_receive_buffer_ends_with_its_release
                 deferred_multi_receive_buffer_is_cancelled_by_its_context;

@@ -228,11 +228,11 @@ pub(crate) fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &N
 
 pub(crate) fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let Err(Rejected { error, returned: cq }) = alice.cq.expect_here().clone().close() else {
+    let Err(Rejected { error, returned: cq }) = alice.cq.expect_local().clone().close() else {
         panic!("an endpoint uses the queue")
     };
     assert_eq!(error.errno(), Errno::EBUSY);
-    let Err(Rejected { error, returned: av }) = alice.av.expect_here().clone().close() else {
+    let Err(Rejected { error, returned: av }) = alice.av.expect_local().clone().close() else {
         panic!("an endpoint uses the address vector")
     };
     assert_eq!(error.errno(), Errno::EBUSY);

@@ -463,7 +463,7 @@ pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {
         send_with_progress(&alice, own, number, len_bytes);
     }
-    let (sent, taken) = alice.next_sends_and_others(2 * LENS_BYTES.len());
+    let (sent, taken) = alice.next_completions_of_sends_and_others(2 * LENS_BYTES.len());
     assert_eq!(sent.len(), LENS_BYTES.len());
     let mut messages: Vec<_> = taken.iter().map(|completion| received_bytes(&completion.buffer)).collect();
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {

@@ -8,7 +8,9 @@ use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BU
 use homespun::{Again, Bytes, Error, FabricAddress, Tag, TagMatch};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{
+    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -190,7 +192,7 @@ pub(crate) fn messages_in_both_directions_match_in_order(net: &Net) {
         }
     }
     for party in [&alice, &bob] {
-        let (sends, mut receives) = party.next_sends_and_others(2 * count as usize);
+        let (sends, mut receives) = party.next_completions_of_sends_and_others(2 * count as usize);
         assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
         // Receives match in order, but may complete in another order.
         receives.sort_by_key(|completion| completion.context);
@@ -204,13 +206,13 @@ pub(crate) fn messages_in_both_directions_match_in_order(net: &Net) {
 
 /// Opens two parties with these message orders, and a region of the second.
 fn open_pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
-    open_pair_with_memory_kind(net, order, Kind::Raw, len_bytes)
+    open_pair_with_memory_kind(net, order, MemoryKind::Raw, len_bytes)
 }
 
 fn open_pair_with_memory_kind(
     net: &Net,
     order: Order,
-    kind: Kind,
+    kind: MemoryKind,
     len_bytes: usize,
 ) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
@@ -289,7 +291,7 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 /// completions. The test posts both without a wait in between.
 pub(crate) fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
-    for kind in [Kind::Raw, Kind::Shareable] {
+    for kind in [MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob, region) = open_pair_with_memory_kind(net, Order::SAW, kind, LONG_BYTES);
         check_messages_arrive_after_writes(&alice, &bob, &region);
     }
@@ -478,7 +480,7 @@ pub(crate) fn access_does_not_overtake_messages(net: &Net) {
     // The number of messages. The target's budget for unexpected messages does not hold all of them.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
@@ -513,7 +515,7 @@ pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let asleep = Setup { order, asleep: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, asleep);
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+    let memory = RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
     let region = bob.register(memory).unwrap();
     // Bob makes progress only when he polls. He has no completions.
     let together = || {

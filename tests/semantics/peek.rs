@@ -55,7 +55,7 @@ fn post_peek_or_claim_and_wait(
 ) -> Ended {
     let receive = RecvMsg { tagged: Some(tagged), from, context, flags, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
-    let ended = party.next();
+    let ended = party.next_ended();
     let completion = match &ended {
         Ok((completion, _)) => completion,
         Err(failed) => &failed.completion,

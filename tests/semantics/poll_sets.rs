@@ -19,14 +19,14 @@ pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
     let asleep = || Setup { asleep: true, ..Setup::default() };
     let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
     let second = net.open_party_with(asleep());
-    let domain = bob.domain_here();
+    let domain = bob.local_domain();
     let counter = open_counter(domain, WaitObject::None);
     let region = register_region(domain, 1, MrFlags::empty());
     region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).unwrap();
     let set = domain.open_poll_set();
-    set.add(bob.cq_here(), FIRST).unwrap();
+    set.add(bob.local_cq(), FIRST).unwrap();
     set.add(&counter, WRITES).unwrap();
-    set.add(second.cq_here(), SECOND).unwrap();
+    set.add(second.local_cq(), SECOND).unwrap();
     let (to_bob, to_second) = (alice.insert_address_of(&bob), alice.insert_address_of(&second));
     bob.insert_address_of(&alice);
     second.insert_address_of(&alice);
@@ -34,7 +34,7 @@ pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
     for context in 0..ROUNDS {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         second.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let endpoint = alice.endpoint.expect_here();
+        let endpoint = alice.endpoint.expect_local();
         endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
         endpoint.send(payload(context, 8), to_second, context).unwrap();
@@ -45,8 +45,8 @@ pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
             let found = set.poll(&mut contexts);
             match &contexts[..found] {
                 [] => {}
-                [FIRST] => seen[0] += u64::from(bob.cq_here().read().is_ok_and(|read| read.is_some())),
-                [SECOND] => seen[1] += u64::from(second.cq_here().read().is_ok_and(|read| read.is_some())),
+                [FIRST] => seen[0] += u64::from(bob.local_cq().read().is_ok_and(|read| read.is_some())),
+                [SECOND] => seen[1] += u64::from(second.local_cq().read().is_ok_and(|read| read.is_some())),
                 [WRITES] => seen[2] = counter.read(),
                 other => panic!("{other:?} is no context of a member"),
             }
@@ -68,7 +68,7 @@ pub(crate) fn poll_set_reports_and_drives_every_member(net: &Net) {
         (1, FIRST),
         "a change is told once, an entry until it is read"
     );
-    bob.cq_here().read_error().unwrap().expect("a receive that was cancelled");
+    bob.local_cq().read_error().unwrap().expect("a receive that was cancelled");
     net.start_driving(&bob);
     net.start_driving(&second);
 }

@@ -94,7 +94,7 @@ pub(crate) fn disabled_endpoint_returns_every_buffer(net: &Net) {
 
 pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     let unknown = FabricAddress(77);
     assert_every_send_refused(endpoint, unknown, &payload(1, 90_000), Errno::EINVAL);
     assert_every_receive_refused(endpoint, unknown, Errno::EINVAL);
@@ -103,9 +103,14 @@ pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
 pub(crate) fn post_without_the_capability_returns_every_buffer(net: &Net) {
     let open = |caps| net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::RECV);
-    assert_every_send_refused(alice.endpoint.expect_here(), alice.peer(), &payload(1, 80), Errno::EOPNOTSUPP);
+    assert_every_send_refused(
+        alice.endpoint.expect_local(),
+        alice.peer(),
+        &payload(1, 80),
+        Errno::EOPNOTSUPP,
+    );
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::SEND);
-    assert_every_receive_refused(alice.endpoint.expect_here(), ANY, Errno::EOPNOTSUPP);
+    assert_every_receive_refused(alice.endpoint.expect_local(), ANY, Errno::EOPNOTSUPP);
 }
 
 pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
@@ -114,9 +119,9 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     let flags = OpFlags::MATCH_COMPLETE;
     let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
     alice.endpoint.sendmsg(send).unwrap();
-    assert_every_send_refused(alice.endpoint.expect_here(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
+    assert_every_send_refused(alice.endpoint.expect_local(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
     alice.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    assert_every_posted_receive_refused(alice.endpoint.expect_here(), ANY, Errno::EAGAIN);
+    assert_every_posted_receive_refused(alice.endpoint.expect_local(), ANY, Errno::EAGAIN);
     bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
     alice.next_completion();
@@ -124,7 +129,7 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
 
 pub(crate) fn oversized_vector_and_unfounded_claim_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
-    let (endpoint, to) = (alice.endpoint.expect_here(), alice.peer());
+    let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
     let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![payload(1, 9); IOV_LIMIT + 1]));
     let rejected = endpoint.recvv(vec![marked_buffer(9); IOV_LIMIT + 1], ANY, 1).unwrap_err();
@@ -138,7 +143,7 @@ pub(crate) fn oversized_vector_and_unfounded_claim_return_their_buffers(net: &Ne
 pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
     let narrow = Setup { tx_depth_ops: 2, tx_op_flags: OpFlags::MATCH_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(narrow, Setup::default());
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     let send = |n: u64, message: Bytes| endpoint.send(message, alice.peer(), n);
     // Bob has posted no receives yet, so the queue has room for two sends.
     send(0, payload(0, 5000)).unwrap();

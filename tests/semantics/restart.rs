@@ -40,7 +40,7 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
         from.endpoint
             .sendmsg(SendMsg { buffers, to, tag: Some(Tag(7)), context, flags, ..SendMsg::default() })
             .unwrap();
-        match from.next() {
+        match from.next_ended() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
                 return context;
@@ -83,7 +83,7 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     for numbers in numbers {
         assert_eq!(numbers, (0..LENS_BYTES.len() as u64).collect::<Vec<_>>());
     }
-    let (sends, _) = bob.unwrap().next_sends_and_others(LENS_BYTES.len());
+    let (sends, _) = bob.unwrap().next_completions_of_sends_and_others(LENS_BYTES.len());
     assert!(sends.iter().all(|send| send.context / 100 == lives));
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
             alice.endpoint.sendmsg(send).unwrap();
         };
         let post = |buffer| match tag {
-            Some(tag) => bob.endpoint.expect_here().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
-            None => bob.endpoint.expect_here().recv_into(buffer, ANY, identity).unwrap(),
+            Some(tag) => bob.endpoint.expect_local().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),
+            None => bob.endpoint.expect_local().recv_into(buffer, ANY, identity).unwrap(),
         };
         // Each length is received into a buffer posted before the send, and into a buffer posted after
         // it.
@@ -81,7 +81,7 @@ pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
     for (identity, (room_bytes, message_bytes)) in
         (0..).zip([(0, 1), (7, 8), (100, 4097), (5000, 70_000), (1000, 1 << 20), (1 << 18, 1 << 20)])
     {
-        bob.endpoint.expect_here().recv_into(make_marked_buffer(room_bytes), ANY, identity).unwrap();
+        bob.endpoint.expect_local().recv_into(make_marked_buffer(room_bytes), ANY, identity).unwrap();
         alice.endpoint.send(payload(identity, message_bytes), alice.peer(), 1).unwrap();
         let failed = bob.next_failure();
         let overflow_bytes = (message_bytes - room_bytes) as u64;
@@ -93,7 +93,7 @@ pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
 
 pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let endpoint = bob.endpoint.expect_here();
+    let endpoint = bob.endpoint.expect_local();
     // The buffer has received a message before.
     endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 16), alice.peer(), 1).unwrap();
@@ -109,7 +109,7 @@ pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
 pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
     alice.exchange_long_messages(&bob);
-    bob.endpoint.expect_here().trecv_into(make_marked_buffer(64), bob.peer(), Tag(1), 2).unwrap();
+    bob.endpoint.expect_local().trecv_into(make_marked_buffer(64), bob.peer(), Tag(1), 2).unwrap();
     drop(alice);
     let failed = bob.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
@@ -118,7 +118,7 @@ pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) 
 
 pub(crate) fn refused_receive_returns_its_reusable_buffer(net: &Net) {
     let bob: Party = net.open_party_with(Setup { rx_depth_ops: 1, ..Setup::default() });
-    let endpoint = bob.endpoint.expect_here();
+    let endpoint = bob.endpoint.expect_local();
     let rejected = endpoint.recv_into(make_marked_buffer(64), FabricAddress(9), 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EINVAL, 64));
     // A multi-receive buffer is split into its messages.

@@ -6,7 +6,7 @@ use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
@@ -15,7 +15,7 @@ const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE)
 /// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
 
-fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
+fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
@@ -50,7 +50,7 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
 
 pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
         let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
         for (context, by) in (1..).zip(ways) {
@@ -91,7 +91,7 @@ const LEVELS: [OpFlags; 5] = [
 pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         for len_bytes in LENS_BYTES {
             let region = bob.register(make_region_spec(len_bytes.max(1), kind)).unwrap();
             for flags in LEVELS {
@@ -108,7 +108,7 @@ pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
 
 pub(crate) fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(300, kind)).unwrap();
         region.write_at(0, &payload(7, 300));
         for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
@@ -124,7 +124,7 @@ pub(crate) fn every_read_call_reads_the_region(net: &Net) {
 
 pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
             let region = bob.register(make_region_spec(len_bytes + 20, kind)).unwrap();
             let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
@@ -139,7 +139,7 @@ pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
 
 pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(100, kind)).unwrap();
         let unreadable = bob
             .register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..make_region_spec(100, kind) })
@@ -183,7 +183,7 @@ pub(crate) fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
-    let region = bob.register(make_region_spec(100, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(100, MemoryKind::Owned)).unwrap();
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     let failed = alice.next_failure();
     assert_eq!(
@@ -202,7 +202,7 @@ pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
-    for kind in Kind::ALL {
+    for kind in MemoryKind::ALL {
         let region = bob.register(make_region_spec(100_000, kind)).unwrap();
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {
@@ -235,7 +235,7 @@ pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     for data in 0..COUNT {
         let call = RmaCall { data: Some(data), ..make_write_call(&alice, &region, data, 8) };
         alice.endpoint.rma(call).unwrap();
@@ -254,7 +254,7 @@ pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
 pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
         let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
-        let region = bob.register(make_region_spec(len_bytes, Kind::Raw)).unwrap();
+        let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
         alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
         alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
         alice.assert_no_completion();
@@ -267,7 +267,7 @@ pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
 pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8 * COUNT, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8 * COUNT, MemoryKind::Owned)).unwrap();
     let mut left = 2 * COUNT;
     for number in 0..COUNT {
         let at = |call: RmaCall| RmaCall { address: region.address_at(8 * number), ..call };
@@ -289,14 +289,15 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const SLOT_BYTES: usize = 40_000;
     let (alice, bob) = net.open_pair();
     let parties = [&alice, &bob];
-    let region_of =
-        |party: &Party| party.register(make_region_spec(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
+    let region_of = |party: &Party| {
+        party.register(make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Raw)).unwrap()
+    };
     // Parties in other processes have their own domains. Here both parties share a domain and its keys.
     let regions = [
         region_of(&alice),
         bob.register(RegionSpec {
             key: KEY + 1,
-            ..make_region_spec(COUNT as usize * SLOT_BYTES, Kind::Owned)
+            ..make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Owned)
         })
         .unwrap(),
     ];
@@ -333,7 +334,7 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
 pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
-    let region = alice.register(make_region_spec(100_000, Kind::Raw)).unwrap();
+    let region = alice.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
     for (context, len_bytes) in (1..).zip([10, 100_000]) {
         write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
         let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
@@ -344,7 +345,7 @@ pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
 pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     const LEN_BYTES: usize = 200_000;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(LEN_BYTES, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
@@ -366,7 +367,7 @@ pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
 
 pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 10)).unwrap();
     let flags = OpFlags::COMPLETION;
@@ -389,7 +390,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
-        let region = bob.register(make_region_spec(LEN_BYTES, Kind::Raw)).unwrap();
+        let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
         let calls =
             [make_write_call(&alice, &region, 1, LEN_BYTES), make_read_call(&alice, &region, 2, LEN_BYTES)];
         let count = 4;
@@ -402,7 +403,7 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         let (before, closed) = region.close_raw();
         for _ in 0..count {
             // Accesses that ended before the close have succeeded.
-            if let Err(failed) = alice.next() {
+            if let Err(failed) = alice.next_ended() {
                 assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
             }
         }
@@ -415,20 +416,20 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
 
 pub(crate) fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let first = bob.register(make_region_spec(10, Kind::Raw)).unwrap();
-    let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, Kind::Owned)) else {
+    let first = bob.register(make_region_spec(10, MemoryKind::Raw)).unwrap();
+    let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, MemoryKind::Owned)) else {
         panic!("the key is taken")
     };
     assert_eq!((misuse.errno(), misuse), (Errno::ENOKEY, Misuse::KeyInUse(KEY)));
     first.close_raw();
-    let second = bob.register(make_region_spec(20, Kind::Owned)).unwrap();
+    let second = bob.register(make_region_spec(20, MemoryKind::Owned)).unwrap();
     write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
     assert!(second.content() == payload(1, 20));
 }
 
 pub(crate) fn accesses_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(100_000, Kind::Raw)).unwrap();
+    let region = bob.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
     write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
     let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
     drop(region);
@@ -448,7 +449,7 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
         Setup { tx_depth_ops: 2, ..Setup::default() },
         Setup { asleep: true, ..Setup::default() },
     );
-    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
     let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
     let long = payload(1, INJECT_MAX_BYTES + 1);
@@ -481,7 +482,7 @@ pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) =
         net.open_pair_with(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     for (call, direction) in [
         (make_write_call(&alice, &region, 1, 8), Caps::WRITE),
         (make_read_call(&alice, &region, 1, 8), Caps::READ),
@@ -494,7 +495,7 @@ pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let caps = Caps::MSG;
     let alice = net.open_party_with(Setup { caps, ..Setup::default() });
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes));

@@ -66,7 +66,7 @@ fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
     (rest.split_to(len_bytes), rest)
 }
 
-fn try_reclaim_whole(rest: &mut BytesMut) -> bool {
+fn try_reclaim_allocation(rest: &mut BytesMut) -> bool {
     rest.clear();
     rest.try_reclaim(rest.capacity() + 1)
 }
@@ -122,7 +122,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         alice.endpoint.atomic(traced(n), target, n).unwrap();
         while ended.read() < 4 * n
             || freed.load(Ordering::Relaxed) < 5 * round - 1
-            || !try_reclaim_whole(&mut rest)
+            || !try_reclaim_allocation(&mut rest)
         {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
@@ -174,7 +174,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     }
     bob.cq.progress();
     alice.cq.progress();
-    assert!(!rests.iter_mut().any(try_reclaim_whole), "every buffer is still in use");
+    assert!(!rests.iter_mut().any(try_reclaim_allocation), "every buffer is still in use");
     let mut arrived = Vec::new();
     thread::scope(|scope| {
         let closing = scope.spawn(move || drop(alice));
@@ -195,7 +195,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     for completion in &arrived {
         assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
     }
-    assert!(rests.iter_mut().all(try_reclaim_whole), "a posted buffer is still there");
+    assert!(rests.iter_mut().all(try_reclaim_allocation), "a posted buffer is still there");
     assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
 }
 
@@ -268,14 +268,14 @@ pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
 }
 
 pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
-    fn assert_shareable<T: Clone + Send + Sync + 'static>(_: &T) {}
-    let eq: fn(&EventQueue) = assert_shareable;
-    let fabric: fn(&Fabric) = assert_shareable;
+    fn assert_clone_send_and_sync<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let eq: fn(&EventQueue) = assert_clone_send_and_sync;
+    let fabric: fn(&Fabric) = assert_clone_send_and_sync;
     let _checked_by_the_compiler = (eq, fabric);
     let (alice, bob) = OwnEndpoint::open_pair(net);
-    assert_shareable(&alice.endpoint);
-    assert_shareable(&alice.cq);
-    assert_shareable(&alice.av);
+    assert_clone_send_and_sync(&alice.endpoint);
+    assert_clone_send_and_sync(&alice.cq);
+    assert_clone_send_and_sync(&alice.av);
     let (is_over, polled) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for cq in [alice.cq.clone(), alice.cq.clone(), bob.cq.clone()] {

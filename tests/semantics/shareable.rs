@@ -8,13 +8,13 @@ use homespun::{
 };
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use homespun_suite::{Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
+use homespun_suite::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 fn make_region_spec(len_bytes: usize, key: u64) -> RegionSpec {
-    RegionSpec { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key, is_counted: false }
+    RegionSpec { len_bytes, kind: MemoryKind::Shareable, access: EVERYTHING, key, is_counted: false }
 }
 
 fn make_rma_call(

@@ -17,7 +17,7 @@ pub(crate) fn connect_with_shared_context(
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = connecting::next_request_of_first(&[server, client]);
+    let request = connecting::next_request_of_first_side(&[server, client]);
     let mut info = request.info();
     info.ep.rx_ctx_cnt = SHARED_CONTEXT;
     let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn connect_with_shared_context(
     accepting.bind_shared_receive_context(context).unwrap();
     accepting.accept(b"").unwrap();
     for (side, other) in [(server, client), (client, server)] {
-        let heard = connecting::next_event_of_first(&[side, other]);
+        let heard = connecting::next_event_of_first_side(&[side, other]);
         assert!(matches!(heard, Ok(ConnectionEvent::Connected { .. })), "{heard:?}");
     }
     (connecting, accepting)
@@ -50,14 +50,14 @@ pub(crate) fn connections_share_receives(net: &Net) {
         [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()
     {
         from.send(payload(number as u64, len_bytes), ANY, 9).unwrap();
-        let received_there = connecting::next_completion_of_first(&[&server, &client]);
+        let received_there = connecting::next_completion_of_first_side(&[&server, &client]);
         assert_eq!(received_there.context, number as u64);
         assert!(received_bytes(&received_there.buffer) == payload(number as u64, len_bytes));
-        assert_eq!(connecting::next_completion_of_first(&[&client, &server]).context, 9);
+        assert_eq!(connecting::next_completion_of_first_side(&[&client, &server]).context, 9);
     }
     first_served.send(payload(1, 8), ANY, 10).unwrap();
     first.recv(marked_buffer(8), ANY, 11).unwrap();
-    assert_eq!(connecting::next_completion_of_first(&[&client, &server]).context, 11);
+    assert_eq!(connecting::next_completion_of_first_side(&[&client, &server]).context, 11);
     connecting::close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }
 
@@ -68,12 +68,12 @@ pub(crate) fn closed_connection_leaves_receives_to_others(net: &Net) {
     let (second, second_served) = connect_with_shared_context(&client, &server, &context);
     context.recv(marked_buffer(8), ANY, 1).unwrap();
     first.shutdown().unwrap();
-    let heard = connecting::next_event_of_first(&[&server, &client]);
+    let heard = connecting::next_event_of_first_side(&[&server, &client]);
     assert!(matches!(heard, Ok(ConnectionEvent::Shutdown { .. })), "{heard:?}");
     context.recv(marked_buffer(8), ANY, 2).expect("the context goes on");
     for number in 1..3 {
         second.send(payload(number, 8), ANY, 9).unwrap();
-        assert_eq!(connecting::next_completion_of_first(&[&server, &client]).context, number);
+        assert_eq!(connecting::next_completion_of_first_side(&[&server, &client]).context, number);
     }
     drop(first_served);
     let error = context.clone().close().unwrap_err().error;

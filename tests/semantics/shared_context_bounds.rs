@@ -98,7 +98,7 @@ pub(crate) fn cancelled_receive_of_an_empty_context_is_reported_by_the_first_end
     let refused = sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into(), "what was not reported is outstanding");
     sharers.add_member();
-    let failed = sharers.next(0).unwrap_err();
+    let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
 }

@@ -11,7 +11,7 @@ use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
-use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, give_time_to_sleep};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_threads_fall_asleep};
 use homespun_suite::{Deadline, Net};
 
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
@@ -30,9 +30,9 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
-                let reader = scope.spawn(move || sleeping::sleep_until_ended(cq));
+                let reader = scope.spawn(move || sleeping::sleep_until_operation_ends(cq));
                 let _over = StopOnDrop(&is_over);
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 // Only this call drives the endpoint.
                 sharers.context.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                 while !reader.is_finished() {
@@ -53,8 +53,8 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     for context in 0..10 {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::sleep_until_ended(&sharers.members[0].cq));
-            give_time_to_sleep();
+            let reader = scope.spawn(|| sleeping::sleep_until_operation_ends(&sharers.members[0].cq));
+            let_threads_fall_asleep();
             sharers.context.cancel(context).unwrap();
             assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
         });

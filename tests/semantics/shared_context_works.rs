@@ -15,7 +15,7 @@ use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net, Party};
 
 /// Opens a context for triggered receives, without endpoints.
-fn open_triggering(net: &Net) -> Sharers<'_> {
+fn open_triggering_context(net: &Net) -> Sharers<'_> {
     let caps = net.info().rx.caps | Caps::TRIGGER;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
     for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
@@ -25,8 +25,8 @@ fn open_triggering(net: &Net) -> Sharers<'_> {
 }
 
 /// Opens a context for triggered receives, with this many endpoints.
-fn open_triggering_with(net: &Net, members: usize) -> Sharers<'_> {
-    let mut sharers = open_triggering(net);
+fn open_triggering_context_with_members(net: &Net, members: usize) -> Sharers<'_> {
+    let mut sharers = open_triggering_context(net);
     (0..members).for_each(|_| sharers.add_member());
     sharers
 }
@@ -106,7 +106,7 @@ pub(crate) fn post_to_the_context_counts_towards_deferred_work(net: &Net) {
 }
 
 pub(crate) fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let counter = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     for (threshold, (len_bytes, to)) in LENS_BYTES.into_iter().zip([1, 0, 1, 0]).enumerate() {
@@ -130,7 +130,7 @@ pub(crate) fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Ne
 }
 
 pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
     for (member, received) in sharers.members.iter().zip(&received) {
@@ -173,7 +173,7 @@ pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(n
 }
 
 pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let done = open_counter(&sharers);
     sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
     let (peer, _) = sharers.open_peer();
@@ -199,7 +199,7 @@ pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
 }
 
 pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
-    let mut sharers = open_triggering(net);
+    let mut sharers = open_triggering_context(net);
     sharers.add_member();
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let done = open_counter(&sharers);
@@ -223,12 +223,12 @@ pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
 }
 
 pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let receive = |context| make_receive(context, 8, OpFlags::empty());
     sharers.context.trigger(&trigger_at(&counter, 1), receive(1)).unwrap();
     sharers.context.cancel(1).unwrap();
-    let failed = sharers.next(0).expect_err("it was cancelled");
+    let failed = sharers.next_ended(0).expect_err("it was cancelled");
     assert_eq!((failed.completion.context, &failed.error), (1, &OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(vec![marked_buffer(8)]));
     assert_eq!(sharers.context.cancel(1).unwrap_err().errno(), Errno::ENOENT);
@@ -243,13 +243,13 @@ pub(crate) fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
     counter.add(1);
     assert_eq!(sharers.domain.cancel_work(100).unwrap_err().errno(), Errno::ENOENT);
     sharers.context.cancel(2).unwrap();
-    assert_eq!(sharers.next(0).expect_err("it was cancelled").completion.context, 2);
+    assert_eq!(sharers.next_ended(0).expect_err("it was cancelled").completion.context, 2);
     await_counts(&sharers, &done, (0, 1));
     assert_no_completion(&sharers);
 }
 
 pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let (_peer, gone) = sharers.open_peer();
     let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
@@ -259,7 +259,7 @@ pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net
     sharers.av.remove(&[gone]).unwrap();
     counter.add(1);
     for context in [1, 2] {
-        let failed = sharers.next(0).expect_err("its source is unknown");
+        let failed = sharers.next_ended(0).expect_err("its source is unknown");
         assert_eq!(failed.completion.context, context);
         assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::UnknownAddress(gone.0))));
     }
@@ -267,7 +267,7 @@ pub(crate) fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net
 }
 
 pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let counter = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 300), Some(7));
@@ -287,7 +287,7 @@ pub(crate) fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Ne
 }
 
 pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
-    let sharers = open_triggering(net);
+    let sharers = open_triggering_context(net);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
     let receive = |number| make_receive(number, 8, OpFlags::empty());
@@ -304,7 +304,7 @@ pub(crate) fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net)
 }
 
 pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
-    let sharers = open_triggering_with(net, 1);
+    let sharers = open_triggering_context_with_members(net, 1);
     let plain = Sharers::new(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let back = || Buffer::ReceivedVector(vec![marked_buffer(8)]);
@@ -334,7 +334,7 @@ pub(crate) fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
 }
 
 pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
     for (member, received) in sharers.members.iter().zip(&received) {
@@ -361,7 +361,7 @@ pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net
         }
     }
     counter.add(1);
-    let failed = sharers.next(0).expect_err("no message is left");
+    let failed = sharers.next_ended(0).expect_err("no message is left");
     assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
     await_counts(&sharers, &done, (2, 1));
     assert_no_completion(&sharers);
@@ -370,7 +370,7 @@ pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net
 }
 
 pub(crate) fn deferred_multi_receive_buffer_of_a_context_ends_with_its_release(net: &Net) {
-    let sharers = open_triggering_with(net, 2);
+    let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     sharers.context.set_min_multi_recv_bytes(30);
     let (peer, _) = sharers.open_peer();
@@ -385,7 +385,7 @@ pub(crate) fn deferred_multi_receive_buffer_of_a_context_ends_with_its_release(n
         assert_eq!((message.context, received_bytes(&message.buffer)), (5, payload(identity, 40).to_vec()));
     }
     await_counts(&sharers, &done, (1, 0));
-    let (release, _) = sharers.next(1).expect("the buffer was used up");
+    let (release, _) = sharers.next_ended(1).expect("the buffer was used up");
     assert_eq!((release.context, release.flags), (5, CompletionFlags::MULTI_RECV));
     assert_eq!(release.buffer, Buffer::Unused(marked_buffer(20)));
     assert_no_completion(&sharers);

@@ -99,7 +99,7 @@ impl<'a> Sharers<'a> {
 
     /// Waits for the end of a member's next operation, while all parties make progress.
     #[track_caller]
-    pub(crate) fn next(&self, at: usize) -> Ended {
+    pub(crate) fn next_ended(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
         loop {
             if let Some(ended) = poll_completion(&self.members[at].cq) {
@@ -113,7 +113,7 @@ impl<'a> Sharers<'a> {
     /// Waits for the end of a member's next operation, which must be a successful receive.
     #[track_caller]
     pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
-        let (completion, _) = self.next(at).expect("no receive fails");
+        let (completion, _) = self.next_ended(at).expect("no receive fails");
         assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
         completion
     }
@@ -255,7 +255,7 @@ pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
                 sharers.drive_repeatedly();
             }
             sharers.context.recv(marked_buffer(len_bytes), ANY, identity).unwrap();
-            let (completion, source) = sharers.next(to).unwrap();
+            let (completion, source) = sharers.next_ended(to).unwrap();
             assert_eq!((completion.context, source), (identity, name));
             assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
         }
@@ -283,7 +283,7 @@ pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     let (peer, _) = sharers.open_peer();
     sharers.context.recv(marked_buffer(5), ANY, 1).unwrap();
     peer.endpoint.send(payload(1, 12), FabricAddress(1), 2).unwrap();
-    let failed = sharers.next(1).unwrap_err();
+    let failed = sharers.next_ended(1).unwrap_err();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
 }
@@ -322,7 +322,7 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     sharers.drive_repeatedly();
     assert!(poll_completion(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
     close_with_progress(&sharers, peer);
-    let mut ended = [sharers.next(0).unwrap_err(), sharers.next(0).unwrap_err()].map(|failed| {
+    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
         failed.completion.context
     });
@@ -344,9 +344,9 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
         "a receive does not connect to a peer that was never lost"
     );
     sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
-    let refused = sharers.next(1).unwrap_err();
+    let refused = sharers.next_ended(1).unwrap_err();
     assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));
-    let mut ended = [sharers.next(0).unwrap_err(), sharers.next(0).unwrap_err()].map(|failed| {
+    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
         assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
         failed.completion.context
     });
@@ -354,7 +354,7 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     assert_eq!(ended, [1, 2]);
     // For a receive that is posted later, the endpoint whose send was refused connects again.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
-    let failed = sharers.next(0).unwrap_err();
+    let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.completion.context, failed.errno()), (5, Errno::ECONNREFUSED));
     // Once the peer has opened, a receive waits for its messages.
     let address = vacancy.address;
@@ -394,7 +394,7 @@ pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
         sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
     }
     sharers.context.cancel(2).unwrap();
-    let failed = sharers.next(0).unwrap_err();
+    let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
     assert!(matches!(failed.completion.buffer, Buffer::Received(_)), "the buffer comes back");
     assert!(matches!(sharers.context.cancel(2), Err(Error::Misuse(Misuse::NotFound(_)))));
@@ -413,7 +413,7 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     let (peer, _) = sharers.open_peer();
     let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
     sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
-    let failed = sharers.next(0).unwrap_err();
+    let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::NoMessage, 1));
 
     sharers.deliver(&peer, 1, payload(1, 30), Some(7));
@@ -434,7 +434,7 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     sharers.context.recvmsg(look(4, OpFlags::PEEK | OpFlags::DISCARD)).unwrap();
     assert_eq!(sharers.next_receive_completion(0).len_bytes, 32);
     sharers.context.recvmsg(look(5, OpFlags::PEEK)).unwrap();
-    assert_eq!(sharers.next(0).unwrap_err().error, OperationError::NoMessage);
+    assert_eq!(sharers.next_ended(0).unwrap_err().error, OperationError::NoMessage);
     let refused = sharers.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOENT);
 }
@@ -454,7 +454,7 @@ pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
     let completion = sharers.next_receive_completion(0);
     assert!(completion.context == 2 && received_bytes(&completion.buffer) == payload(3, 8));
     sharers.context.cancel(1).unwrap();
-    assert_eq!(sharers.next(0).unwrap_err().completion.context, 1);
+    assert_eq!(sharers.next_ended(0).unwrap_err().completion.context, 1);
 }
 
 pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
@@ -498,7 +498,7 @@ impl Sharers<'_> {
     /// Waits for a member's next successful receive of this length.
     fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
         loop {
-            if let Ok((completion, _)) = self.next(at)
+            if let Ok((completion, _)) = self.next_ended(at)
                 && completion.len_bytes == len_bytes
             {
                 return completion;

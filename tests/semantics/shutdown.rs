@@ -10,8 +10,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first, next_event_of_first,
-    next_operation_end_of_first, next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first_side, next_event_of_first_side,
+    next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -39,20 +39,23 @@ pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net)
         other.recv(marked_buffer(100), NOWHERE, 1).unwrap();
         for context in 0..count {
             one.send(payload(context, 100), NOWHERE, context).unwrap();
-            assert_eq!(next_completion_of_first(&[&client, &server]).context, context);
+            assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
         }
         end_it(&one).unwrap();
         let mut one = Some(one);
         if count > 5 {
             one = None;
         }
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-        assert_eq!(received_bytes(&next_completion_of_first(&[&server, &client]).buffer), payload(0, 100));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(
+            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
+            payload(0, 100)
+        );
         // The connection has ended, but no message that has arrived is lost.
         for context in 1..count {
             other.recv(marked_buffer(100), NOWHERE, context).unwrap();
             assert_eq!(
-                received_bytes(&next_completion_of_first(&[&server, &client]).buffer),
+                received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
                 payload(context, 100)
             );
         }
@@ -63,7 +66,7 @@ pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net)
         assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
         if let Some(one) = one {
             assert_eq!(
-                next_event_of_first(&[&client, &server]),
+                next_event_of_first_side(&[&client, &server]),
                 Ok(make_shutdown_event(CLIENT)),
                 "the peer knows"
             );
@@ -87,21 +90,21 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     let mut ended = Vec::new();
     for _ in 0..2 {
         // A cancelled operation has ended when the call returns.
-        let failed = next_operation_end_of_first(&[&client]).expect_err("it was cancelled");
+        let failed = next_operation_end_of_first_side(&[&client]).expect_err("it was cancelled");
         assert_eq!(failed.error, OperationError::Cancelled);
         ended.push(failed.completion.context);
     }
     ended.sort_unstable();
     assert_eq!(ended, [3, 4]);
     for context in [1, 2] {
-        let failed = next_operation_end_of_first(&[&server, &client]).expect_err("no sender is left");
+        let failed = next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left");
         assert_eq!(
             (failed.completion.context, failed.error),
             (context, OperationError::Link(LinkError::Closed))
         );
     }
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-    assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
 }
 
 pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net) {
@@ -117,12 +120,13 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
         // The message has arrived before, or arrives now.
         other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
         assert!(
-            received_bytes(&next_completion_of_first(&[&server, &client]).buffer) == payload(1, len_bytes)
+            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer)
+                == payload(1, len_bytes)
         );
         other.shutdown().unwrap();
-        assert_eq!(next_completion_of_first(&[&client, &server]).context, 1, "{len_bytes} bytes");
-        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 1, "{len_bytes} bytes");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     }
 }
 
@@ -163,16 +167,16 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
         for _ in sent..REPLIES {
             // The send has completed before, or was cancelled. In both cases the application may use its
             // memory again.
-            let _either = next_operation_end_of_first(&[&server]);
+            let _either = next_operation_end_of_first_side(&[&server]);
         }
-        assert_eq!(next_completion_of_first(&[&client, &server]).context, 2, "round {round}");
-        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2, "round {round}");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         // Each message has arrived whole or not at all.
         for context in 0..REPLIES {
             let Ok(()) = one.recv(marked_buffer(900), NOWHERE, 3).map_err(Error::from) else { break };
             assert_eq!(
-                received_bytes(&next_completion_of_first(&[&client]).buffer),
+                received_bytes(&next_completion_of_first_side(&[&client]).buffer),
                 payload(context, 900),
                 "round {round}"
             );
@@ -186,8 +190,8 @@ pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
         let (one, other) = connect_pair(&client, &server);
         one.shutdown().unwrap();
         other.shutdown().unwrap();
-        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         drop((one, other));
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
@@ -205,14 +209,14 @@ pub(crate) fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Ne
         }
         [&one, &other][shuts_down].shutdown().unwrap();
         // The send may succeed or fail. If the sender shut down, a successful send was received.
-        let sent = next_operation_end_of_first(&[&client, &server]).is_ok();
-        let arrived = next_operation_end_of_first(&[&server, &client]);
+        let sent = next_operation_end_of_first_side(&[&client, &server]).is_ok();
+        let arrived = next_operation_end_of_first_side(&[&server, &client]);
         assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
         if let Ok((completion, _)) = arrived {
             assert!(received_bytes(&completion.buffer) == payload(1, 5 << 20));
         }
-        assert_eq!(next_event_of_first(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     }
 }
 
@@ -222,30 +226,34 @@ pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: 
         let listener = server.open_listener(LISTENER);
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let request = next_request_of_first(&[&server, &client]);
+        let request = next_request_of_first_side(&[&server, &client]);
         let accepting = server.open_endpoint_for_request(&request, SERVER);
         accepting.accept(b"welcome").unwrap();
         drop(request);
         drop(listener);
         assert_eq!(
-            next_event_of_first(&[&server, &client]),
+            next_event_of_first_side(&[&server, &client]),
             Ok(make_connected_event(SERVER, b"")),
             "{round}"
         );
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
-        next_completion_of_first(&[&server]);
+        next_completion_of_first_side(&[&server]);
         // The client has made no progress since then. The close waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
             assert_eq!(
-                next_event_of_first(&[&client]),
+                next_event_of_first_side(&[&client]),
                 Ok(make_connected_event(CLIENT, b"welcome")),
                 "{round}"
             );
-            assert_eq!(next_event_of_first(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
+            assert_eq!(next_event_of_first_side(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
         });
         connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first(&[&client]).buffer), payload(1, 8), "{round}");
+        assert_eq!(
+            received_bytes(&next_completion_of_first_side(&[&client]).buffer),
+            payload(1, 8),
+            "{round}"
+        );
     }
 }
 
@@ -255,7 +263,7 @@ pub(crate) fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
         let listener = server.open_listener(LISTENER);
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let request: ConnectionRequest = next_request_of_first(&[&server, &client]);
+        let request: ConnectionRequest = next_request_of_first_side(&[&server, &client]);
         let accepting = server.open_endpoint_for_request(&request, SERVER);
         if order % 2 == 0 {
             accepting.accept(b"").unwrap();

@@ -18,7 +18,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Reads the next completion. Only this party's reads drive it.
 #[track_caller]
-fn next_completion_alone(party: &Party) -> Completion {
+fn next_completion_by_own_reads(party: &Party) -> Completion {
     let deadline = Deadline::new();
     loop {
         if let Some(ended) = party.poll_completion() {
@@ -54,7 +54,7 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
             }
             let (mut sent, mut taken) = (false, false);
             while !taken || (serves && !sent) {
-                let completion = next_completion_alone(party);
+                let completion = next_completion_by_own_reads(party);
                 if completion.context == 2 {
                     sent = true;
                 } else {
@@ -64,7 +64,7 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
             }
             if !serves {
                 send();
-                assert_eq!(next_completion_alone(party).context, 2);
+                assert_eq!(next_completion_by_own_reads(party).context, 2);
             }
         }
         // The last reply may not have been sent yet. Dropping the endpoint sends it.

@@ -17,9 +17,9 @@ use homespun::{
 use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, make_region_spec};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
-    self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+    self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, let_threads_fall_asleep, wait_for_threshold,
 };
-use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
+use homespun_suite::{Deadline, MemoryKind, Net, Party, RmaBy, RmaCall, Setup};
 
 /// The context of a work that the test does not cancel.
 const ANY_WORK: u64 = 0;
@@ -33,7 +33,7 @@ pub(crate) fn open_triggering_pair(net: &Net) -> (Party, Party) {
 }
 
 pub(crate) fn open_counter(party: &Party) -> Counter {
-    party.domain_here().open_counter(&CounterAttr::default()).unwrap()
+    party.local_domain().open_counter(&CounterAttr::default()).unwrap()
 }
 
 pub(crate) fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
@@ -53,7 +53,7 @@ pub(crate) fn make_post_work(
     operation: Operation,
     completion: &Counter,
 ) -> DeferredWork {
-    let action = DeferredAction::Post { endpoint: party.endpoint.expect_here().clone(), operation };
+    let action = DeferredAction::Post { endpoint: party.endpoint.expect_local().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
 }
 
@@ -63,7 +63,7 @@ fn send_operation(party: &Party, context: u64, flags: OpFlags) -> Operation {
 }
 
 pub(crate) fn queue_work(party: &Party, work: DeferredWork) {
-    party.domain_here().queue_work(work).unwrap();
+    party.local_domain().queue_work(work).unwrap();
 }
 
 /// Drives all parties until a counter has this value and error value.
@@ -78,7 +78,7 @@ pub(crate) fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64
 
 /// Drives all parties until no work depends on a counter.
 #[track_caller]
-fn await_unused(party: &Party, counter: &Counter) {
+fn await_counter_unused(party: &Party, counter: &Counter) {
     let deadline = Deadline::new();
     while counter.is_in_use() {
         party.progress_all();
@@ -88,7 +88,7 @@ fn await_unused(party: &Party, counter: &Counter) {
 
 pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
-    let region = bob.register(make_region_spec(64, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
     let flags = OpFlags::COMPLETION;
     let target = |at, op| AtomicTarget {
         peer: alice.peer(),
@@ -250,7 +250,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
     // If the endpoint's counter is also the completion counter, it counts once.
-    let own = alice.counter_here(SEND).clone();
+    let own = alice.local_counter(SEND).clone();
     let before = own.read();
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(
@@ -266,7 +266,7 @@ pub(crate) fn work_is_reported_only_on_request(net: &Net) {
 pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
-    let [sent, heard] = [SEND, RECV].map(|events| alice.counter_here(events).clone());
+    let [sent, heard] = [SEND, RECV].map(|events| alice.local_counter(events).clone());
     let flags = OpFlags::COMPLETION;
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     queue_work(
@@ -394,16 +394,16 @@ pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
 }
 
 pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
-    for kind in [Kind::Owned, Kind::Shareable] {
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = open_triggering_pair(net);
         let region = bob.register(make_region_spec(8, kind)).unwrap();
         let (changed, done) = (open_counter(&bob), open_counter(&bob));
-        queue_work(&bob, make_add_work(trigger_at(bob.counter_here(REMOTE_WRITE), 2), &changed, 1));
-        queue_work(&alice, make_add_work(trigger_at(alice.counter_here(SEND), 1), &changed, 10));
+        queue_work(&bob, make_add_work(trigger_at(bob.local_counter(REMOTE_WRITE), 2), &changed, 1));
+        queue_work(&alice, make_add_work(trigger_at(alice.local_counter(SEND), 1), &changed, 10));
         queue_work(
             &bob,
             make_post_work(
-                trigger_at(bob.counter_here(REMOTE_WRITE), 1),
+                trigger_at(bob.local_counter(REMOTE_WRITE), 1),
                 &bob,
                 send_operation(&bob, 7, OpFlags::empty()),
                 &done,
@@ -508,7 +508,7 @@ pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
 
 pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
-    let domain = alice.domain_here();
+    let domain = alice.local_domain();
     let (trigger, other, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     let work = |context, trigger, value| DeferredWork { context, ..make_add_work(trigger, &changed, value) };
     for (context, value) in [(1, 1), (2, 10), (2, 100), (3, 1000)] {
@@ -552,7 +552,7 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
 pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::INJECT)).unwrap();
     let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 2, ..RecvMsg::default() };
     endpoint.trigger(&trigger_at(&trigger, 2), Operation::Receive(receive)).unwrap();
@@ -571,7 +571,7 @@ pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     // A flush leaves the triggered operation, which belongs to its endpoint.
     bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
     endpoint.trigger(&trigger_at(&trigger, 3), send_operation(&alice, 4, OpFlags::empty())).unwrap();
-    alice.domain_here().flush_work(None);
+    alice.local_domain().flush_work(None);
     trigger.add(1);
     assert_eq!(alice.next_completion().context, 4);
 }
@@ -583,7 +583,7 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
         let receive =
             RecvMsg { tagged: Some(Tag(7).into()), buffers, context: 5, flags, ..RecvMsg::default() };
         let operation = Operation::Receive(receive);
-        alice.endpoint.expect_here().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
+        alice.endpoint.expect_local().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
     };
     let room = || vec![marked_buffer(300)];
     at_threshold(1, vec![], OpFlags::PEEK);
@@ -617,7 +617,7 @@ pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net)
 pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let endpoint = alice.endpoint.expect_here();
+    let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::empty())).unwrap();
     let receive = |context| {
         let buffers = vec![marked_buffer(8)];
@@ -656,7 +656,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         &alice,
         make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done),
     );
-    alice.endpoint.expect_here().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
+    alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
     alice.av.remove(&[gone]).unwrap();
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
         trigger.add(1);
@@ -672,7 +672,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
 
 pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
-    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let write = WriteMsg {
         buffers: vec![payload(1, 8)],
@@ -717,16 +717,16 @@ pub(crate) fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net
     };
     let (trigger, done, changed) = (closing(trigger), closing(done), closing(changed));
     trigger.add(1);
-    await_unused(&alice, &trigger);
+    await_counter_unused(&alice, &trigger);
     trigger.close().unwrap();
-    await_unused(&alice, &changed);
+    await_counter_unused(&alice, &changed);
     changed.close().unwrap();
     // The send is outstanding until it is matched.
     alice.assert_no_completion();
     let done = closing(done);
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     await_counts(&alice, &done, (1, 0));
-    await_unused(&alice, &done);
+    await_counter_unused(&alice, &done);
     done.close().unwrap();
 }
 
@@ -742,11 +742,11 @@ pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
     queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
     alice
         .endpoint
-        .expect_here()
+        .expect_local()
         .trigger(&trigger_at(&trigger, 1), send_operation(&alice, 2, OpFlags::empty()))
         .unwrap();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    let another = alice.endpoint.expect_here().clone();
+    let another = alice.endpoint.expect_local().clone();
     drop(alice.endpoint);
     drop(another);
     assert!(!done.is_in_use(), "the waiting work and the posted one have gone");
@@ -775,7 +775,7 @@ pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
     let operation = send_operation(&alice, 1, OpFlags::empty());
-    let action = DeferredAction::Post { endpoint: alice.endpoint.expect_here().clone(), operation };
+    let action = DeferredAction::Post { endpoint: alice.endpoint.expect_local().clone(), operation };
     drop(alice.endpoint);
     let completion = Some(done.clone());
     queue_work(
@@ -794,7 +794,7 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     let other_domain = net.open_other_domain();
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
-    let domain = alice.domain_here();
+    let domain = alice.local_domain();
     let refused = |work: DeferredWork| {
         let rejected = domain.queue_work(work).expect_err("it cannot wait");
         (rejected.error.errno(), rejected.returned)
@@ -831,14 +831,14 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
     let rejected = without
         .endpoint
-        .expect_here()
+        .expect_local()
         .trigger(&trigger_at(&trigger, 0), send_operation(&alice, 1, OpFlags::empty()));
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
     // The flag may be a default flag of an alias if the endpoint has the capability. Then other calls
     // refuse it.
-    let (alias, plain) = (alice.endpoint.expect_here().alias(), without.endpoint.expect_here().alias());
+    let (alias, plain) = (alice.endpoint.expect_local().alias(), without.endpoint.expect_local().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
     assert_eq!(alice.endpoint.tx_op_flags() & OpFlags::TRIGGER, OpFlags::empty());
@@ -854,7 +854,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let (alice, bob) = net.open_pair_with(setup(), setup());
         let sleeping = |party: &Party| {
             let attr = CounterAttr { wait, ..CounterAttr::default() };
-            party.domain_here().open_counter(&attr).unwrap()
+            party.local_domain().open_counter(&attr).unwrap()
         };
         let (trigger, done) = (sleeping(&alice), sleeping(&alice));
         let mut filled = [0; 8];
@@ -864,7 +864,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let action = DeferredAction::Post {
-            endpoint: bob.endpoint.expect_here().clone(),
+            endpoint: bob.endpoint.expect_local().clone(),
             operation: Operation::Receive(receive),
         };
         let work = DeferredWork {
@@ -874,7 +874,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             completion: Some(done.clone()),
         };
         // SAFETY: nothing uses the memory before the receive has ended, and the test waits for that.
-        unsafe { bob.domain_here().queue_raw_work(work) }.unwrap();
+        unsafe { bob.local_domain().queue_raw_work(work) }.unwrap();
         queue_work(
             &bob,
             make_post_work(trigger_at(&done, 1), &bob, send_operation(&bob, 2, OpFlags::COMPLETION), &done),
@@ -885,12 +885,12 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
                 drive_counter_until(&done, &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             trigger.add(1);
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             alice.endpoint.recv(homespun_suite::payload::marked_buffer(8), ANY, 3).unwrap();
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
-            let mut ended = [0; 2].map(|_| match sleeping::sleep_until_ended(alice.cq_here()) {
+            let mut ended = [0; 2].map(|_| match sleeping::sleep_until_operation_ends(alice.local_cq()) {
                 Ok((completion, _)) => completion.context,
                 Err(failed) => panic!("{failed:?}"),
             });
@@ -935,6 +935,6 @@ pub(crate) fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
     }
     bob.assert_no_completion();
     for counter in [trigger, done, changed] {
-        await_unused(&alice, &counter);
+        await_counter_unused(&alice, &counter);
     }
 }

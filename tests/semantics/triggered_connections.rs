@@ -10,8 +10,8 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first,
-    next_event_of_first, next_operation_end_of_first, next_request_of_first,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
+    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
@@ -81,13 +81,13 @@ fn await_counts(sides: &[&Side], counter: &Counter, expected: (u64, u64)) {
 
 #[track_caller]
 fn expect_completion(sides: &[&Side], context: u64) {
-    assert_eq!(next_completion_of_first(sides).context, context);
+    assert_eq!(next_completion_of_first_side(sides).context, context);
 }
 
 /// Expects the completion of a receive that has taken this message.
 #[track_caller]
 fn expect_message(sides: &[&Side], context: u64, identity: u64) {
-    let completion = next_completion_of_first(sides);
+    let completion = next_completion_of_first_side(sides);
     assert_eq!(completion.context, context);
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 8));
 }
@@ -95,7 +95,7 @@ fn expect_message(sides: &[&Side], context: u64, identity: u64) {
 /// Expects that a work is refused when it is due, since its endpoint is not connected.
 #[track_caller]
 fn expect_not_connected(sides: &[&Side], context: u64) {
-    let failed = next_operation_end_of_first(sides).expect_err("its endpoint is not connected");
+    let failed = next_operation_end_of_first_side(sides).expect_err("its endpoint is not connected");
     assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ENOTCONN));
     assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::NotConnected)));
 }
@@ -133,7 +133,7 @@ pub(crate) fn works_of_connected_endpoints_wait_for_their_threshold(net: &Net) {
 
     client_trigger.add(1);
     await_counts(&[&client, &server], &client_done, (2, 0));
-    let mut ended = [(); 2].map(|()| next_completion_of_first(&[&client, &server]).context);
+    let mut ended = [(); 2].map(|()| next_completion_of_first_side(&[&client, &server]).context);
     ended.sort_unstable();
     assert_eq!((ended, written()), ([1, 2], payload(2, 8).to_vec()));
     progress_for_a_while(&[&client, &server]);
@@ -174,10 +174,11 @@ pub(crate) fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) 
     await_counts(&[&client], &done, (0, 1));
 
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request_of_first(&[&server, &client]), SERVER);
+    let accepting =
+        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
     for (side, peer) in [(&server, &client), (&client, &server)] {
-        assert!(matches!(next_event_of_first(&[side, peer]), Ok(ConnectionEvent::Connected { .. })));
+        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Connected { .. })));
     }
     trigger.add(1);
     await_counts(&[&client, &server], &done, (1, 1));
@@ -199,7 +200,7 @@ pub(crate) fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
     }
     one.shutdown().unwrap();
     for (side, peer, _) in ends {
-        assert!(matches!(next_event_of_first(&[side, peer]), Ok(ConnectionEvent::Shutdown { .. })));
+        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Shutdown { .. })));
     }
     progress_for_a_while(&[&client, &server]);
     for ((side, peer, _), (trigger, done)) in ends.into_iter().zip(&counters) {
@@ -222,7 +223,10 @@ pub(crate) fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
     one.send(payload(3, 8), NOWHERE, 3).unwrap();
     expect_completion(&[&client, &server], 3);
     one.shutdown().unwrap();
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
+    assert_eq!(
+        next_event_of_first_side(&[&server, &client]),
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER })
+    );
     trigger.add(1);
     expect_message(&[&server, &client], 1, 3);
     trigger.add(1);
@@ -241,7 +245,7 @@ pub(crate) fn work_under_way_fails_when_the_connection_ends(net: &Net) {
     one.shutdown().unwrap();
     let errors = [OperationError::Cancelled, OperationError::Link(LinkError::Closed)];
     for (((side, peer, _), counter), error) in ends.into_iter().zip(&counters).zip(errors) {
-        let failed = next_operation_end_of_first(&[side, peer]).expect_err("its connection has ended");
+        let failed = next_operation_end_of_first_side(&[side, peer]).expect_err("its connection has ended");
         assert_eq!((failed.completion.context, failed.error), (1, error));
         await_counts(&[side, peer], counter, (0, 1));
     }
@@ -257,7 +261,10 @@ pub(crate) fn closing_a_connected_endpoint_discards_its_work_alone(net: &Net) {
         queue_work(&server, &other, send_operation(context), (server_trigger, 1), server_done);
     }
     close_with_progress(one, &[&client, &server]);
-    assert_eq!(next_event_of_first(&[&server, &client]), Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
+    assert_eq!(
+        next_event_of_first_side(&[&server, &client]),
+        Ok(ConnectionEvent::Shutdown { endpoint: SERVER })
+    );
     assert!(!client_trigger.is_in_use() && !client_done.is_in_use());
     assert!(server_trigger.is_in_use() && server_done.is_in_use());
     client_trigger.add(1);

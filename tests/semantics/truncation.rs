@@ -77,7 +77,7 @@ pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
             assert_eq!(completion.context, identity);
             assert!(received_bytes(&completion.buffer) == payload(identity, message_bytes));
         }
-        let (sends, none) = alice.next_sends_and_others(3);
+        let (sends, none) = alice.next_completions_of_sends_and_others(3);
         assert!(none.is_empty());
         assert_eq!(sends.iter().map(|send| send.context).collect::<Vec<_>>(), [1, 2, 3]);
     }
@@ -134,7 +134,7 @@ pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
 #[track_caller]
 fn next_success_after_errors(party: &Party, check: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
     loop {
-        match party.next() {
+        match party.next_ended() {
             Ok((completion, _)) => return completion,
             Err(failed) => check(&failed),
         }

@@ -12,7 +12,7 @@ use rustix::event::{Timespec, epoll};
 use crate::counters::{RECV, SEND};
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, sleep_on_set};
+use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep, sleep_on_wait_set};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -40,7 +40,7 @@ fn read_and_count_messages(party: &Party) -> u64 {
         ended.expect("no send fails");
     }
     let mut count = 0;
-    while let Some(completion) = party.receive_queue_here().read().unwrap() {
+    while let Some(completion) = party.local_receive_cq().read().unwrap() {
         assert!(received_bytes(&completion.buffer) == payload(completion.context, LEN_BYTES));
         count += 1;
     }
@@ -65,7 +65,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                 // The counters count the same events that the queues report, and the test reads the
                 // counters, too.
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
-                    sleep_on_set(&set);
+                    sleep_on_wait_set(&set);
                     arrived += read_and_count_messages(&bob);
                     for context in answered..arrived {
                         bob.endpoint.send(payload(context, 8), to_alice, context).unwrap();
@@ -83,10 +83,10 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                 alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
                 alice.endpoint.send(payload(context, LEN_BYTES), to_bob, context).unwrap();
                 if context % 3 == 0 {
-                    give_time_to_sleep();
+                    let_threads_fall_asleep();
                 }
                 for _ in 0..2 {
-                    sleeping::sleep_until_ended(alice.cq_here()).expect("no operation fails");
+                    sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no operation fails");
                 }
             }
         });
@@ -109,9 +109,9 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
         // `try_wait` of any member has the result of the whole set.
         alice.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.cancel(1).unwrap();
-        assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");
-        assert!(bob.cq_here().try_wait().unwrap());
-        alice.receive_queue_here().read_error().unwrap().expect("a receive that was cancelled");
+        assert_eq!(alice.local_counter(SEND).try_wait(), Ok(false), "there is an entry in a queue");
+        assert!(bob.local_cq().try_wait().unwrap());
+        alice.local_receive_cq().read_error().unwrap().expect("a receive that was cancelled");
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
@@ -156,7 +156,7 @@ pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
                 deadline.yield_or_panic("the message");
             }
         });
-        sleeping::sleep_until_ended(alice.cq_here()).expect("the send does not fail");
+        sleeping::sleep_until_operation_ends(alice.local_cq()).expect("the send does not fail");
     });
     net.start_driving(&alice);
     net.start_driving(&bob);
@@ -169,10 +169,10 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
         let server = Side::with_wait_set(net, &set);
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
-        let next_event_of_first = || {
+        let next_event_of_first_side = || {
             let deadline = Deadline::new();
             loop {
-                sleep_on_set(&set);
+                sleep_on_wait_set(&set);
                 match server.poll_event() {
                     Some(heard) => break heard.expect("nothing fails"),
                     None => deadline.yield_or_panic("an event"),
@@ -181,17 +181,17 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
         };
         thread::scope(|scope| {
             scope.spawn(|| {
-                let ConnectionEvent::Request(request) = next_event_of_first() else {
+                let ConnectionEvent::Request(request) = next_event_of_first_side() else {
                     panic!("not a request")
                 };
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 let accepting = server.open_endpoint_for_request(&request, SERVER);
                 accepting.accept(b"").unwrap();
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
-                assert!(matches!(next_event_of_first(), ConnectionEvent::Connected { .. }));
+                assert!(matches!(next_event_of_first_side(), ConnectionEvent::Connected { .. }));
                 let deadline = Deadline::new();
                 let arrived = loop {
-                    sleep_on_set(&set);
+                    sleep_on_wait_set(&set);
                     match server.cq.read() {
                         Ok(Some(arrived)) => break arrived,
                         Ok(None) => deadline.yield_or_panic("a message"),
@@ -199,16 +199,16 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
                     }
                 };
                 assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
-                assert!(matches!(next_event_of_first(), ConnectionEvent::Shutdown { .. }));
+                assert!(matches!(next_event_of_first_side(), ConnectionEvent::Shutdown { .. }));
             });
             let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
-            let connected = homespun_suite::connecting::sleep_for_event(&client);
+            let connected = homespun_suite::connecting::sleep_until_event(&client);
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             connecting.send(payload(1, 8), ANY, 1).unwrap();
-            sleeping::sleep_until_ended(&client.cq).expect("no failure");
-            give_time_to_sleep();
+            sleeping::sleep_until_operation_ends(&client.cq).expect("no failure");
+            let_threads_fall_asleep();
             connecting.shutdown().unwrap();
         });
     }

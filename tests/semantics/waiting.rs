@@ -14,7 +14,8 @@ use homespun::{
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, sleep_until_ended,
+    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
+    sleep_until_operation_ends,
 };
 use homespun_suite::{Deadline, Net, Party, Setup};
 
@@ -45,7 +46,7 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 
 #[track_caller]
 fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
-    sleep_until_ended(cq).expect("no operation fails").0
+    sleep_until_operation_ends(cq).expect("no operation fails").0
 }
 
 /// Waits on the queue until [`stop_waiting`] is called, so that it answers operations of peers meanwhile.
@@ -81,26 +82,26 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
             scope.spawn(|| {
                 for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                    let taken = sleep_until_completion(bob.cq_here());
+                    let taken = sleep_until_completion(bob.local_cq());
                     assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
                     bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
-                    assert_eq!(sleep_until_completion(bob.cq_here()).context, 99);
+                    assert_eq!(sleep_until_completion(bob.local_cq()).context, 99);
                 }
-                keep_waiting(bob.cq_here(), &is_over);
+                keep_waiting(bob.local_cq(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
-                give_time_to_sleep();
+                let_threads_fall_asleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
                 post_send(&alice, context, len_bytes, OpFlags::empty());
                 let mut ended = [
-                    sleep_until_completion(alice.cq_here()).context,
-                    sleep_until_completion(alice.cq_here()).context,
+                    sleep_until_completion(alice.local_cq()).context,
+                    sleep_until_completion(alice.local_cq()).context,
                 ];
                 ended.sort_unstable();
                 assert_eq!(ended, [context, 77]);
             }
-            stop_waiting(bob.cq_here(), &is_over);
+            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -119,9 +120,9 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..levels.len() * select_lens_bytes(net).len() {
-                    sleep_until_completion(bob.cq_here());
+                    sleep_until_completion(bob.local_cq());
                 }
-                keep_waiting(bob.cq_here(), &is_over);
+                keep_waiting(bob.local_cq(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (level, flags) in (0..).zip(levels) {
@@ -133,13 +134,13 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
                         post_send(&alice, context, len_bytes, flags);
                     } else {
                         post_send(&alice, context, len_bytes, flags);
-                        give_time_to_sleep();
+                        let_threads_fall_asleep();
                         bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                     }
-                    assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
+                    assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
                 }
             }
-            stop_waiting(bob.cq_here(), &is_over);
+            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -153,20 +154,20 @@ pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for context in 0..30 {
-                    assert_eq!(sleep_until_completion(bob.cq_here()).context, context);
+                    assert_eq!(sleep_until_completion(bob.local_cq()).context, context);
                 }
-                keep_waiting(bob.cq_here(), &is_over);
+                keep_waiting(bob.local_cq(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..30 {
                 post_send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
                 if context % 3 == 0 {
-                    give_time_to_sleep();
+                    let_threads_fall_asleep();
                 }
                 bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-                assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
+                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
             }
-            stop_waiting(bob.cq_here(), &is_over);
+            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -179,22 +180,22 @@ pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
         let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
-        let failed = sleep_until_ended(alice.cq_here()).expect_err("there is no listener");
+        let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("there is no listener");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
         thread::scope(|scope| {
             scope.spawn(|| {
                 // A truncated receive, and then a cancelled one.
-                let failed = sleep_until_ended(bob.cq_here()).expect_err("it does not fit");
+                let failed = sleep_until_operation_ends(bob.local_cq()).expect_err("it does not fit");
                 assert_eq!((failed.completion.context, failed.overflow_bytes()), (2, 4));
-                let failed = sleep_until_ended(bob.cq_here()).expect_err("it was cancelled");
+                let failed = sleep_until_operation_ends(bob.local_cq()).expect_err("it was cancelled");
                 assert_eq!((failed.completion.context, failed.errno()), (3, Errno::ECANCELED));
             });
             bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
             bob.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             post_send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
-            assert_eq!(sleep_until_completion(alice.cq_here()).context, 4);
-            give_time_to_sleep();
+            assert_eq!(sleep_until_completion(alice.local_cq()).context, 4);
+            let_threads_fall_asleep();
             bob.endpoint.cancel(3).unwrap();
         });
         start_driving_both(net, [&alice, &bob]);
@@ -209,21 +210,21 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(sleep_until_completion(bob.cq_here()).context, 2);
-                keep_waiting(bob.cq_here(), &is_over);
+                assert_eq!(sleep_until_completion(bob.local_cq()).context, 2);
+                keep_waiting(bob.local_cq(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            assert_eq!(sleep_until_completion(alice.cq_here()).context, 1);
-            stop_waiting(bob.cq_here(), &is_over);
+            assert_eq!(sleep_until_completion(alice.local_cq()).context, 1);
+            stop_waiting(bob.local_cq(), &is_over);
         });
         // No receive matches this send.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let failed = sleep_until_ended(alice.cq_here()).expect_err("the peer closes");
+                let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("the peer closes");
                 assert_eq!(failed.completion.context, 3);
             });
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             drop(bob);
         });
     }
@@ -238,7 +239,7 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         bob.insert_address_of(&alice);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
-        assert_eq!(sleep_until_completion(alice.cq_here()).context, 2);
+        assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
         // An unmatched message that has arrived, and one that the peer would have to fetch.
         post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
@@ -246,13 +247,16 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
                     .map(|_| {
-                        sleep_until_ended(alice.cq_here()).expect_err("the peer is dead").completion.context
+                        sleep_until_operation_ends(alice.local_cq())
+                            .expect_err("the peer is dead")
+                            .completion
+                            .context
                     })
                     .collect();
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
             });
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             bob.kill();
         });
     }
@@ -261,7 +265,7 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
 pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
     for wait in WAIT_OBJECTS {
         let alice = net.open_party_with(sleeping_setup(wait));
-        let cq = alice.cq_here();
+        let cq = alice.local_cq();
         for millis in [0, 1, 30] {
             let (begin, timeout) = (Instant::now(), Duration::from_millis(millis));
             assert_eq!(cq.sread(Some(timeout)), Ok(None));
@@ -274,7 +278,7 @@ pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
 pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     for wait in WAIT_OBJECTS {
         let alice = net.open_party_with(sleeping_setup(wait));
-        let cq = alice.cq_here();
+        let cq = alice.local_cq();
         cq.signal().unwrap();
         cq.signal().unwrap();
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None), "it came before");
@@ -325,7 +329,7 @@ fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration
 pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        let cq = bob.cq_here();
+        let cq = bob.local_cq();
         let mut contexts = Vec::new();
         for context in 0..8 {
             bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
@@ -342,7 +346,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
             let waits = scope.spawn(|| {
                 cq.sread_each(8, 5, Some(PATIENCE), |completion, _| contexts.push(completion.context))
             });
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             send_some(5);
             drive_until(&|| waits.is_finished());
             assert_eq!(waits.join().expect("no panic"), Ok(Some(5)));
@@ -388,16 +392,16 @@ pub(crate) fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
         bob.endpoint.send(payload(1, 8), to, context).unwrap();
     }
     let mut count = 0;
-    assert_eq!(bob.cq_here().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
+    assert_eq!(bob.local_cq().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
     // The third entry had no room, and the next read returns it.
-    assert_eq!((count, sleep_until_completion(bob.cq_here()).context), (2, 2));
+    assert_eq!((count, sleep_until_completion(bob.local_cq()).context), (2, 2));
 }
 
 pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
     const MESSAGES: usize = 200;
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        let cq = bob.cq_here();
+        let cq = bob.local_cq();
         let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -421,7 +425,7 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
             for context in 0..MESSAGES as u64 {
                 bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
                 post_send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
-                assert_eq!(sleep_until_completion(alice.cq_here()).context, context);
+                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
             }
             stop_waiting(cq, &is_over);
         });
@@ -444,17 +448,17 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             scope.spawn(move || {
                 for context in 0..MESSAGES {
                     party.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
-                    let taken = sleep_until_completion(party.receive_queue_here());
+                    let taken = sleep_until_completion(party.local_receive_cq());
                     assert!(received_bytes(&taken.buffer) == payload(context, 20_000));
                 }
-                keep_waiting(party.receive_queue_here(), is_over);
+                keep_waiting(party.local_receive_cq(), is_over);
             });
             scope.spawn(move || {
                 for context in 0..MESSAGES {
                     post_send(party, context, 20_000, OpFlags::DELIVERY_COMPLETE);
                     let deadline = Deadline::new();
                     loop {
-                        match party.cq_here().read() {
+                        match party.local_cq().read() {
                             Ok(Some(sent)) => break assert_eq!(sent.context, context),
                             Ok(None) => deadline.yield_or_panic("the end of a send"),
                             Err(error) => panic!("{error}"),
@@ -464,7 +468,7 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             })
         });
         senders.into_iter().for_each(|sender| sender.join().expect("all was sent"));
-        [&alice, &bob].into_iter().for_each(|party| stop_waiting(party.receive_queue_here(), &is_over));
+        [&alice, &bob].into_iter().for_each(|party| stop_waiting(party.local_receive_cq(), &is_over));
     });
     start_driving_both(net, [&alice, &bob]);
 }
@@ -500,15 +504,15 @@ pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
                     deadline.yield_or_panic("a message to wake its receiver");
                 }
             };
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             let first = open();
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             reach(&first, 0);
             let second = open();
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             reach(&second, 1);
             drop(first);
-            give_time_to_sleep();
+            let_threads_fall_asleep();
             reach(&second, 2);
             receives.join().expect("everything has arrived");
             net.start_driving(&alice);
@@ -527,7 +531,7 @@ pub(crate) fn overrun_ends_every_wait(net: &Net) {
         alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.cancel(context).unwrap();
     }
-    let cq = alice.cq_here();
+    let cq = alice.local_cq();
     assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
     assert!(cq.read_error().is_ok_and(|failed| failed.is_some()));
     for _ in 0..2 {
@@ -539,7 +543,7 @@ pub(crate) fn overrun_ends_every_wait(net: &Net) {
 
 pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
     let (alice, bob) = open_sleepers(net, WaitObject::Fd);
-    let queues: [&dyn Waitable; 2] = [alice.cq_here(), bob.cq_here()];
+    let queues: [&dyn Waitable; 2] = [alice.local_cq(), bob.local_cq()];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&queues) != Ok(true) {
@@ -548,7 +552,7 @@ pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&queues), Ok(false));
-        assert!(sleep_until_ended(bob.cq_here()).is_err());
+        assert!(sleep_until_operation_ends(bob.local_cq()).is_err());
     } else {
         assert_eq!(net.fabric.try_wait(&queues), Ok(false), "they are polled");
     }
@@ -588,15 +592,15 @@ pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
             let _over = StopOnDrop(&is_over);
             // The wait for its sends drives its receives, too.
             post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
-            let sent = sleep_until_completion(bob.cq_here());
+            let sent = sleep_until_completion(bob.local_cq());
             assert!(sent.flags.contains(CompletionFlags::SEND));
-            stop_waiting(alice.receive_queue_here(), &is_over);
+            stop_waiting(alice.local_receive_cq(), &is_over);
         });
-        give_time_to_sleep();
+        let_threads_fall_asleep();
         alice.endpoint.recv(marked_buffer(300_000), ANY, 2).unwrap();
-        assert_eq!(sleep_until_completion(alice.receive_queue_here()).context, 2);
+        assert_eq!(sleep_until_completion(alice.local_receive_cq()).context, 2);
         // Alice's progress acknowledges the message.
-        keep_waiting(alice.receive_queue_here(), &is_over);
+        keep_waiting(alice.local_receive_cq(), &is_over);
     });
     start_driving_both(net, [&alice, &bob]);
 }

@@ -35,7 +35,7 @@ pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> 
     let mut paths = Vec::new();
     list_below(&root().join(place), &mut paths)?;
     paths.retain(|path| path.extension() == Some(OsStr::new(extension)) && path.is_file());
-    let read = |path: PathBuf| Ok(File { path: below_root(&path)?, text: fs::read_to_string(&path)? });
+    let read = |path: PathBuf| Ok(File { path: path_below_root(&path)?, text: fs::read_to_string(&path)? });
     paths.into_iter().map(read).collect()
 }
 
@@ -47,10 +47,10 @@ pub(crate) fn read_below(place: &str, extension: &str) -> io::Result<Vec<File>> 
 pub(crate) fn list_paths() -> io::Result<Vec<String>> {
     let mut paths = Vec::new();
     list_below(root(), &mut paths)?;
-    paths.iter().map(|path| below_root(path)).collect()
+    paths.iter().map(|path| path_below_root(path)).collect()
 }
 
-fn below_root(path: &Path) -> io::Result<String> {
+fn path_below_root(path: &Path) -> io::Result<String> {
     let below = path.strip_prefix(root()).map_err(io::Error::other)?;
     Ok(below.to_string_lossy().into_owned())
 }

@@ -23,7 +23,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
         let before = headers.len();
         for number in NUMBERS {
             headers.extend(
-                last_words_and_lengths(number)
+                last_header_words_and_payload_lengths(number)
                     .into_iter()
                     .filter_map(|end| samples::sample_header(form, number, end)),
             );
@@ -35,7 +35,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
 
 /// Returns last words of headers, each with a payload length. Every form accepts some of them. The
 /// payloads of [`sample_headers`] are short enough to send in a test.
-fn last_words_and_lengths(number: u64) -> Vec<(u64, u64)> {
+fn last_header_words_and_payload_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));
     let atomics = [

@@ -124,7 +124,7 @@ impl Recorder {
         self.up.get_mut(&link).unwrap_or_else(|| panic!("{link:?} is not up"))
     }
 
-    fn frame_left_bytes(&mut self, link: LinkId) -> usize {
+    fn remaining_payload_bytes(&mut self, link: LinkId) -> usize {
         let (header, payload) =
             self.unfinished_frame(link).as_ref().expect("payload of a frame that was not begun");
         usize::try_from(header.payload_len_bytes()).expect("a length that was sent") - payload.len()
@@ -132,11 +132,11 @@ impl Recorder {
 
     fn append_payload(&mut self, link: LinkId, bytes: &[u8]) {
         assert!(!bytes.is_empty(), "a piece of nothing");
-        assert!(bytes.len() <= self.frame_left_bytes(link), "more payload than the header said");
+        assert!(bytes.len() <= self.remaining_payload_bytes(link), "more payload than the header said");
         if let Some((_, payload)) = self.unfinished_frame(link) {
             payload.extend(bytes);
         }
-        if self.frame_left_bytes(link) == 0
+        if self.remaining_payload_bytes(link) == 0
             && let Some((header, payload)) = self.unfinished_frame(link).take()
         {
             self.log.push((link, Event::Frame(header, payload)));
@@ -161,7 +161,7 @@ impl FrameHandler for Recorder {
     }
 
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
-        let left_bytes = self.frame_left_bytes(link);
+        let left_bytes = self.remaining_payload_bytes(link);
         self.spaces += 1;
         let wished_bytes = [0, left_bytes, left_bytes.div_ceil(2)][self.spaces % 3];
         self.place_bytes = wished_bytes.min(SPACE_MAX_BYTES);

@@ -9,7 +9,7 @@ use crate::deadline::Deadline;
 impl Party {
     /// Returns the counter of this event, for a party in this process.
     #[track_caller]
-    pub fn counter_here(&self, event: CounterEvents) -> &Counter {
+    pub fn local_counter(&self, event: CounterEvents) -> &Counter {
         match &self.counters {
             Some(Counters::Here(counters)) => {
                 &counters.iter().find(|(counted, _)| *counted == event).expect("a counter").1

@@ -8,7 +8,7 @@ use super::program::{LONGEST_BYTES, Program, Step};
 use crate::history::{
     AddressHistory, Arrived, BufferOp, History, Level, Operation, ReceiveEnd, ReceiveOp, SendOp,
 };
-use crate::run::accepted_or_full;
+use crate::run::expect_accepted_or_full;
 use homespun_suite::connecting::{self, Side};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::poll_completion;
@@ -74,14 +74,14 @@ fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
     let listener = server.open_listener(connecting::LISTENER);
     let connecting = client.open_endpoint(connecting::CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = connecting::next_request_of_first(&[server, client]);
+    let request = connecting::next_request_of_first_side(&[server, client]);
     let mut info = request.info();
     (info.tx, info.rx) = (server.info.tx.clone(), server.info.rx.clone());
     let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
     let accepting = server.bind_endpoint(accepting, connecting::SERVER);
     accepting.accept(b"").unwrap();
     for sides in [[server, client], [client, server]] {
-        connecting::next_event_of_first(&sides).unwrap();
+        connecting::next_event_of_first_side(&sides).unwrap();
     }
     [connecting, accepting]
 }
@@ -95,7 +95,7 @@ impl Runner {
                 let context = self.next_receive_context();
                 self.endpoints[at].set_min_multi_recv_bytes(min_free_bytes);
                 let posted = self.endpoints[at].recv_multi(marked_buffer(len_bytes), NOWHERE, context);
-                if accepted_or_full(posted.map_err(Error::from)) {
+                if expect_accepted_or_full(posted.map_err(Error::from)) {
                     let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
                     self.record_posted_receive(at, None, len_bytes, Some(buffer));
                 }
@@ -130,7 +130,7 @@ impl Runner {
             context: Operation::Send(identity).context(),
             flags,
         };
-        if !accepted_or_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
+        if !expect_accepted_or_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
             return;
         }
         let posted_at = self.tick();
@@ -166,7 +166,7 @@ impl Runner {
             context: self.next_receive_context(),
             ..RecvMsg::default()
         };
-        let accepted = accepted_or_full(self.endpoints[at].recvmsg(receive).map_err(Error::from));
+        let accepted = expect_accepted_or_full(self.endpoints[at].recvmsg(receive).map_err(Error::from));
         if accepted {
             self.record_posted_receive(at, tagged, len_bytes, None);
         }

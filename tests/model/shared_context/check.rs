@@ -11,7 +11,7 @@ pub(super) fn check_history(history: &History, is_connected: bool) {
     assert_receives_take_only_accepted_messages(history);
     assert_earlier_receives_match_first(history);
     assert_messages_of_a_link_do_not_overtake(history, is_connected);
-    match_level_sends_complete_after_their_match(history);
+    assert_match_level_sends_complete_after_their_match(history);
     if is_connected {
         assert_connections_complete_in_order(history);
     }
@@ -101,7 +101,7 @@ fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bo
 
 /// Checks that a send at match level completes only after the receive that takes its message was
 /// posted.
-fn match_level_sends_complete_after_their_match(history: &History) {
+fn assert_match_level_sends_complete_after_their_match(history: &History) {
     for (number, message, receive, _) in taken_messages(history) {
         let posted_at = history.receives[receive].posted_at;
         let ended_at = message.ended_at.expect("every send has ended");

@@ -10,7 +10,7 @@ use homespun_engine::loopback::Network;
 use super::history::Receive;
 use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
-use crate::run::accepted_or_full;
+use crate::run::expect_accepted_or_full;
 use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, payload};
 
@@ -68,7 +68,7 @@ impl Runner<'_> {
                 context,
                 ..RecvMsg::default()
             };
-            if accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+            if expect_accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                 self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
                 continue;
             }
@@ -116,7 +116,7 @@ impl Runner<'_> {
                 len_bytes.is_some_and(|len_bytes| len_bytes >= message.len_bytes)
             });
             let (expected, counted) = (received.count() as u64, member.received.read());
-            let is_heard = !self.history.has_left_unread(number);
+            let is_heard = !self.history.has_left_with_unread_entries(number);
             assert!(
                 counted == expected || !is_heard && counted > expected,
                 "member {number} has counted {counted} successes of {expected}"

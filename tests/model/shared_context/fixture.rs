@@ -132,7 +132,7 @@ impl<'a> ContextFixture<'a> {
                 connecting.bind_eq(&client.eq, CLIENT).expect("the first event queue");
                 connecting.bind_cq(&peer_cq, BOTH).expect("the first queue");
                 connecting.connect(listener.name().expect("it listens"), b"").expect("it is new");
-                let request = connecting::next_request_of_first(&[server, client]);
+                let request = connecting::next_request_of_first_side(&[server, client]);
                 let info = with_shared_receive_context(request.info());
                 let accepting = server.domain.endpoint_for_request(&info, &request).expect("it is open");
                 accepting.bind_eq(&server.eq, SERVER).expect("the first event queue");
@@ -236,7 +236,7 @@ impl<'a> ContextFixture<'a> {
 /// Returns the next event of one side, except the shutdowns of connections.
 fn next_event_past_shutdowns(side: &Side, other: &Side) -> ConnectionEvent {
     loop {
-        match connecting::next_event_of_first(&[side, other]) {
+        match connecting::next_event_of_first_side(&[side, other]) {
             Ok(ConnectionEvent::Shutdown { .. }) => {}
             heard => return heard.expect("the network is not violent now"),
         }

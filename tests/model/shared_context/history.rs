@@ -91,7 +91,7 @@ impl History {
     }
 
     /// Whether a member left with unread entries, which are lost.
-    pub(super) fn has_left_unread(&self, member: usize) -> bool {
+    pub(super) fn has_left_with_unread_entries(&self, member: usize) -> bool {
         self.left.contains(&(member, false))
     }
 

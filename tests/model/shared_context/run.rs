@@ -9,7 +9,7 @@ use super::fixture::ContextFixture;
 use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
-use crate::run::{accepted_or_full, source_address};
+use crate::run::{expect_accepted_or_full, source_address};
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::poll_completion;
 use homespun_suite::{Ended, Net};
@@ -63,7 +63,7 @@ impl Runner<'_> {
                     context,
                     ..RecvMsg::default()
                 };
-                if accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
+                if expect_accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
                     self.record_posted_receive(tagged, from, len_bytes, None);
                 }
             }
@@ -73,7 +73,7 @@ impl Runner<'_> {
                 self.fixture.context.set_min_multi_recv_bytes(min_free_bytes);
                 let posted =
                     self.fixture.context.recv_multi(marked_buffer(len_bytes), source_address(from), context);
-                if accepted_or_full(posted.map_err(Error::from)) {
+                if expect_accepted_or_full(posted.map_err(Error::from)) {
                     self.record_posted_receive(None, from, len_bytes, Some(min_free_bytes));
                 }
             }
@@ -143,7 +143,7 @@ impl Runner<'_> {
             assert!(has_ended, "the connection of member {to} has ended by itself");
             return;
         }
-        if !accepted_or_full(posted) {
+        if !expect_accepted_or_full(posted) {
             return;
         }
         let sent_at = self.history.tick();

@@ -12,7 +12,7 @@ use homespun::{
 
 use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
-use homespun_suite::{Kind, Net, Party, Region, RegionSpec, Setup};
+use homespun_suite::{MemoryKind, Net, Party, Region, RegionSpec, Setup};
 
 /// The offset of the number to which all additions add.
 pub(super) const SUM_AT: usize = 0;
@@ -152,7 +152,7 @@ impl<'a> WorkFixture<'a> {
 fn open_region(peer: &Party, works: usize) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let len_bytes = own_number_offset(works);
-    let memory = RegionSpec { len_bytes, kind: Kind::Owned, access, key: 1, is_counted: false };
+    let memory = RegionSpec { len_bytes, kind: MemoryKind::Owned, access, key: 1, is_counted: false };
     let region = peer.register(memory).expect("no other region has the key");
     region.write_at(0, &vec![0; len_bytes]);
     region.write_at(CONSTANT_AT, &CONSTANT.to_le_bytes());

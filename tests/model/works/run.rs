@@ -89,7 +89,7 @@ impl Runner<'_> {
     fn run_step(&mut self, step: &Step) {
         match *step {
             Step::QueueChange { trigger, threshold, counter, change } => {
-                self.queue_change(
+                self.queue_change_work(
                     trigger_counter_of(trigger),
                     threshold,
                     trigger_counter_of(counter),
@@ -99,14 +99,14 @@ impl Runner<'_> {
             Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
                 let completion = completion.map(|counter| counter % COUNTING);
                 let effect = WorkEffect::Post { action, completion, is_reported, is_triggered: false };
-                self.queue_post(trigger, threshold, effect, OpFlags::empty());
+                self.queue_post_work(trigger, threshold, effect, OpFlags::empty());
             }
             Step::Trigger { trigger, threshold, action, is_injected } => {
                 let effect =
                     WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true };
                 let is_injected = is_injected && action.may_be_injected();
                 let flags = if is_injected { OpFlags::INJECT } else { OpFlags::empty() };
-                self.queue_post(trigger, threshold, effect, flags);
+                self.queue_post_work(trigger, threshold, effect, flags);
             }
             Step::Change { counter, change } => self.change_counter(trigger_counter_of(counter), change),
             Step::Cancel { which } => {
@@ -123,7 +123,13 @@ impl Runner<'_> {
     /// Queues work that changes a counter. Works of a known counter add to any counter, and set only
     /// their own result counter. Works of other counters only add to counting counters: the value after a
     /// set would depend on the order of works, which is promised only for works of one counter.
-    fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
+    fn queue_change_work(
+        &mut self,
+        trigger: CounterName,
+        threshold: u64,
+        counter: CounterName,
+        change: Change,
+    ) {
         let (counter, change) = match (trigger, counter, change) {
             (CounterName::Known(number), _, Change::Set(_)) => (result_counter_of(number), change),
             (CounterName::Known(_), _, Change::Add(value) | Change::AddError(value)) => {
@@ -150,7 +156,7 @@ impl Runner<'_> {
 
     /// Queues work that posts an operation. If the endpoint has little room, the work waits for a
     /// counting counter, since the time at which it runs is not known.
-    fn queue_post(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
+    fn queue_post_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
             CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
