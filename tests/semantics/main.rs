@@ -1,9 +1,8 @@
 //! The behaviour that applications may rely on: tests that run over every transport.
 //!
-//! Each test is a function of a [`Net`]. It is written once, and listed once, below. "In turns", one
-//! thread drives all endpoints. "In threads", each endpoint also has its own thread, which drives it all
-//! the time. "Across processes", each endpoint is in its own process. "By itself", the library's progress
-//! thread drives the endpoints.
+//! Each test is a function of a [`Net`](homespun_suite::Net), and is in a list below. [`in_turns`],
+//! [`in_threads`], [`by_itself`] and [`across_processes`] run the lists over the [`networks`]. They differ
+//! in what drives the endpoints.
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -37,6 +36,7 @@ mod levels;
 mod misuse;
 mod multi_receive;
 mod naming;
+mod networks;
 mod ordering;
 mod overrun;
 mod peek;
@@ -63,11 +63,6 @@ mod triggered_connections;
 mod truncation;
 mod wait_sets;
 mod waiting;
-
-use homespun::Fabric;
-use homespun_suite::{Backend, Net, TransportKind, Turns};
-
-use crate::backend::ChannelProvider;
 
 homespun_suite::party_process_entry!();
 
@@ -757,278 +752,8 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections, of waits for several objects, of late binding, and of
-/// work that waits for counters, with automatic progress.
-macro_rules! tests_of_connections_by_themselves {
-    ($net:expr) => {
-        tests! { $net;
-            connections:
-                connection_is_made_without_reads_by_the_application
-                unread_request_leaves_the_event_queue_when_its_requester_closes
-                accepted_request_connects_both_endpoints
-                rejected_request_fails_with_econnrefused
-                connection_carries_messages_both_ways
-                sixty_concurrent_requests_are_all_answered;
-            connection_order:
-                receives_posted_early_complete_in_send_order
-                connections_of_a_shared_context_keep_send_order;
-            shutdown:
-                messages_sent_before_a_shutdown_arrive_before_its_event
-                simultaneous_shutdowns_reach_both_sides
-                connection_objects_may_be_dropped_in_any_order;
-            event_waiting:
-                event_wait_wakes_for_connection_events
-                threads_blocked_on_event_and_completion_queues_both_wake;
-            wait_sets:
-                wait_set_wakes_for_events_of_any_member
-                wait_set_wakes_for_events_and_completions;
-            shared_contexts:
-                receives_posted_before_binding_serve_every_endpoint
-                messages_of_each_peer_keep_their_order
-                receive_takes_an_earlier_unexpected_message
-                tagged_and_untagged_receives_take_messages_of_their_kind
-                long_message_is_truncated_at_its_endpoint
-                directed_receive_takes_its_source_at_any_endpoint
-                directed_receive_ends_with_the_last_link_of_its_source
-                directed_receive_ends_when_no_endpoint_reaches_its_source
-                multi_receive_buffer_takes_messages_of_all_endpoints
-                cancelled_receive_ends_at_the_first_endpoint
-                peek_finds_messages_of_any_endpoint
-                closed_endpoint_leaves_receives_to_others
-                endpoints_join_and_leave_while_messages_arrive
-                selective_endpoint_reports_only_requested_receives
-                counters_count_receives_of_their_endpoint;
-            shared_context_waits:
-                peeks_alone_make_progress
-                sleeping_reader_wakes_for_a_post
-                sleeping_reader_wakes_for_a_cancel
-                concurrent_posts_and_reads_receive_all_messages
-                concurrent_posts_and_reads_of_one_queue_receive_all_messages;
-            shared_context_bounds:
-                cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint
-                full_queue_of_one_endpoint_delays_no_other
-                buffer_serves_others_while_one_queue_is_full
-                receives_beyond_the_depth_are_refused
-                messages_beyond_a_small_budget_all_arrive;
-            shared_context_misuse:
-                directed_receive_without_endpoints_is_refused
-                directed_receive_without_the_capability_is_refused
-                close_of_a_context_with_endpoints_fails_with_ebusy
-                invalid_bindings_and_calls_of_shared_contexts_are_refused;
-            shared_context_works:
-                post_to_the_context_counts_towards_deferred_work
-                triggered_receive_of_a_context_is_posted_at_its_threshold
-                deferred_receives_of_a_context_count_where_their_messages_arrive
-                deferred_receive_counted_by_its_endpoint_counts_once
-                deferred_receive_counts_while_its_queue_is_full
-                waiting_receives_of_a_context_are_cancelled
-                deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
-                triggered_claim_of_a_context_receives_the_claimed_message
-                deferred_claim_of_a_context_receives_the_claimed_message
-                deferred_multi_receive_buffer_of_a_context_ends_with_its_release
-                dropping_the_last_handle_of_a_context_discards_its_work
-                invalid_waiting_receive_of_a_context_is_refused;
-            shared_connections:
-                connections_share_receives
-                closed_connection_leaves_receives_to_others;
-            triggered:
-                every_kind_of_work_waits_for_its_threshold
-                completed_work_triggers_further_work
-                endpoint_and_region_events_trigger_work
-                work_waits_while_its_endpoint_has_no_room
-                blocked_readers_wake_for_triggered_work
-                concurrent_counting_and_queueing_runs_each_work_once;
-            triggered_connections:
-                works_of_connected_endpoints_wait_for_their_threshold
-                received_messages_trigger_an_answer
-                work_queued_before_the_connection_runs_if_due_after_it
-                work_due_after_a_shutdown_fails_with_enotconn
-                receive_due_after_a_shutdown_takes_an_earlier_message
-                work_under_way_fails_when_the_connection_ends
-                closing_a_connected_endpoint_discards_its_work_alone;
-            late_binding:
-                counter_bound_after_enabling_counts_later_operations
-                counter_bound_after_enabling_wakes_its_waiters
-                access_counter_bound_after_mapping_counts_accesses
-                queue_bound_after_enabling_wakes_its_reader
-                queue_bound_after_enabling_reports_later_operations;
-        }
-    };
-}
-
-mod in_turns {
-    all_tests_over! {
-        loopback: crate::choppy(crate::Turns::Alternate);
-        backend: crate::backend(crate::Turns::Alternate);
-        tcp4: crate::tcp4(crate::Turns::Alternate);
-        tcp6: crate::tcp6(crate::Turns::Alternate);
-        shm4: crate::shm4(crate::Turns::Alternate);
-        shm6: crate::shm6(crate::Turns::Alternate);
-        auto4: crate::auto4(crate::Turns::Alternate);
-        mixed4: crate::mixed4(crate::Turns::Alternate);
-    }
-    /// The loopback is a network inside one process, and so is the example of a backend.
-    mod with_other_processes {
-        tests_over! { tests_of_peer_processes:
-            tcp4: crate::tcp4(crate::Turns::Alternate);
-            tcp6: crate::tcp6(crate::Turns::Alternate);
-            shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);
-            auto4: crate::auto4(crate::Turns::Alternate);
-            mixed4: crate::mixed4(crate::Turns::Alternate);
-        }
-    }
-    mod with_mapped_memory {
-        tests_over! { tests_of_mapped_memory:
-            loopback: crate::choppy(crate::Turns::Alternate);
-            shm4: crate::shm4(crate::Turns::Alternate);
-            shm6: crate::shm6(crate::Turns::Alternate);
-            auto4: crate::auto4(crate::Turns::Alternate);
-        }
-    }
-}
-
-mod in_threads {
-    all_tests_over! {
-        loopback: crate::choppy(crate::Turns::Threads);
-        backend: crate::backend(crate::Turns::Threads);
-        tcp4: crate::tcp4(crate::Turns::Threads);
-        tcp6: crate::tcp6(crate::Turns::Threads);
-        shm4: crate::shm4(crate::Turns::Threads);
-        shm6: crate::shm6(crate::Turns::Threads);
-        auto4: crate::auto4(crate::Turns::Threads);
-        mixed4: crate::mixed4(crate::Turns::Threads);
-    }
-    /// The loopback is a network inside one process, and so is the example of a backend.
-    mod with_other_processes {
-        tests_over! { tests_of_peer_processes:
-            tcp4: crate::tcp4(crate::Turns::Threads);
-            tcp6: crate::tcp6(crate::Turns::Threads);
-            shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);
-            auto4: crate::auto4(crate::Turns::Threads);
-            mixed4: crate::mixed4(crate::Turns::Threads);
-        }
-    }
-    mod with_mapped_memory {
-        tests_over! { tests_of_mapped_memory:
-            loopback: crate::choppy(crate::Turns::Threads);
-            shm4: crate::shm4(crate::Turns::Threads);
-            shm6: crate::shm6(crate::Turns::Threads);
-            auto4: crate::auto4(crate::Turns::Threads);
-        }
-    }
-}
-
-/// With automatic progress, so that every party makes progress all the time. IPv6 would test nothing
-/// more, and the example of a backend must be polled.
-mod by_itself {
-    mod backend {
-        tests_of_parties! { crate::backend(crate::Turns::Automatic) }
-    }
-    mod tcp4 {
-        tests_of_parties! { crate::tcp4(crate::Turns::Automatic) }
-        tests_of_connections_by_themselves! { crate::tcp4(crate::Turns::Automatic) }
-    }
-    mod shm4 {
-        tests_of_parties! { crate::shm4(crate::Turns::Automatic) }
-        tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Automatic) }
-    }
-    mod mixed4 {
-        tests_of_parties! { crate::mixed4(crate::Turns::Automatic) }
-        tests_of_connections_by_themselves! { crate::mixed4(crate::Turns::Automatic) }
-    }
-}
-
-/// The loopback is a network inside one process, and so is the example of a backend.
-mod across_processes {
-    mod tcp4 {
-        mod parties {
-            tests_of_parties! { crate::tcp4(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::tcp4(crate::Turns::Processes) }
-        }
-    }
-    mod tcp6 {
-        mod parties {
-            tests_of_parties! { crate::tcp6(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::tcp6(crate::Turns::Processes) }
-        }
-    }
-    mod shm4 {
-        mod parties {
-            tests_of_parties! { crate::shm4(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::shm4(crate::Turns::Processes) }
-        }
-    }
-    mod shm6 {
-        mod parties {
-            tests_of_parties! { crate::shm6(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::shm6(crate::Turns::Processes) }
-        }
-    }
-    mod auto4 {
-        mod parties {
-            tests_of_parties! { crate::auto4(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::auto4(crate::Turns::Processes) }
-        }
-    }
-    mod mixed4 {
-        mod parties {
-            tests_of_parties! { crate::mixed4(crate::Turns::Processes) }
-        }
-        mod sleepers {
-            tests_of_sleepers! { crate::mixed4(crate::Turns::Processes) }
-        }
-    }
-    mod with_mapped_memory {
-        tests_over! { tests_of_mapped_memory:
-            shm4: crate::shm4(crate::Turns::Processes);
-            shm6: crate::shm6(crate::Turns::Processes);
-            auto4: crate::auto4(crate::Turns::Processes);
-        }
-    }
-}
-
-fn choppy(turns: Turns) -> Net {
-    Net::faulty_loopback(0x5eed, turns)
-}
-
-fn backend(turns: Turns) -> Net {
-    let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
-    Net::new(&TransportKind::Backend(Backend { domain: "channel", install }), turns)
-}
-
-fn tcp4(turns: Turns) -> Net {
-    Net::new(&TransportKind::Tcp4, turns)
-}
-
-fn tcp6(turns: Turns) -> Net {
-    Net::new(&TransportKind::Tcp6, turns)
-}
-
-fn shm4(turns: Turns) -> Net {
-    Net::new(&TransportKind::Shm4, turns)
-}
-
-fn shm6(turns: Turns) -> Net {
-    Net::new(&TransportKind::Shm6, turns)
-}
-
-fn auto4(turns: Turns) -> Net {
-    Net::new(&TransportKind::Auto4, turns)
-}
-
-/// Of three endpoints, the first and the third are near each other, and both are far from the second.
-fn mixed4(turns: Turns) -> Net {
-    Net::new(&TransportKind::MIXED4, turns)
-}
+// These modules use the macros above, so they come last.
+mod across_processes;
+mod by_itself;
+mod in_threads;
+mod in_turns;
