@@ -71,7 +71,7 @@ fn committed_writes_survive_the_death_of_their_target() {
 }
 
 #[test]
-fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
+fn writes_before_a_completed_fence_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.open_pair();

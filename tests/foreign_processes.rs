@@ -113,7 +113,8 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
     }
 }
 
-/// Neither side sees the other under a number by which it could copy memory, map it or await the other's end.
+/// Neither process has a process id in the other's namespace, by which the other could copy or map its memory
+/// or wait for its exit.
 #[test]
 fn process_of_another_pid_namespace_is_reached_without_process_copies() {
     for transport in [TransportKind::Shm4, TransportKind::Auto4] {
@@ -138,7 +139,7 @@ fn process_of_another_pid_namespace_is_reached_without_process_copies() {
                 assert!(regions[0].content() == payload(20 + round, 8));
                 assert!(regions[1].content() == payload(30 + round, 8));
             }
-            // The end of a process is noticed all the same.
+            // A peer notices the end of a process all the same.
             bob.endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
             bob.kill();
             let (buffers, flags) = (vec![payload(2, 100_000)], OpFlags::DELIVERY_COMPLETE);

@@ -131,7 +131,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
 }
 
 #[test]
-fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
+fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.open_pair();

@@ -28,7 +28,7 @@ pub(super) enum RemoteCall {
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),
-    /// With raw results, [`Taken`](RemoteCall::Taken) returns them.
+    /// If it fetches into raw memory, [`Taken`](RemoteCall::Taken) returns the fetched bytes.
     Atomic(AtomicCall),
     /// Answered by [`RemoteAnswer::Registered`].
     Register(RegionSpec),
@@ -44,7 +44,7 @@ pub(super) enum RemoteCall {
     /// The counters of the region with this number, by the bits of the event. Answered by
     /// [`RemoteAnswer::Counted`].
     RegionCounted(usize, u64),
-    /// The same for the endpoint.
+    /// The counters of the endpoint, by the bits of the event. Answered by [`RemoteAnswer::Counted`].
     Counted(u64),
     /// The memory of a raw region after it was closed. Answered by [`RemoteAnswer::Bytes`].
     ClosedContent(usize),
@@ -97,7 +97,7 @@ pub(super) enum RemoteCall {
     /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    /// Makes the system refuse copies between processes with this error.
+    /// From now on the system refuses copies between this process and others with this error.
     RefuseCopies {
         errno: i32,
     },

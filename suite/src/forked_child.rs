@@ -34,7 +34,7 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 /// Calls every operation of an endpoint and its queue, closes the endpoint, and checks that each operation
 /// has failed.
 ///
-/// The region is one of the peer's, given by key and address. The parent has accessed it.
+/// `region` has the key and the address of a region of the peer, which the parent has accessed.
 pub(super) fn check_all_operations_fail(
     endpoint: Endpoint,
     cq: &CompletionQueue,

@@ -24,8 +24,8 @@ use super::transport::{TransportKind, Turns};
 /// simulated time.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The pace of time on the loopback network while the network is idle. A thread that is about to receive
-/// may be delayed by a fiftieth of [`LINGER`], or by a thousand pauses of the thread that waits for it.
+/// How many times faster time passes on the loopback network while nothing is received. So a closing
+/// endpoint waits a fiftieth of [`LINGER`] for a peer whose thread is delayed.
 const IDLE_PACE: u32 = 50;
 
 /// Returns the clock of a network inside the process. Time passes faster while nothing is received, since

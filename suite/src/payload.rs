@@ -1,9 +1,10 @@
-//! The contents of messages. A number determines each of them, so that a test finds a misplaced byte.
+//! The contents of messages. A number determines all bytes of a message, so that a test finds a misplaced
+//! byte.
 
 use homespun::{Buffer, Bytes, BytesMut};
 
-/// The period of a message's content. It has a large prime factor. So bytes are found that are misplaced
-/// by the size of a buffer, a page or a ring, or by a small multiple of it.
+/// The period of a message's content. Its large prime factor reveals bytes that are misplaced by the size
+/// of a buffer, a page or a ring, or by a small multiple of it.
 const PERIOD_BYTES: usize = 8 * 1009;
 
 /// Returns the first `len_bytes` bytes of an endless text that is different for each `identity`. The text

@@ -157,8 +157,8 @@ impl Prerequisite {
     }
 }
 
-/// Whether this process may start a process of this user, who must exist in the user namespace:
-/// `user_namespaces(7)`.
+/// Returns whether this process may start a process of this user, who must exist in the user namespace
+/// (`user_namespaces(7)`). If not, reports that the test is skipped.
 #[track_caller]
 pub fn probe_user_change_or_skip(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");

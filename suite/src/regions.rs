@@ -163,7 +163,7 @@ impl Region {
         }
     }
 
-    /// Returns the values of the counter of these accesses.
+    /// Returns the values of the counter of this event.
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => expect_open(registered).read_counter(event),
@@ -231,8 +231,8 @@ impl RmaCall {
 }
 
 impl AtomicCall {
-    /// Returns an operation at the beginning of a region, by the simplest call. The elements to compare
-    /// with equal its operands.
+    /// Returns an operation at the beginning of a region, by the simplest call. Its compare elements are
+    /// its operands.
     pub fn new(
         kind: AtomicKind,
         (op, datatype): (AtomicOp, Datatype),

@@ -26,7 +26,7 @@ impl RemoteParty {
         process.receive_message()
     }
 
-    /// Makes a call to which the answer is done or refused.
+    /// Makes a call that the process answers by [`RemoteAnswer::Done`] or [`RemoteAnswer::Refused`].
     #[track_caller]
     pub(super) fn call_for_result(&self, call: &RemoteCall) -> Result<(), Error> {
         match self.call(call) {

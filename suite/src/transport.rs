@@ -75,7 +75,7 @@ impl TransportKind {
     /// The domain `auto` with near and far peers.
     pub const MIXED4: TransportKind = TransportKind::Mixed4 { first: 0 };
 
-    /// Whether its endpoints map memory of each other: the first two, where some do.
+    /// Whether its first two endpoints map memory of each other.
     pub(super) fn maps_peer_memory(&self) -> bool {
         match self {
             TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6 => true,
@@ -85,8 +85,8 @@ impl TransportKind {
         }
     }
 
-    /// Returns the transport for the endpoints of another process, of which the first is the `number`th of
-    /// the network, beginning with 0.
+    /// Returns the transport for the endpoints of another process. The first of them is the endpoint with
+    /// this number in the network, counted from 0.
     #[must_use]
     pub fn for_process(&self, number: usize) -> TransportKind {
         match self {

@@ -18,7 +18,7 @@ use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, TransportKind, Tu
 /// The largest number of outstanding sends.
 const SENDS_MAX: usize = 12;
 
-/// The limit of the rounds after which the survivor kills a victim, if it is to kill it.
+/// The survivor kills a victim in a random round before this one, if the plan says so.
 const ROUNDS_MAX: u64 = 80;
 
 /// After this many rounds without an event, none is expected any more.

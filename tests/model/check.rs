@@ -10,7 +10,7 @@ use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// No network has its receivers fetch messages that are shorter.
+/// Over no network does a receiver fetch a message that is shorter than this.
 const SHORT_BYTES: usize = 1000;
 
 /// The promises that hold for a program, with its network and disruptions.

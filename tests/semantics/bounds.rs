@@ -130,7 +130,7 @@ pub(crate) fn received_messages_wait_for_room_in_the_completion_queue(net: &Net)
     bob.assert_no_completion();
 }
 
-pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
+pub(crate) fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second =

@@ -32,18 +32,18 @@ macro_rules! tests_of_connections_by_themselves {
                 receive_takes_an_earlier_unexpected_message
                 tagged_and_untagged_receives_take_messages_of_their_kind
                 long_message_is_truncated_at_its_endpoint
-                directed_receive_takes_its_source_at_any_endpoint
-                directed_receive_ends_with_the_last_link_of_its_source
-                directed_receive_ends_when_no_endpoint_reaches_its_source
+                directed_receive_takes_messages_of_its_source_at_any_endpoint
+                directed_receive_fails_when_the_last_link_to_its_source_ends
+                directed_receive_fails_when_no_endpoint_reaches_its_source
                 multi_receive_buffer_takes_messages_of_all_endpoints
-                cancelled_receive_ends_at_the_first_endpoint
+                cancelled_receive_is_reported_by_the_first_endpoint
                 peek_finds_messages_of_any_endpoint
-                closed_endpoint_leaves_receives_to_others
+                closed_endpoint_discards_its_messages_and_leaves_receives_posted
                 endpoints_join_and_leave_while_messages_arrive
                 selective_endpoint_reports_only_requested_receives
                 counters_count_receives_of_their_endpoint;
             shared_context_waits:
-                peeks_alone_make_progress
+                repeated_peeks_find_a_message_arriving_at_any_endpoint
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
                 concurrent_posts_and_reads_receive_all_messages
@@ -51,7 +51,7 @@ macro_rules! tests_of_connections_by_themselves {
             shared_context_bounds:
                 cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint
                 full_queue_of_one_endpoint_delays_no_other
-                buffer_serves_others_while_one_queue_is_full
+                multi_receive_buffer_serves_other_endpoints_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
                 messages_beyond_a_small_budget_all_arrive;
             shared_context_misuse:
@@ -60,11 +60,11 @@ macro_rules! tests_of_connections_by_themselves {
                 close_of_a_context_with_endpoints_fails_with_ebusy
                 invalid_bindings_and_calls_of_shared_contexts_are_refused;
             shared_context_works:
-                post_to_the_context_counts_towards_deferred_work
+                receive_that_completes_at_post_triggers_deferred_work
                 triggered_receive_of_a_context_is_posted_at_its_threshold
-                deferred_receives_of_a_context_count_where_their_messages_arrive
-                deferred_receive_counted_by_its_endpoint_counts_once
-                deferred_receive_counts_while_its_queue_is_full
+                deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint
+                deferred_receive_that_reports_to_its_endpoints_counter_counts_once
+                deferred_receive_is_counted_while_its_queue_is_full
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
@@ -74,22 +74,22 @@ macro_rules! tests_of_connections_by_themselves {
                 invalid_waiting_receive_of_a_context_is_refused;
             shared_connections:
                 connections_share_receives
-                closed_connection_leaves_receives_to_others;
+                closed_connection_leaves_shared_receives_posted;
             triggered:
-                every_kind_of_work_waits_for_its_threshold
+                every_kind_of_deferred_work_waits_for_its_threshold
                 completed_work_triggers_further_work
                 endpoint_and_region_events_trigger_work
                 work_waits_while_its_endpoint_has_no_room
                 blocked_readers_wake_for_triggered_work
                 concurrent_counting_and_queueing_runs_each_work_once;
             triggered_connections:
-                works_of_connected_endpoints_wait_for_their_threshold
+                deferred_work_of_connected_endpoints_waits_for_its_threshold
                 received_messages_trigger_an_answer
                 work_queued_before_the_connection_runs_if_due_after_it
                 work_due_after_a_shutdown_fails_with_enotconn
                 receive_due_after_a_shutdown_takes_an_earlier_message
                 work_under_way_fails_when_the_connection_ends
-                closing_a_connected_endpoint_discards_its_work_alone;
+                closing_a_connected_endpoint_discards_only_its_own_work;
             late_binding:
                 counter_bound_after_enabling_counts_later_operations
                 counter_bound_after_enabling_wakes_its_waiters
@@ -101,7 +101,7 @@ macro_rules! tests_of_connections_by_themselves {
 }
 
 mod backend {
-    tests_of_parties! { crate::networks::backend(homespun_suite::Turns::Automatic) }
+    tests_of_parties! { crate::networks::example_backend(homespun_suite::Turns::Automatic) }
 }
 mod tcp4 {
     tests_of_parties! { crate::networks::tcp4(homespun_suite::Turns::Automatic) }

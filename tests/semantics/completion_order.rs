@@ -116,7 +116,7 @@ pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
     assert_eq!(alice.next_completion().context, 2);
 }
 
-pub(crate) fn operation_awaiting_its_turn_counts_towards_the_depth(net: &Net) {
+pub(crate) fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
     let (alice, bob) = net.open_pair_with(
         Setup { tx_depth_ops: 3, ..in_order_setup() },
         Setup { asleep: true, ..Setup::default() },

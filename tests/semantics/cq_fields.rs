@@ -31,7 +31,7 @@ fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64,
     Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
 }
 
-/// Waits for the next_entry_without_buffer entry, and returns it without its buffer.
+/// Waits for the next entry, and returns it without its buffer.
 #[track_caller]
 fn next_entry_without_buffer(party: &Party) -> Completion {
     Completion { buffer: Buffer::None, ..party.next_completion() }

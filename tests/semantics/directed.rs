@@ -43,7 +43,7 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
 }
 
-pub(crate) fn directed_receive_takes_messages_of_its_source_alone(net: &Net) {
+pub(crate) fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     // The receive is posted first.

@@ -74,7 +74,7 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
     assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
-pub(crate) fn separate_queues_report_sends_and_receives(net: &Net) {
+pub(crate) fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     let setup = || Setup { separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let receive_cq = |party: &homespun_suite::Party| party.receive_cq.clone().expect("it has two queues");

@@ -1,8 +1,8 @@
 //! Every transport, with a thread for each endpoint, which drives it all the time.
 
 all_tests_over! {
-    loopback: crate::networks::choppy(homespun_suite::Turns::Threads);
-    backend: crate::networks::backend(homespun_suite::Turns::Threads);
+    loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Threads);
+    backend: crate::networks::example_backend(homespun_suite::Turns::Threads);
     tcp4: crate::networks::tcp4(homespun_suite::Turns::Threads);
     tcp6: crate::networks::tcp6(homespun_suite::Turns::Threads);
     shm4: crate::networks::shm4(homespun_suite::Turns::Threads);
@@ -23,7 +23,7 @@ mod with_other_processes {
 }
 mod with_mapped_memory {
     tests_over! { tests_of_mapped_memory:
-        loopback: crate::networks::choppy(homespun_suite::Turns::Threads);
+        loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Threads);
         shm4: crate::networks::shm4(homespun_suite::Turns::Threads);
         shm6: crate::networks::shm6(homespun_suite::Turns::Threads);
         auto4: crate::networks::auto4(homespun_suite::Turns::Threads);

@@ -1,8 +1,8 @@
 //! Every transport, with one thread that drives all endpoints in turn.
 
 all_tests_over! {
-    loopback: crate::networks::choppy(homespun_suite::Turns::Alternate);
-    backend: crate::networks::backend(homespun_suite::Turns::Alternate);
+    loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Alternate);
+    backend: crate::networks::example_backend(homespun_suite::Turns::Alternate);
     tcp4: crate::networks::tcp4(homespun_suite::Turns::Alternate);
     tcp6: crate::networks::tcp6(homespun_suite::Turns::Alternate);
     shm4: crate::networks::shm4(homespun_suite::Turns::Alternate);
@@ -23,7 +23,7 @@ mod with_other_processes {
 }
 mod with_mapped_memory {
     tests_over! { tests_of_mapped_memory:
-        loopback: crate::networks::choppy(homespun_suite::Turns::Alternate);
+        loopback: crate::networks::choppy_loopback(homespun_suite::Turns::Alternate);
         shm4: crate::networks::shm4(homespun_suite::Turns::Alternate);
         shm6: crate::networks::shm6(homespun_suite::Turns::Alternate);
         auto4: crate::networks::auto4(homespun_suite::Turns::Alternate);

@@ -93,7 +93,7 @@ macro_rules! tests_of_parties {
             entries:
                 completion_has_the_fields_of_its_format
                 one_read_returns_many_entries_in_order
-                separate_queues_report_sends_and_receives
+                separate_queues_report_sends_and_receives_separately
                 read_of_zero_entries_drives_progress;
             cq_fields:
                 completion_fields_match_every_send_and_receive_call
@@ -118,7 +118,7 @@ macro_rules! tests_of_parties {
                 unreported_success_reports_no_unknown_source
                 separate_receive_queue_reports_unknown_sources;
             directed:
-                directed_receive_takes_messages_of_its_source_alone
+                directed_receive_takes_only_messages_of_its_source
                 receive_from_unspecified_source_takes_any_message
                 directed_and_undirected_receives_match_in_posting_order
                 directed_receive_fails_when_its_source_closes
@@ -212,7 +212,7 @@ macro_rules! tests_of_parties {
                 peek_finds_the_earliest_match
                 peek_with_a_source_finds_only_its_messages
                 peek_skips_messages_taken_by_a_posted_receive
-                claimed_message_is_received_by_its_claim_alone
+                claimed_message_is_received_only_by_its_claim
                 discarded_message_is_never_received
                 claimed_send_matches_only_when_received
                 claim_of_an_unclaimed_or_received_message_fails
@@ -384,7 +384,7 @@ macro_rules! tests_of_sleepers {
                 sends_beyond_the_transmit_depth_are_refused
                 refused_posts_have_no_effect;
             overrun:
-                unprotected_sends_are_bounded_by_the_transmit_depth_alone
+                unprotected_sends_are_bounded_only_by_the_transmit_depth
                 reads_of_an_overrun_queue_drive_progress;
             levels:
                 small_inject_complete_send_completes_without_receiver_progress
@@ -396,7 +396,7 @@ macro_rules! tests_of_sleepers {
                 inject_fence_waits_for_completion_of_preceding_sends
                 fenced_message_waits_for_responses_to_preceding_accesses;
             completion_order:
-                operation_awaiting_its_turn_counts_towards_the_depth;
+                operation_awaiting_earlier_completions_counts_towards_the_depth;
             ordering:
                 access_to_a_mapped_region_does_not_overtake_messages;
             credit:
@@ -432,7 +432,7 @@ macro_rules! tests_of_objects {
                 read_each_closure_may_call_queue_and_endpoints;
             // Two endpoints share one queue, which is an object of one process.
             bounds:
-                endpoints_sharing_a_full_queue_all_complete;
+                operations_of_endpoints_sharing_a_full_queue_all_complete;
             // A thread sleeps on a queue of this process.
             sources:
                 unknown_source_wakes_a_blocked_reader;
@@ -464,7 +464,7 @@ macro_rules! tests_of_objects {
                 post_to_an_unknown_peer_returns_every_buffer
                 post_without_the_capability_returns_every_buffer
                 post_to_a_full_queue_returns_every_buffer
-                oversized_vector_and_unfounded_claim_return_their_buffers
+                oversized_vector_and_claim_without_a_message_return_their_buffers
                 returned_buffer_may_be_posted_again;
             reusable:
                 reusable_buffer_takes_message_after_message
@@ -480,18 +480,18 @@ macro_rules! tests_of_objects {
                 receive_takes_an_earlier_unexpected_message
                 tagged_and_untagged_receives_take_messages_of_their_kind
                 long_message_is_truncated_at_its_endpoint
-                directed_receive_takes_its_source_at_any_endpoint
-                directed_receive_ends_with_the_last_link_of_its_source
-                directed_receive_ends_when_no_endpoint_reaches_its_source
+                directed_receive_takes_messages_of_its_source_at_any_endpoint
+                directed_receive_fails_when_the_last_link_to_its_source_ends
+                directed_receive_fails_when_no_endpoint_reaches_its_source
                 multi_receive_buffer_takes_messages_of_all_endpoints
-                cancelled_receive_ends_at_the_first_endpoint
+                cancelled_receive_is_reported_by_the_first_endpoint
                 peek_finds_messages_of_any_endpoint
-                closed_endpoint_leaves_receives_to_others
+                closed_endpoint_discards_its_messages_and_leaves_receives_posted
                 endpoints_join_and_leave_while_messages_arrive
                 selective_endpoint_reports_only_requested_receives
                 counters_count_receives_of_their_endpoint;
             shared_context_waits:
-                peeks_alone_make_progress
+                repeated_peeks_find_a_message_arriving_at_any_endpoint
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
                 concurrent_posts_and_reads_receive_all_messages
@@ -499,7 +499,7 @@ macro_rules! tests_of_objects {
             shared_context_bounds:
                 cancelled_receive_of_an_empty_context_is_reported_by_the_first_endpoint
                 full_queue_of_one_endpoint_delays_no_other
-                buffer_serves_others_while_one_queue_is_full
+                multi_receive_buffer_serves_other_endpoints_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
                 messages_beyond_a_small_budget_all_arrive;
             shared_context_misuse:
@@ -508,11 +508,11 @@ macro_rules! tests_of_objects {
                 close_of_a_context_with_endpoints_fails_with_ebusy
                 invalid_bindings_and_calls_of_shared_contexts_are_refused;
             shared_context_works:
-                post_to_the_context_counts_towards_deferred_work
+                receive_that_completes_at_post_triggers_deferred_work
                 triggered_receive_of_a_context_is_posted_at_its_threshold
-                deferred_receives_of_a_context_count_where_their_messages_arrive
-                deferred_receive_counted_by_its_endpoint_counts_once
-                deferred_receive_counts_while_its_queue_is_full
+                deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint
+                deferred_receive_that_reports_to_its_endpoints_counter_counts_once
+                deferred_receive_is_counted_while_its_queue_is_full
                 waiting_receives_of_a_context_are_cancelled
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
@@ -573,7 +573,7 @@ macro_rules! tests_of_objects {
                 deferred_multi_receive_buffer_ends_with_its_release
                 deferred_multi_receive_buffer_is_cancelled_by_its_context;
             triggered:
-                every_kind_of_work_waits_for_its_threshold
+                every_kind_of_deferred_work_waits_for_its_threshold
                 work_is_reported_only_on_request
                 work_that_reports_to_its_endpoints_own_counter_counts_once
                 works_run_in_threshold_order
@@ -601,7 +601,7 @@ macro_rules! tests_of_objects {
             wait_sets:
                 wait_set_wakes_for_events_of_any_member
                 wait_set_wakes_an_epoll_set
-                two_wait_sets_are_polled_at_once;
+                two_wait_set_descriptors_are_polled_at_once;
             poll_sets:
                 poll_set_reports_and_drives_every_member
                 close_of_a_poll_set_member_fails_with_ebusy;
@@ -703,8 +703,8 @@ macro_rules! tests_of_connections {
             shutdown:
                 messages_sent_before_a_shutdown_arrive_before_its_event
                 operations_fail_when_the_connection_ends
-                received_send_succeeds_although_the_receiver_shuts_down
-                received_send_succeeds_although_the_receiver_closes_amid_sends
+                send_of_a_received_message_succeeds_although_the_receiver_shuts_down
+                send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends
                 simultaneous_shutdowns_reach_both_sides
                 long_message_in_flight_arrives_whole_or_fails_at_shutdown
                 accepted_request_connects_although_the_server_closes_at_once
@@ -717,15 +717,15 @@ macro_rules! tests_of_connections {
                 application_event_wakes_every_waiter;
             shared_connections:
                 connections_share_receives
-                closed_connection_leaves_receives_to_others;
+                closed_connection_leaves_shared_receives_posted;
             triggered_connections:
-                works_of_connected_endpoints_wait_for_their_threshold
+                deferred_work_of_connected_endpoints_waits_for_its_threshold
                 received_messages_trigger_an_answer
                 work_queued_before_the_connection_runs_if_due_after_it
                 work_due_after_a_shutdown_fails_with_enotconn
                 receive_due_after_a_shutdown_takes_an_earlier_message
                 work_under_way_fails_when_the_connection_ends
-                closing_a_connected_endpoint_discards_its_work_alone;
+                closing_a_connected_endpoint_discards_only_its_own_work;
             wait_sets:
                 wait_set_wakes_for_events_and_completions;
         }

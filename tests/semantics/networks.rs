@@ -5,11 +5,11 @@ use homespun_suite::{Backend, Net, TransportKind, Turns};
 
 use crate::backend::ChannelProvider;
 
-pub(crate) fn choppy(turns: Turns) -> Net {
+pub(crate) fn choppy_loopback(turns: Turns) -> Net {
     Net::faulty_loopback(0x5eed, turns)
 }
 
-pub(crate) fn backend(turns: Turns) -> Net {
+pub(crate) fn example_backend(turns: Turns) -> Net {
     let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
     Net::new(&TransportKind::Backend(Backend { domain: "channel", install }), turns)
 }

@@ -88,7 +88,7 @@ pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     }
 }
 
-pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Net) {
+pub(crate) fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     const DEPTH_OPS: u64 = 5;
     let alice = net

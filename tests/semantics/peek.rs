@@ -332,7 +332,7 @@ pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     receive_and_check(&bob, 5, 2, 16);
 }
 
-pub(crate) fn claimed_message_is_received_by_its_claim_alone(net: &Net) {
+pub(crate) fn claimed_message_is_received_only_by_its_claim(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=3 {

@@ -127,7 +127,7 @@ pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     alice.next_completion();
 }
 
-pub(crate) fn oversized_vector_and_unfounded_claim_return_their_buffers(net: &Net) {
+pub(crate) fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
     let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
     let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();

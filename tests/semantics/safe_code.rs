@@ -365,7 +365,7 @@ pub(crate) fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
 
 pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     const WINDOW: u64 = 8;
-    // Drop it after this many completions, while messages of every protocol are in flight.
+    // Drop the endpoint after this many completions, while messages of every protocol are in flight.
     for leaves_after in [0, 1, 7, 40, 150] {
         let (alice, bob) = OwnEndpoint::open_pair(net);
         let is_gone = AtomicBool::new(false);

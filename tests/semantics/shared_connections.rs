@@ -34,7 +34,7 @@ pub(crate) fn connect_with_shared_context(
 pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    // The source would count for an unconnected endpoint, and such an endpoint could still be bound.
+    // An unconnected endpoint, which could still be bound, would match the source.
     let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
     assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
     for number in 0..2 {
@@ -61,7 +61,7 @@ pub(crate) fn connections_share_receives(net: &Net) {
     connecting::close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }
 
-pub(crate) fn closed_connection_leaves_receives_to_others(net: &Net) {
+pub(crate) fn closed_connection_leaves_shared_receives_posted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     let (first, first_served) = connect_with_shared_context(&client, &server, &context);

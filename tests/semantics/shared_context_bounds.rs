@@ -28,7 +28,7 @@ pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     }
 }
 
-pub(crate) fn buffer_serves_others_while_one_queue_is_full(net: &Net) {
+pub(crate) fn multi_receive_buffer_serves_other_endpoints_while_one_queue_is_full(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();

@@ -129,7 +129,7 @@ fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     });
 }
 
-pub(crate) fn peeks_alone_make_progress(net: &Net) {
+pub(crate) fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     peer.endpoint.tsend(payload(1, 8), FabricAddress(1), Tag(7), 1).unwrap();

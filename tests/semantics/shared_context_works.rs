@@ -78,7 +78,7 @@ fn open_counter(sharers: &Sharers<'_>) -> Counter {
     sharers.domain.open_counter(&CounterAttr::default()).unwrap()
 }
 
-pub(crate) fn post_to_the_context_counts_towards_deferred_work(net: &Net) {
+pub(crate) fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (received, done) = (open_counter(&sharers), open_counter(&sharers));
     sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
@@ -129,7 +129,7 @@ pub(crate) fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Ne
     assert!(!counter.is_in_use());
 }
 
-pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(net: &Net) {
+pub(crate) fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
@@ -172,7 +172,7 @@ pub(crate) fn deferred_receives_of_a_context_count_where_their_messages_arrive(n
     }
 }
 
-pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
+pub(crate) fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let done = open_counter(&sharers);
     sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
@@ -198,7 +198,7 @@ pub(crate) fn deferred_receive_counted_by_its_endpoint_counts_once(net: &Net) {
     }
 }
 
-pub(crate) fn deferred_receive_counts_while_its_queue_is_full(net: &Net) {
+pub(crate) fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     let mut sharers = open_triggering_context(net);
     sharers.add_member();
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);

@@ -288,7 +288,7 @@ pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
 }
 
-pub(crate) fn directed_receive_takes_its_source_at_any_endpoint(net: &Net) {
+pub(crate) fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (left, left_name) = sharers.open_peer();
     let (right, right_name) = sharers.open_peer();
@@ -307,7 +307,7 @@ pub(crate) fn directed_receive_takes_its_source_at_any_endpoint(net: &Net) {
     assert_eq!(contexts, [1, 2, 3]);
 }
 
-pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) {
+pub(crate) fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (peer, name) = sharers.open_peer();
     sharers.context.recv(marked_buffer(8), name, 1).unwrap();
@@ -331,7 +331,7 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     sharers.context.cancel(3).expect("it accepts messages of others");
 }
 
-pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Net) {
+pub(crate) fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let vacancy = net.reserve_vacant_address();
     let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
@@ -387,7 +387,7 @@ pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
     }
 }
 
-pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
+pub(crate) fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     for context in [1, 2, 3] {
@@ -439,7 +439,7 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     assert_eq!(refused.errno(), Errno::ENOENT);
 }
 
-pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
+pub(crate) fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 8), Some(1));

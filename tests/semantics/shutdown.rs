@@ -107,7 +107,7 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
 }
 
-pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net) {
+pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_shuts_down(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [0, 8, 5000, 300_000] {
         let (one, other) = connect_pair(&client, &server);
@@ -132,7 +132,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
 
 /// The acknowledgement waits behind the receiver's own sends. The link may have taken one of them only in
 /// part.
-pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
+pub(crate) fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -153,7 +153,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
                 Ok(Some(completion)) if completion.context == 1 => break,
                 Ok(Some(_)) => sent += 1,
                 Ok(None) => {
-                    // Until that receive ends, the server reads nothing from the link.
+                    // Drive the client rarely, so that some of the server's sends still wait at the shutdown.
                     looks += 1;
                     if looks % LOOKS == 0 {
                         client.progress();
@@ -165,8 +165,8 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
         }
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
-            // The send has completed before, or was cancelled. In both cases the application may use its
-            // memory again.
+            // The send has completed, or the shutdown has cancelled it. In both cases the application may
+            // use its memory again.
             let _either = next_operation_end_of_first_side(&[&server]);
         }
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2, "round {round}");

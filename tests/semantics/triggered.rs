@@ -86,7 +86,7 @@ fn await_counter_unused(party: &Party, counter: &Counter) {
     }
 }
 
-pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
+pub(crate) fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
     let flags = OpFlags::COMPLETION;

@@ -105,7 +105,7 @@ fn expect_no_completion(side: &Side) {
     assert!(matches!(side.cq.read(), Ok(None)), "there is nothing to report");
 }
 
-pub(crate) fn works_of_connected_endpoints_wait_for_their_threshold(net: &Net) {
+pub(crate) fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let access = MrAccess::REMOTE_WRITE;
@@ -251,7 +251,7 @@ pub(crate) fn work_under_way_fails_when_the_connection_ends(net: &Net) {
     }
 }
 
-pub(crate) fn closing_a_connected_endpoint_discards_its_work_alone(net: &Net) {
+pub(crate) fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
     let counters = [&client, &server].map(|side| (open_counter(side), open_counter(side)));

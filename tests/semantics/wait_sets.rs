@@ -96,7 +96,7 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
 }
 
 /// An application that polls descriptors arms both sets, as it arms two queues.
-pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
+pub(crate) fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
     let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));

@@ -1,5 +1,5 @@
 //! Limits of the structure of the code: no large group of files imports each other, and no file is
-//! long. The documentation names what it should.
+//! long. The documentation names only paths, names and calls that exist.
 //!
 //! `cargo test --test walls -- --nocapture` prints the cycles of imports and the longest files.
 

@@ -1,4 +1,4 @@
-//! The crate that the documentation names.
+//! The documentation for application authors names the crate `homespun`, and not the engine.
 
 use std::collections::BTreeSet;
 

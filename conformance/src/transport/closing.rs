@@ -303,8 +303,8 @@ pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>
     assert!(b.recorder.frame_count(peer) < frames);
 }
 
-/// The number of a closed link is free at once. The next link with this number gets no event of the one
-/// before: no frame, no peer, no end.
+/// The number of a closed link is free at once. The next link with this number reports no event of the
+/// closed one: neither its peer, nor a frame, nor its end.
 pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Backend<'_, P>) {
     const ROUNDS: usize = 24;
     let mut endpoints = [11, 22, 33].map(|instance| backend.open_endpoint(instance));

@@ -23,7 +23,8 @@ pub struct Features {
     /// feature, the caller must poll the backend.
     pub wakes: bool,
     /// While the acceptor makes no call, a backlog of at most 32 connects fills up. A further connect waits
-    /// for a place, and asks to be [looked at again](Armed::Asleep), since no descriptor announces one.
+    /// for a place. Its transport asks for a pass at a [later time](Armed::Asleep), since no descriptor
+    /// announces a free place.
     pub backlog: bool,
 }
 

@@ -348,8 +348,8 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
         if a.recorder.live_link_count() == 1 {
             break;
         }
-        // Only once the connector sleeps: it would find a place that is freed earlier without being
-        // woken.
+        // The acceptor makes passes only while the connector sleeps. The connector would find a place that
+        // is freed earlier without a wakeup.
         sleep.wait_until_woken(&a, "a place in the backlog", || {
             make_progress(&mut b);
             make_progress(&mut c);

@@ -52,11 +52,11 @@ pub(super) struct Receive {
     pub(super) ended_at: Option<usize>,
     /// The number of its messages that were lost with their member.
     pub(super) lost_with_member: usize,
-    /// The number of its messages that were lost with their link. The failure of a receive from one peer,
-    /// with the link of that peer, counts as one.
+    /// The number of its messages that were lost with their link. If a receive from one peer failed with
+    /// the link of that peer, this counts as one lost message.
     pub(super) lost_with_link: usize,
-    /// Whether it matched a message of a member that left before the end of the receive was read from its
-    /// queue.
+    /// Whether it matched a message of a member that left before the program read the end of the receive
+    /// from that member's queue.
     pub(super) is_unheard: bool,
 }
 

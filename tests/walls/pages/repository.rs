@@ -28,8 +28,8 @@ impl Paths {
             && (is_below_root || path.ends_with('/') || EXTENSIONS.iter().any(|end| path.ends_with(end)))
     }
 
-    /// Whether there is such a file or directory. A path that begins with a directory of the root is
-    /// one from there; another may be the end of a longer one. `*` and `<...>` stand for any text.
+    /// Whether a file or directory has this path. A path whose first directory is one of the root begins
+    /// there; any other path may be the end of a longer one. `*` and `<...>` stand for any text.
     pub(crate) fn has_path(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let first = path.split('/').next().unwrap_or_default();

@@ -328,7 +328,7 @@ fn offer_is_fetched_by_its_member() {
 }
 
 #[test]
-fn directed_receive_ends_with_the_last_link_of_its_source() {
+fn directed_receive_fails_when_the_last_link_to_its_source_ends() {
     let (shared, mut first, mut second) = two_members();
     let only = Some(address(2));
     shared.post_receive(only, receive_request(8, 1)).unwrap();
