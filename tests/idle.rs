@@ -402,7 +402,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
 
 /// While an event is unread, the library repeats its signals of the condition, but at growing intervals.
 #[test]
-fn condition_without_a_waiter_uses_no_processor_time() {
+fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
     let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::MutexCond);
@@ -505,7 +505,7 @@ fn check_requester_sleeps_until_its_timeout(
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
         let bind = net.info.src_addr.expect("a source was asked for");
-        let client = Side::with_wait_objects(&net, wait, wait);
+        let client = Side::open_with_wait_objects(&net, wait, wait);
         let connecting = client.open_endpoint(CLIENT);
         let mut asked = (provider.open(bind, 1).expect("a transport"), SilentHandler::default());
         let mut stranger = (provider.open(bind, 2).expect("a transport"), SilentHandler::default());
@@ -550,7 +550,7 @@ fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
     let _alone = lock_for_exclusive_run();
     Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
-        let [client, server] = [(); 2].map(|()| Side::with_wait_objects(&net, wait, wait));
+        let [client, server] = [(); 2].map(|()| Side::open_with_wait_objects(&net, wait, wait));
         let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| sleep_until_event(sleeper));

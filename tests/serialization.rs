@@ -40,7 +40,11 @@ fn any_name() -> impl Strategy<Value = Option<String>> {
 }
 
 prop_compose! {
-    fn tx()(bits in any::<[u64; 5]>(), sizes in any::<[usize; 4]>(), tclass in any::<u32>()) -> TxAttr {
+    fn any_tx_attr()(
+        bits in any::<[u64; 5]>(),
+        sizes in any::<[usize; 4]>(),
+        tclass in any::<u32>(),
+    ) -> TxAttr {
         TxAttr {
             caps: Caps::from_bits_retain(bits[0]),
             mode: Mode::from_bits_retain(bits[1]),
@@ -57,7 +61,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn rx()(bits in any::<[u64; 5]>(), sizes in any::<[usize; 3]>()) -> RxAttr {
+    fn any_rx_attr()(bits in any::<[u64; 5]>(), sizes in any::<[usize; 3]>()) -> RxAttr {
         RxAttr {
             caps: Caps::from_bits_truncate(bits[0]),
             mode: Mode::from_bits_retain(bits[1]),
@@ -72,7 +76,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn ep()(
+    fn any_ep_attr()(
         ep_type in option::of(prop::sample::select(vec![
             EndpointType::Msg,
             EndpointType::Dgram,
@@ -101,7 +105,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn domain()(
+    fn any_domain_attr()(
         name in any_name(),
         threading in option::of(prop::sample::select(vec![
             Threading::Safe, Threading::Fid, Threading::Domain, Threading::Completion, Threading::Endpoint,
@@ -158,11 +162,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn info()(
+    fn any_info()(
         bits in any::<[u64; 2]>(),
         is_v6 in any::<Option<bool>>(),
         addresses in [option::of(any_address()), option::of(any_address())],
-        (tx, rx, ep, domain, fabric) in (tx(), rx(), ep(), domain(), any_fabric_attr()),
+        (tx, rx, ep, domain, fabric) in
+            (any_tx_attr(), any_rx_attr(), any_ep_attr(), any_domain_attr(), any_fabric_attr()),
     ) -> Info {
         Info {
             caps: Caps::from_bits_retain(bits[0]),
@@ -184,7 +189,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn infos_and_hints_survive_a_round_trip(
-        info in info(),
+        info in any_info(),
         node in option::of(any::<String>()),
         port in option::of(any::<u16>()),
         is_source in any::<bool>(),

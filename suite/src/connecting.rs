@@ -46,22 +46,22 @@ const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 impl Side {
     /// Opens a side with queues that no thread waits for.
     pub fn new(net: &Net) -> Side {
-        Side::with_wait_objects(net, WaitObject::None, WaitObject::None)
+        Side::open_with_wait_objects(net, WaitObject::None, WaitObject::None)
     }
 
     /// Opens a side with queues that have these wait objects.
-    pub fn with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
+    pub fn open_with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
         Side::open(net, Caps::empty(), eq, cq, None)
     }
 
     /// Opens a side whose endpoints have these capabilities in addition to those that an application gets
     /// without asking.
-    pub fn with_added_caps(net: &Net, added: Caps) -> Side {
+    pub fn open_with_added_caps(net: &Net, added: Caps) -> Side {
         Side::open(net, added, WaitObject::None, WaitObject::None, None)
     }
 
     /// Opens a side with queues that are members of a wait set.
-    pub fn with_wait_set(net: &Net, set: &WaitSet) -> Side {
+    pub fn open_with_wait_set(net: &Net, set: &WaitSet) -> Side {
         Side::open(net, Caps::empty(), WaitObject::Set, WaitObject::Set, Some(set))
     }
 

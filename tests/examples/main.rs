@@ -249,7 +249,7 @@ fn unknown_source_example_answers_new_clients() {
             assert_eq!(client.await_rest_after_text("answer: "), "hello", "client {index}");
             assert_eq!(client.await_rest_after_text("answer: "), last);
             client.assert_ends_in_success();
-            // Only its first message is reported as an error.
+            // Only the first message of a new client is reported as an error.
             server.await_rest_after_text(" is new here");
             assert_eq!(server.await_rest_after_text(" says: "), "hello");
             assert_eq!(server.await_rest_after_text(" says: "), last);

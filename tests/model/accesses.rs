@@ -275,7 +275,7 @@ impl Runner<'_> {
 
     pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
         let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
-        // A target that is alive has not yet read the remote data of a successful write.
+        // Whether a living target has yet to read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
         has_no_end || is_untold && self.history.is_alive(access.at)
     }

@@ -43,13 +43,13 @@ pub(crate) fn check_history(history: &History, promise: Promise) {
 }
 
 /// Messages and receives of one kind for one endpoint, in the order of their posting.
-struct Space {
+struct MessagesAndReceives {
     messages: Vec<usize>,
     receives: Vec<usize>,
 }
 
-/// Returns the spaces of endpoints that stayed open.
-fn matching_spaces(history: &History) -> Vec<Space> {
+/// Returns them for each endpoint that stayed open, tagged and untagged ones apart.
+fn messages_and_receives_by_endpoint_and_kind(history: &History) -> Vec<MessagesAndReceives> {
     let living = (0..history.places.len()).filter(|&place| has_original_endpoint(history, place));
     living
         .flat_map(|at| [true, false].map(|tagged| (at, tagged)))
@@ -60,7 +60,7 @@ fn matching_spaces(history: &History) -> Vec<Space> {
             let messages = (0..history.sends.len()).filter(|&message| is_message(&history.sends[message]));
             let receives =
                 (0..history.receives.len()).filter(|&receive| is_receive(&history.receives[receive]));
-            Space { messages: messages.collect(), receives: receives.collect() }
+            MessagesAndReceives { messages: messages.collect(), receives: receives.collect() }
         })
         .collect()
 }
@@ -307,7 +307,7 @@ fn assert_messages_arrive(history: &History) {
 /// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
 /// and unexpected ones wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
-    for Space { messages, .. } in matching_spaces(history) {
+    for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {
             for &earlier in &messages[..place] {
                 let [first, second] = [earlier, later].map(|message| &history.sends[message]);
@@ -372,7 +372,7 @@ fn assert_short_buffer_messages_complete_in_order(history: &History) {
 }
 
 fn assert_single_sender_matches_equal_reference(history: &History) {
-    for Space { messages, receives } in matching_spaces(history) {
+    for MessagesAndReceives { messages, receives } in messages_and_receives_by_endpoint_and_kind(history) {
         let mut senders: Vec<_> = messages.iter().map(|&message| history.sends[message].from).collect();
         senders.dedup();
         let is_cancelled = |receive: &usize| {

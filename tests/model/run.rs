@@ -51,7 +51,7 @@ pub(crate) fn run_program(net: &Net, program: &Program) -> History {
     let parties: Vec<Party> =
         (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
-    parties.iter().for_each(|party| insert_all(party, &names));
+    parties.iter().for_each(|party| insert_all_addresses(party, &names));
     let places = parties.iter().map(|_| AddressHistory::default()).collect();
     let mut runner = Runner {
         net,
@@ -95,7 +95,7 @@ fn party_setup(program: &Program) -> Setup {
 }
 
 /// Inserts the names of all places in order, so that each fabric address is the number of its place.
-fn insert_all(party: &Party, names: &[Address]) {
+fn insert_all_addresses(party: &Party, names: &[Address]) {
     for (n, name) in (0..).zip(names) {
         assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
     }
@@ -396,7 +396,7 @@ impl Runner<'_> {
             return;
         }
         let party = self.net.open_party_with(Setup { at: Some(self.names[at]), ..party_setup(self.program) });
-        insert_all(&party, &self.names);
+        insert_all_addresses(&party, &self.names);
         self.regions[at] = Some(self.open_region(&party, at));
         self.parties[at] = Some(party);
         self.history.places[at].is_vacant = false;

@@ -69,7 +69,7 @@ macro_rules! tests_of_connections_by_themselves {
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
                 deferred_claim_of_a_context_receives_the_claimed_message
-                deferred_multi_receive_buffer_of_a_context_ends_with_its_release
+                deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer
                 dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             shared_connections:

@@ -133,7 +133,7 @@ pub(crate) fn application_receives_what_a_deferred_peek_claimed(net: &Net) {
     await_counts(&alice.party, &alice.done, (1, 1));
 }
 
-pub(crate) fn deferred_multi_receive_buffer_ends_with_its_release(net: &Net) {
+pub(crate) fn deferred_multi_receive_completes_at_the_release_of_its_buffer(net: &Net) {
     for flags in [OpFlags::COMPLETION, OpFlags::empty()] {
         let (alice, bob) = open_triggering_pair(net);
         let alice = Deferring::new(alice);

@@ -26,7 +26,7 @@ fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
 }
 
 #[track_caller]
-fn sleep_for_request(side: &Side) -> homespun::ConnectionRequest {
+fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
     match sleep_until_event(side) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
@@ -35,14 +35,14 @@ fn sleep_for_request(side: &Side) -> homespun::ConnectionRequest {
 
 pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let side = || Side::with_wait_objects(net, wait, WaitObject::None);
+        let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..3 {
-                    let request = sleep_for_request(&server);
+                    let request = sleep_until_request(&server);
                     let_threads_fall_asleep();
                     let accepting = server.open_endpoint_for_request(&request, SERVER);
                     accepting.accept(b"welcome").unwrap();
@@ -65,7 +65,7 @@ pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
 
 pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let side = || Side::with_wait_objects(net, wait, WaitObject::None);
+        let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
@@ -74,10 +74,10 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let arrived = arrived;
-                let rejected = sleep_for_request(&server);
+                let rejected = sleep_until_request(&server);
                 let_threads_fall_asleep();
                 rejected.reject(b"no").unwrap();
-                let gone = sleep_for_request(&server);
+                let gone = sleep_until_request(&server);
                 arrived.send(()).unwrap();
                 let_threads_fall_asleep();
                 let accepting = server.open_endpoint_for_request(&gone, SERVER);
@@ -114,13 +114,13 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
 
 pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let client = Side::with_wait_objects(net, WaitObject::None, wait);
-        let server = Side::with_wait_objects(net, WaitObject::Unspec, wait);
+        let client = Side::open_with_wait_objects(net, WaitObject::None, wait);
+        let server = Side::open_with_wait_objects(net, WaitObject::Unspec, wait);
         let listener = server.open_listener(LISTENER);
         let connecting = client.open_endpoint(CLIENT);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let accepting = server.open_endpoint_for_request(&sleep_for_request(&server), SERVER);
+                let accepting = server.open_endpoint_for_request(&sleep_until_request(&server), SERVER);
                 accepting.accept(b"").unwrap();
                 assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
@@ -140,7 +140,7 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
 
 pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
     const ROUNDS: u64 = 10;
-    let side = || Side::with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
+    let side = || Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
     let (client, server) = (side(), side());
     let listener = server.open_listener(LISTENER);
     let name = listener.name().unwrap();
@@ -156,7 +156,7 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
         }
         scope.spawn(|| {
             for round in 0..ROUNDS {
-                let accepting = server.open_endpoint_for_request(&sleep_for_request(&server), SERVER);
+                let accepting = server.open_endpoint_for_request(&sleep_until_request(&server), SERVER);
                 accepting.enable().unwrap();
                 accepting.recv(marked_buffer(8), NOWHERE, round).unwrap();
                 accepting.accept(b"").unwrap();

@@ -517,7 +517,7 @@ macro_rules! tests_of_objects {
                 deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
                 triggered_claim_of_a_context_receives_the_claimed_message
                 deferred_claim_of_a_context_receives_the_claimed_message
-                deferred_multi_receive_buffer_of_a_context_ends_with_its_release
+                deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer
                 dropping_the_last_handle_of_a_context_discards_its_work
                 invalid_waiting_receive_of_a_context_is_refused;
             // Only code in the same process can drop, close, forget and share handles like this.
@@ -570,7 +570,7 @@ macro_rules! tests_of_objects {
                 deferred_claim_receives_the_message_that_a_deferred_peek_claimed
                 deferred_peeks_and_claims_are_counted_but_not_reported_by_default
                 application_receives_what_a_deferred_peek_claimed
-                deferred_multi_receive_buffer_ends_with_its_release
+                deferred_multi_receive_completes_at_the_release_of_its_buffer
                 deferred_multi_receive_buffer_is_cancelled_by_its_context;
             triggered:
                 every_kind_of_deferred_work_waits_for_its_threshold

@@ -70,7 +70,7 @@ fn expect_unused_len(completion: &Completion) -> usize {
 
 /// Cancels a raw buffer, and checks that the error releases it.
 #[track_caller]
-fn cancel_raw(party: &Party, context: u64) {
+fn cancel_raw_buffer(party: &Party, context: u64) {
     party.endpoint.cancel(context).unwrap();
     let failed = party.next_failure();
     assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, context));
@@ -108,7 +108,7 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
         assert_eq!(address, end.next_multiple_of(MULTI_RECV_ALIGN_BYTES));
         end = address + place.len_bytes;
     }
-    cancel_raw(&bob, BUFFER);
+    cancel_raw_buffer(&bob, BUFFER);
     buffer.into_filled_bytes(BUFFER, end - start);
     bob.assert_no_completion();
 }
@@ -182,7 +182,7 @@ pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
     for pair in all.windows(2) {
         assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
     }
-    cancel_raw(&bob, BUFFER);
+    cancel_raw_buffer(&bob, BUFFER);
     bob.assert_no_completion();
 }
 
@@ -348,7 +348,7 @@ pub(crate) fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     let completion = bob.next_completion();
     assert_eq!(completion.context, 2);
     assert_eq!(raw.message_at(expect_message_place(&completion)), payload(1, 16));
-    cancel_raw(&bob, 2);
+    cancel_raw_buffer(&bob, 2);
     bob.assert_no_completion();
     raw.into_filled_bytes(2, 16);
 }

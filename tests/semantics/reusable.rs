@@ -27,7 +27,7 @@ fn expect_reusable(completion: Completion) -> ReusableBuffer {
 
 /// Checks that a receive has failed, and that its buffer has `len_bytes` bytes of the message.
 #[track_caller]
-fn check_failed(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
+fn check_failed_receive(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
     assert_eq!(failed.completion.len_bytes, len_bytes);
     let buffer = expect_reusable(failed.completion);
     assert_eq!((buffer.room_bytes(), buffer.len()), (room_bytes, len_bytes));
@@ -86,7 +86,7 @@ pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
         let failed = bob.next_failure();
         let overflow_bytes = (message_bytes - room_bytes) as u64;
         assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
-        check_failed(failed, room_bytes, identity, room_bytes);
+        check_failed_receive(failed, room_bytes, identity, room_bytes);
         alice.next_completion();
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     endpoint.cancel(2).unwrap();
     let failed = bob.next_failure();
     assert_eq!(failed.error, OperationError::Cancelled);
-    check_failed(failed, 64, 0, 0);
+    check_failed_receive(failed, 64, 0, 0);
 }
 
 pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
@@ -113,7 +113,7 @@ pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) 
     drop(alice);
     let failed = bob.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
-    check_failed(failed, 64, 0, 0);
+    check_failed_receive(failed, 64, 0, 0);
 }
 
 pub(crate) fn refused_receive_returns_its_reusable_buffer(net: &Net) {

@@ -369,7 +369,7 @@ pub(crate) fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net
     assert_eq!(counts, [(0, 0), (1, 0)]);
 }
 
-pub(crate) fn deferred_multi_receive_buffer_of_a_context_ends_with_its_release(net: &Net) {
+pub(crate) fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     sharers.context.set_min_multi_recv_bytes(30);

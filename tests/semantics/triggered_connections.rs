@@ -23,7 +23,7 @@ const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 const PASSES: u32 = 100;
 
 fn open_triggering_side(net: &Net) -> Side {
-    Side::with_added_caps(net, Caps::TRIGGER)
+    Side::open_with_added_caps(net, Caps::TRIGGER)
 }
 
 fn open_counter(side: &Side) -> Counter {

@@ -165,8 +165,8 @@ pub(crate) fn wait_set_wakes_an_epoll_set(net: &Net) {
 pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
-        let client = Side::with_wait_objects(net, WaitObject::Unspec, WaitObject::Unspec);
-        let server = Side::with_wait_set(net, &set);
+        let client = Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Unspec);
+        let server = Side::open_with_wait_set(net, &set);
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         let next_event_of_first_side = || {

@@ -8,14 +8,14 @@ use crate::modules::{Crate, Module, display_name};
 
 const NONE: [[&str; 0]; 0] = [];
 
-fn crate_of_sources(sources: &[(&str, &str)]) -> Crate {
+fn parse_sample_crate(sources: &[(&str, &str)]) -> Crate {
     let owned = sources.iter().map(|(place, text)| (PathBuf::from(place), (*text).to_owned()));
     Crate::parse("made-up", owned).unwrap()
 }
 
 /// Returns the cycles of a crate with these sources.
 fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
-    import_cycles(&crate_of_sources(sources))
+    import_cycles(&parse_sample_crate(sources))
 }
 
 /// Returns the cycles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`. The text of `b.rs`
@@ -212,7 +212,7 @@ fn modules_leave_out_files_of_tests() {
         ("a/tests.rs", "use super::A; use crate::Root;"),
         ("a/loom_tests.rs", "use super::A;"),
     ];
-    let of_crate = crate_of_sources(&sources);
+    let of_crate = parse_sample_crate(&sources);
     let names: Vec<String> = of_crate.modules().map(|module| display_name(module.path())).collect();
     assert_eq!(names, ["lib", "a"]);
 }
@@ -221,7 +221,7 @@ fn modules_leave_out_files_of_tests() {
 fn code_lines_leave_out_tests_comments_and_blank_lines() {
     let text = "//! What it is.\n\nfn f() {\n    // Why.\n    g(); // how\n}\n\n\
                 #[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
-    let of_crate = crate_of_sources(&[("lib.rs", text)]);
+    let of_crate = parse_sample_crate(&[("lib.rs", text)]);
     let lines: Vec<usize> = of_crate.modules().map(Module::count_code_lines).collect();
     assert_eq!(lines, [3]);
 }

@@ -134,11 +134,11 @@ impl<'a> WorkFixture<'a> {
         }
     }
 
-    pub(super) fn known_values(&self) -> [Counted; KNOWN] {
+    pub(super) fn values_of_known_counters(&self) -> [Counted; KNOWN] {
         self.known.each_ref().map(|counter| (counter.read(), counter.read_error()))
     }
 
-    pub(super) fn counting_values(&self) -> [Counted; COUNTING] {
+    pub(super) fn values_of_counting_counters(&self) -> [Counted; COUNTING] {
         self.counting.each_ref().map(|counter| (counter.read(), counter.read_error()))
     }
 

@@ -229,7 +229,7 @@ impl Runner<'_> {
     fn flush_works_if_predictable(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.upper_bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
-        if !is_known && (self.is_shallow || self.fixture.counting_values() != bound.counted) {
+        if !is_known && (self.is_shallow || self.fixture.values_of_counting_counters() != bound.counted) {
             return;
         }
         self.fixture.domain.flush_work(counter.map(|counter| self.fixture.counter(counter)));
@@ -247,8 +247,8 @@ impl Runner<'_> {
     /// not exceed their bound.
     fn check_counters(&mut self) {
         let bound = self.reference.upper_bound();
-        assert_eq!(self.fixture.known_values(), self.reference.known, "known counters");
-        for (counted, most) in self.fixture.counting_values().into_iter().zip(bound.counted) {
+        assert_eq!(self.fixture.values_of_known_counters(), self.reference.known, "known counters");
+        for (counted, most) in self.fixture.values_of_counting_counters().into_iter().zip(bound.counted) {
             let is_possible = counted.0 <= most.0 && counted.1 <= most.1;
             assert!(is_possible, "a counter is at {counted:?}, and can be no further than {most:?}");
         }
@@ -311,8 +311,8 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // The runner has posted this receive for a message that no work has received, and it has
-            // ended or was cancelled.
+            // The runner posted this receive for a message that no work has received. The receive has
+            // completed, or was cancelled.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
@@ -357,7 +357,8 @@ impl Runner<'_> {
             let is_unreported = self.seen.reports[number].is_none();
             is_due && (must_report && is_unreported || is_unsent) || is_cancelled && is_unreported
         };
-        self.fixture.counting_values() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
+        self.fixture.values_of_counting_counters() == bound.counted
+            && !(0..self.reference.works.len()).any(is_missing)
     }
 
     /// Receives the peer's messages that no work has received.
