@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// Posts all operations of a party. It learns of completions only from the tally.
+/// Posts all operations of a party. Other threads read the completions, and count them in the tally.
 fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
     let mut last = (tally.total(), Instant::now());

@@ -128,7 +128,7 @@ fn unmatched_interface_parameter_fails_and_lists_the_interfaces() {
     let text = error.to_string();
     assert!(text.starts_with("FI_HOMESPUN_IFACE=no-such-interface matches no interface"), "{text}");
     assert!(text.contains("lo (127.0.0.1"), "{text}");
-    // An info from elsewhere does not help.
+    // An info of a fabric without this parameter is refused, too.
     let info = Fabric::with_params(Params::default()).info(&Hints::new().domain("tcp")).unwrap();
     let refused = open_endpoint(&fabric, &info).unwrap_err();
     assert_eq!(refused.errno(), Errno::EADDRNOTAVAIL);

@@ -191,9 +191,9 @@ impl Net {
         party
     }
 
-    /// Whether an endpoint can be opened at an address that another endpoint had. Other tests open
-    /// endpoints without a requested port all the time, and such an endpoint may have got it.
-    pub fn can_reopen_at(&self, address: Address) -> bool {
+    /// Finds out whether an address that an endpoint had is free, by opening another endpoint there. Other
+    /// tests open endpoints without a requested port all the time, and such an endpoint may have got it.
+    pub fn probe_address_is_free(&self, address: Address) -> bool {
         if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
         }

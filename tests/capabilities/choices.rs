@@ -82,7 +82,7 @@ fn use_separate_objects_in_two_threads(info: &Info) {
         for _ in 0..2 {
             let domain = domain.clone();
             scope.spawn(|| {
-                EndpointPair::open_in_domain(domain, info, info, &OpenAttr::default()).exchange_messages()
+                EndpointPair::open_in_domain(domain, info, info, &OpenAttr::default()).exchange_messages();
             });
         }
     });

@@ -57,7 +57,7 @@ impl EndpointPair {
         EndpointPair::open_with_attr(info, &OpenAttr::default())
     }
 
-    /// Opens both with only these capabilities.
+    /// Opens both endpoints with only these capabilities.
     pub(crate) fn open_with_caps(info: &Info, caps: Caps) -> EndpointPair {
         EndpointPair::open_with_infos(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
@@ -97,7 +97,7 @@ impl EndpointPair {
         EndpointPair { alice, bob, domain }
     }
 
-    /// Lets both make progress.
+    /// Drives both endpoints.
     pub(crate) fn progress(&self) {
         self.alice.cq.progress();
         self.bob.cq.progress();
@@ -122,7 +122,7 @@ impl EndpointPair {
         self.next_operation_end(actor).expect("success").0
     }
 
-    /// Checks that no operation of an endpoint ends while both make progress.
+    /// Checks that no operation of an endpoint ends while both endpoints make progress.
     #[track_caller]
     pub(crate) fn assert_no_completion(&self, actor: &TestEndpoint) {
         for _ in 0..SILENT_ROUNDS {

@@ -51,7 +51,7 @@ impl Program {
             .expect("a process");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
-        // The pipe closes when the process ends, since the process has its only write end.
+        // The pipe closes when the process ends, since only the process has the write end.
         thread::spawn(move || {
             let _reader_is_gone = stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         });

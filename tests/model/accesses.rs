@@ -180,7 +180,7 @@ impl Runner<'_> {
             data_read_at: None,
             found,
         });
-        // The access ended before all later events.
+        // Give all later events a later time than the end of this access.
         self.tick();
     }
 

@@ -12,7 +12,7 @@ use crate::run::{Runner, expect_accepted_or_full};
 use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
-/// The distance before the rows at which a read of all rows begins, so that the read is long.
+/// A read of all rows begins this many bytes before the rows, so that the read is long.
 const LONG_BYTES: usize = 40_000;
 
 impl Access {

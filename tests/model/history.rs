@@ -58,7 +58,8 @@ pub(crate) struct SendOp {
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Whether it was injected. Then its success is not reported, and a failure does not name it.
+    /// Whether it was injected. Its success is then not reported, and an entry for its failure has no
+    /// context.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
@@ -96,7 +97,7 @@ pub(crate) struct ReceiveOp {
     pub(crate) len_bytes: usize,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
-    /// Whether a cancel came too late, so that it completes as usual.
+    /// Whether a cancel came too late, so that the receive completes as usual.
     pub(crate) too_late_to_cancel: bool,
     pub(crate) ended: Option<ReceiveEnd>,
     /// The state of a multi-receive buffer.
@@ -108,7 +109,7 @@ pub(crate) struct ReceiveOp {
 pub(crate) struct BufferOp {
     pub(crate) min_free_bytes: usize,
     pub(crate) took: Vec<usize>,
-    /// Whether a message was lost half-way.
+    /// Whether a message was lost while it arrived in the buffer.
     pub(crate) has_lost: bool,
 }
 

@@ -49,7 +49,7 @@ struct Posted {
 }
 
 impl Posted {
-    /// Returns whether the receive takes a message that it accepts, and whether that ends it.
+    /// Returns whether the receive takes a message that it accepts, and whether it ends with this message.
     fn offer_message(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);

@@ -392,7 +392,7 @@ impl Runner<'_> {
     }
 
     fn reopen_party(&mut self, at: usize) {
-        if self.parties[at].is_some() || !self.net.can_reopen_at(self.names[at]) {
+        if self.parties[at].is_some() || !self.net.probe_address_is_free(self.names[at]) {
             return;
         }
         let party = self.net.open_party_with(Setup { at: Some(self.names[at]), ..party_setup(self.program) });

@@ -25,7 +25,7 @@ fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
     run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
-/// Runs a program. During its steps, `faults` replace the faults of the network, if there are any.
+/// Runs a program. During its steps, `faults`, if given, replace the faults of the network.
 fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
     let history = run_with_time_limit(program, || run::run_program(net, program, faults));
     check::check_history(&history, program.connected);

@@ -72,7 +72,7 @@ pub(crate) fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
     while ended < count {
-        // Keep the queue full of operations, which complete at once or later.
+        // Keep the queue full. Some of these operations complete at once, others later.
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,

@@ -108,7 +108,7 @@ pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
         assert!(region.content()[..60_000] == payload(2, 60_000));
         region.write_at(0, &marked_buffer(60_000));
     }
-    // A failure is reported in its turn although a success would not be.
+    // A failure is reported in posting order although a success would not be reported.
     let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
     alice.endpoint.rma(RmaCall { key: 99, ..call }).unwrap();
     post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);

@@ -334,7 +334,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // A rejection has no effect either, but it is no error.
+    // The rejection of a closed requester has no effect either, but returns no error.
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = homespun_suite::connecting::next_request_of_first_side(&[&server, &client]);
@@ -423,7 +423,7 @@ pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     // The name is free again once its last user has closed.
     drop((accepting, read));
     let deadline = Deadline::new();
-    while !net.can_reopen_at(name) {
+    while !net.probe_address_is_free(name) {
         deadline.yield_or_panic("the address");
     }
 }

@@ -121,7 +121,7 @@ pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.local_counter(RECV).wait(1, Some(PATIENCE)));
             let_threads_fall_asleep();
-            // A failure from before the wait does not end it.
+            // A failure that was counted before the wait does not end the wait.
             let deadline = Deadline::new();
             while !waits.is_finished() {
                 bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();

@@ -25,7 +25,7 @@ const TX_DEPTH: usize = 8;
 /// The length of an ordinary message.
 const LEN_BYTES: usize = 1000;
 
-/// After this many refusals in a row, sends are refused until the peer receives.
+/// After this many refusals in a row, the tests take it that sends are refused until the peer receives.
 const REFUSED_ROUNDS: usize = 60;
 
 /// The most messages that a sender can get accepted while the peer posts no receives.

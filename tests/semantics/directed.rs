@@ -192,7 +192,7 @@ pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &
     expect_message(&receiver, 4, 9, absent);
 }
 
-/// Another thread posts the receive, and leaves the pass that connects to the sleeping reader.
+/// Another thread posts the receive. The sleeping reader wakes to make the pass that connects to the source.
 pub(crate) fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
     let domain = net.open_other_domain();
     let builder = domain.endpoint_builder(&net.info);

@@ -102,7 +102,7 @@ pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
         let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
         post_send(&alice, 1, flags);
         alice.assert_no_completion();
-        // Later sends complete before it.
+        // Later sends complete before this one.
         post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
         assert_eq!(alice.next_completion().context, 2);
         alice.assert_no_completion();

@@ -373,7 +373,7 @@ macro_rules! tests_of_parties {
     };
 }
 
-/// The tests that need a party without progress for a while, or in which some passes over all parties
+/// The tests in which a party makes no progress for a while, or in which a few passes over all parties
 /// must complete everything.
 macro_rules! tests_of_sleepers {
     ($net:expr) => {

@@ -41,7 +41,7 @@ pub(crate) fn endpoint_not_enabled_refuses_posts(net: &Net) {
     assert_eq!(expect_errno(endpoint.inject(b"", peer, None, None)), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
-    // A name does not enable the endpoint.
+    // A call of `name` does not enable the endpoint.
     endpoint.name().unwrap();
     assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
 }

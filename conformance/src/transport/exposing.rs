@@ -18,8 +18,8 @@ const EXPOSED_BYTES: usize = 300_000;
 /// The number of links whose first pull a transport may refuse before it counts as one that cannot pull.
 const REFUSALS_MAX: usize = 5;
 
-/// Whether links of this backend pull payload.
-pub(super) fn can_pull<P: Provider>(backend: Backend<'_, P>) -> bool {
+/// Finds out whether links of this backend pull payload.
+pub(super) fn probe_pulls<P: Provider>(backend: Backend<'_, P>) -> bool {
     let is_done = |mut exposure: Exposure<_>| exposure.pull(0, exposure.bytes.len()).0 == Pull::Done;
     (0..=REFUSALS_MAX).any(|_| Exposure::try_new(backend).is_some_and(is_done))
 }

@@ -2,10 +2,10 @@
 
 use homespun_engine::transport::{Armed, Provider, Transport};
 
-use crate::transport::exposing::can_pull;
-use crate::transport::mapping::can_map;
-use crate::transport::room::can_split_frames;
-use crate::transport::waking::can_fill_backlog;
+use crate::transport::exposing::probe_pulls;
+use crate::transport::mapping::probe_maps;
+use crate::transport::room::probe_splits;
+use crate::transport::waking::probe_backlog;
 use crate::transport::{Backend, TestEndpoint};
 
 /// The optional features of a backend. The contract tests each of them only in backends that have it.
@@ -36,11 +36,11 @@ impl Features {
     /// If its links do not come up in time.
     pub fn probe<P: Provider>(backend: Backend<'_, P>) -> Features {
         Features {
-            pulls: can_pull(backend),
-            maps: can_map(backend),
-            splits: can_split_frames(backend),
+            pulls: probe_pulls(backend),
+            maps: probe_maps(backend),
+            splits: probe_splits(backend),
             wakes: has_wake_fd(&backend.open_endpoint(11)),
-            backlog: can_fill_backlog(backend),
+            backlog: probe_backlog(backend),
         }
     }
 }

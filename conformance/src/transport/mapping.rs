@@ -14,8 +14,8 @@ use crate::transport::{Backend, TestEndpoint, drive_until, pseudo_random_payload
 
 const LEN_BYTES: usize = 10_001;
 
-/// Whether links of this backend map memory of their peers.
-pub(super) fn can_map<P: Provider>(backend: Backend<'_, P>) -> bool {
+/// Finds out whether links of this backend map memory of their peers.
+pub(super) fn probe_maps<P: Provider>(backend: Backend<'_, P>) -> bool {
     SharedRegion::try_new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 

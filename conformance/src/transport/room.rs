@@ -204,8 +204,8 @@ pub(super) fn fill_link<T: Transport>(
     frames
 }
 
-/// Whether links of this backend take a long frame in part while there is no room for all of it.
-pub(super) fn can_split_frames<P: Provider>(backend: Backend<'_, P>) -> bool {
+/// Finds out whether links of this backend take a long frame in part while there is no room for all of it.
+pub(super) fn probe_splits<P: Provider>(backend: Backend<'_, P>) -> bool {
     let ([mut a, _b], link, _) = backend.open_linked_pair();
     try_send_until_partly_taken(backend, &mut a, link).is_some()
 }

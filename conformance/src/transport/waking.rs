@@ -373,8 +373,8 @@ fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpo
     [a, b, c]
 }
 
-/// Whether a connect waits for a place in the backlog of an acceptor that makes no call.
-pub(super) fn can_fill_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
+/// Finds out whether a connect waits for a place in the backlog of an acceptor that makes no call.
+pub(super) fn probe_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
     let [mut a, _acceptor, _other] = connect_to_filled_backlog(backend);
     has_wake_fd(&a) && Sleep::start_when_idle(&mut a).retry_at.is_some()
 }

@@ -215,7 +215,7 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Breaks the links between a peer and a member, if the network can.
-    pub(super) fn break_link(&self, peer: usize, member: usize) -> bool {
+    pub(super) fn break_link_if_possible(&self, peer: usize, member: usize) -> bool {
         let (Some(network), Some(endpoint)) = (&self.net.network, &self.members[member].endpoint) else {
             return false;
         };
@@ -225,7 +225,7 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Shuts down the connection of a peer, if it has one.
-    pub(super) fn shut_down_connection(&self, peer: usize) -> bool {
+    pub(super) fn shut_down_connection_if_any(&self, peer: usize) -> bool {
         let Peer::Connected { endpoint, .. } = &self.peers[peer] else { return false };
         // The connection may have ended before.
         let _ = endpoint.shutdown();

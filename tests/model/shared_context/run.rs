@@ -21,7 +21,7 @@ pub(super) struct Runner<'a> {
     is_connected: bool,
 }
 
-/// Runs a program. During its steps, `faults` replace the faults of the network, if there are any.
+/// Runs a program. During its steps, `faults`, if given, replace the faults of the network.
 pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) -> History {
     let fixture = ContextFixture::open(net, program);
     let history = History::new(faults.is_some());
@@ -85,8 +85,8 @@ impl Runner<'_> {
             Step::Leave { at, reads_first } => self.close_member(at % members, reads_first),
             Step::EndLink { from, to, in_order } => {
                 let (from, to) = (peer(from, to), to % members);
-                let has_ended =
-                    in_order && self.fixture.shut_down_connection(from) || self.fixture.break_link(from, to);
+                let has_ended = in_order && self.fixture.shut_down_connection_if_any(from)
+                    || self.fixture.break_link_if_possible(from, to);
                 if has_ended {
                     let now = self.history.tick();
                     self.history.ended_links.entry((from, to)).or_insert(now);
