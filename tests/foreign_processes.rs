@@ -176,7 +176,7 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
         alice.exchange_long_messages(&bob);
         bob.fork_idle_child(true);
         alice.exchange_long_messages(&bob);
-        // Bob will never answer this send.
+        // Bob dies before the third send, and never answers it.
         for context in 0..3 {
             let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
             let send = SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() };

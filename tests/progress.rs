@@ -138,7 +138,7 @@ fn count_progress_thread_switches() -> Vec<u64> {
 /// Waits until the process has this many progress threads. A joined thread stays listed for a
 /// moment.
 #[track_caller]
-fn wait_for_thread_count(count: usize) {
+fn wait_for_progress_thread_count(count: usize) {
     let deadline = Deadline::new();
     while count_progress_thread_switches().len() != count {
         deadline.yield_or_panic_with(|| {
@@ -294,10 +294,10 @@ fn idle_progress_thread_sleeps() {
 fn progress_thread_lives_as_long_as_its_domain() {
     let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
-        wait_for_thread_count(0);
+        wait_for_progress_thread_count(0);
         let (alice, bob) = Party::open_pair(domain);
         // A progress thread sets its own name, so it is counted only once it runs.
-        wait_for_thread_count(2);
+        wait_for_progress_thread_count(2);
         let second = alice.domain.endpoint(alice.endpoint.info());
         assert_eq!(count_progress_thread_switches().len(), 2, "one for each domain");
         let Party { endpoint, domain, cq, av } = alice;
@@ -305,7 +305,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
         drop(second);
         assert_eq!(count_progress_thread_switches().len(), 2, "there may be another endpoint");
         drop(domain);
-        wait_for_thread_count(1);
+        wait_for_progress_thread_count(1);
         drop((cq, av));
         // Drop the handles in another order, and the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
@@ -320,7 +320,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
                 deadline.yield_or_panic("a message to oneself");
             }
         }
-        wait_for_thread_count(0);
+        wait_for_progress_thread_count(0);
     }
 }
 
@@ -341,5 +341,5 @@ fn manual_progress_starts_no_thread() {
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
     endpoint.bind_av(&av).expect("its first address vector");
     endpoint.enable().expect("it has all that it needs");
-    wait_for_thread_count(0);
+    wait_for_progress_thread_count(0);
 }
