@@ -232,7 +232,7 @@ pub(crate) fn run(arguments: &BenchArguments, console: &mut Console) -> Result<(
     match &arguments.against {
         _ if arguments.only == Some(Kind::Waiting) => {
             let request = sleep::SleepRequest {
-                domains: &available_domains(arguments.domain.as_deref())?,
+                domains: &domains_to_measure(arguments.domain.as_deref())?,
                 providers: arguments.against.as_ref(),
                 prefix: arguments.libfabric.as_deref(),
                 sizes,
@@ -298,7 +298,7 @@ fn compare_with_bare_loops(
     timeout: Duration,
     console: &mut Console,
 ) -> Result<(), Failure> {
-    let domains = available_domains(arguments.domain.as_deref())?;
+    let domains = domains_to_measure(arguments.domain.as_deref())?;
     let all_cores = AllowedCores::of_this_process();
     let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
@@ -346,7 +346,7 @@ fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> R
 }
 
 /// Returns the requested domain, or all that can be measured, as far as they exist.
-fn available_domains(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
+fn domains_to_measure(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
     let requested = requested.filter(|name| !name.eq_ignore_ascii_case(ALL));
     let requested = port::find_domain(requested)?;
     let available = port::domain_names()?;

@@ -95,7 +95,7 @@ impl Console {
     }
 
     /// Counts a step as done.
-    pub(crate) fn step_done(&self) {
+    pub(crate) fn advance_progress(&self) {
         self.bar.inc(1);
     }
 

@@ -41,11 +41,14 @@ impl AllowedCores {
     /// The pairs of cores to measure on: one pair that shares a cache, and one that shares none, as far as
     /// the host has both kinds. If the host has neither kind, a single pair of another kind. Empty if there
     /// is only one core.
-    pub(crate) fn pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
-        self.pairs_to_compare_by(|first, second| topology.sharing_between(first, second), self.choose_pair())
+    pub(crate) fn choose_pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
+        self.choose_pairs_by_sharing(
+            |first, second| topology.sharing_between(first, second),
+            self.choose_pair(),
+        )
     }
 
-    fn pairs_to_compare_by(
+    fn choose_pairs_by_sharing(
         &self,
         sharing: impl Fn(usize, usize) -> Sharing,
         fallback: Option<(usize, usize)>,
@@ -124,10 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn pairs_to_compare_share_a_cache_or_nothing_else_the_fallback() {
+    fn pairs_to_compare_cover_shared_and_no_cache_or_fall_back() {
         let placements = |allowed: &[usize], sharing: fn(usize, usize) -> Sharing| -> Vec<(usize, Sharing)> {
             let cores = AllowedCores { allowed: allowed.to_vec() };
-            let found = cores.pairs_to_compare_by(sharing, Some((0, 9)));
+            let found = cores.choose_pairs_by_sharing(sharing, Some((0, 9)));
             found.into_iter().map(|pair| (pair.second, pair.sharing)).collect()
         };
         let two_sockets = |_, second| match second {
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(placements(&[0, 1, 8], two_sockets), [(8, Sharing::Nothing)]);
         assert_eq!(placements(&[0, 1], |_, _| Sharing::Core), [(9, Sharing::Core)]);
         assert_eq!(placements(&[0, 1, 9], |_, _| Sharing::Unknown), [(9, Sharing::Unknown)]);
-        assert_eq!(AllowedCores { allowed: vec![0] }.pairs_to_compare_by(two_sockets, None), []);
+        assert_eq!(AllowedCores { allowed: vec![0] }.choose_pairs_by_sharing(two_sockets, None), []);
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn build_hints(arguments: &InfoArguments, domain: Option<&str>) -> Hints {
 /// Calls `getinfo` and shows the answers.
 pub(crate) fn run(arguments: &InfoArguments, console: &Console) -> Result<(), Failure> {
     if arguments.env {
-        return env::show(arguments.json, console);
+        return env::show_parameters(arguments.json, console);
     }
     let domain = port::find_domain(arguments.domain.as_deref())?;
     let fabric = Fabric::new();

@@ -89,7 +89,7 @@ impl PeerProcess {
     /// [`Failure::PeerSilent`] after the time-out, [`Failure::PeerEnded`] if the process has ended.
     pub(crate) fn await_line(&mut self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(self.timeout);
-        line.map_err(|_| self.attribute_to_exit_status(Failure::PeerSilent { timeout: self.timeout }))
+        line.map_err(|_| self.add_exit_status(Failure::PeerSilent { timeout: self.timeout }))
     }
 
     /// The next line, if the process has already written it.
@@ -130,7 +130,7 @@ impl PeerProcess {
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
             stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush())
         });
-        written.map_err(|_| self.attribute_to_exit_status(Failure::PeerGone))
+        written.map_err(|_| self.add_exit_status(Failure::PeerGone))
     }
 
     /// The process id.
@@ -145,7 +145,7 @@ impl PeerProcess {
 
     /// Adds the exit status of the peer process to a failure, if that process has ended or ends within
     /// [`END_LAG`].
-    pub(crate) fn attribute_to_exit_status(&mut self, cause: Failure) -> Failure {
+    pub(crate) fn add_exit_status(&mut self, cause: Failure) -> Failure {
         if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
             return cause;
         }

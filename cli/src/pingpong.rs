@@ -124,18 +124,18 @@ pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Resul
     match (&arguments.listen, &arguments.server) {
         (Some(at), _) => serve(arguments, at, domain, console),
         (None, Some(server)) => {
-            let measured = measure_by_address(arguments, server, domain, console)?;
-            show_document(arguments, vec![measured], console)
+            let measured = measure_as_client_of(arguments, server, domain, console)?;
+            print_document_if_requested(arguments, vec![measured], console)
         }
         (None, None) => {
-            let measured = measure_this_host(arguments, domain, console)?;
-            show_document(arguments, measured, console)
+            let measured = measure_with_own_server(arguments, domain, console)?;
+            print_document_if_requested(arguments, measured, console)
         }
     }
 }
 
 /// Prints the results if they are requested as a document. Otherwise they have been shown already.
-fn show_document(
+fn print_document_if_requested(
     arguments: &PingpongArguments,
     domains: Vec<DomainResult>,
     console: &Console,
@@ -170,7 +170,7 @@ fn serve(
     served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
 }
 
-fn measure_by_address(
+fn measure_as_client_of(
     arguments: &PingpongArguments,
     server: &Target,
     domain: Option<&str>,
@@ -197,7 +197,7 @@ fn measure_by_address(
     client.run(console)
 }
 
-fn measure_this_host(
+fn measure_with_own_server(
     arguments: &PingpongArguments,
     domain: Option<&str>,
     console: &mut Console,
@@ -238,7 +238,7 @@ fn measure_this_host(
             cores: [pair.map(|(own, _)| own), peer_core],
             shows_rows: !arguments.json,
         };
-        measured.push(client.run(console).map_err(|failure| peer.attribute_to_exit_status(failure))?);
+        measured.push(client.run(console).map_err(|failure| peer.add_exit_status(failure))?);
     }
     Ok(measured)
 }

@@ -98,7 +98,7 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
         );
     }
-    if let Some(warning) = superuser::warn_of_missing_consent(&arguments.command) {
+    if let Some(warning) = superuser::warning_of_missing_consent(&arguments.command) {
         console.print_warning(warning);
     }
     let environment = Environment::new(&directory, domain.as_deref(), name);

@@ -165,7 +165,7 @@ unsafe fn post_base(
 ///
 /// # Safety
 ///
-/// As [`post_base`]; and no other code accesses the results until then.
+/// As [`post_base`]; and no other code accesses the results until the completion is read.
 unsafe fn post_fetch(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -214,7 +214,7 @@ unsafe fn post_compare(
     }
 }
 
-/// Writes the most elements that one call may have to `count`.
+/// Writes to `count` how many elements one call may have at most.
 ///
 /// # Safety
 ///
@@ -265,7 +265,7 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
 
-/// Returns the elements of a vector to read.
+/// Returns the elements of a vector, as memory to read.
 ///
 /// # Safety
 ///
@@ -283,7 +283,7 @@ pub(crate) unsafe fn ioc_segments(
         .collect()
 }
 
-/// Returns the elements of a vector to write.
+/// Returns the elements of a vector, as memory to write.
 ///
 /// # Safety
 ///
@@ -328,7 +328,7 @@ fn operands_in_buffer(buf: *const c_void, count: usize, target: AtomicTarget) ->
     }
 }
 
-/// A call that a `struct fi_msg_atomic` describes, with the results that come beside it.
+/// A call that a `struct fi_msg_atomic` describes. The C caller passes the vector of results separately.
 pub(crate) struct AtomicMessage {
     pub(crate) target: AtomicTarget,
     pub(crate) operands: Segments,
@@ -336,7 +336,7 @@ pub(crate) struct AtomicMessage {
     pub(crate) ctx: *mut c_void,
 }
 
-/// Reads a call from its structure and results.
+/// Converts the structure of a call and its vector of results.
 ///
 /// # Safety
 ///

@@ -68,8 +68,8 @@ pub(crate) unsafe extern "C" fn open_av(
         let state =
             AvState { av: opened, dependents: Dependents::default(), _domain: domain.dependents.lease() };
         let front = FidAv { fid: object::new_fid::<AvState>(context, &FID_OPS), ops: &OPS };
-        // SAFETY: neither is null, so both are writable. The type tells the application which one
-        // it got.
+        // SAFETY: neither is null, so both are writable. `r#type` tells the application which type of
+        // vector it got.
         unsafe {
             (*attr).r#type = av_type;
             av.write(object::open(front, state));
@@ -104,7 +104,7 @@ unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     })
 }
 
-/// Takes the result of each address of an insertion.
+/// The application's arrays for the result of each address of an insertion.
 struct Report {
     fi_addr: *mut u64,
     /// With `FI_SYNC_ERR`, the application's array of error numbers.
@@ -163,8 +163,8 @@ unsafe extern "C" fn insert(
         let read = |index| {
             // SAFETY: the caller passes `count` addresses of the vector's format.
             let address = unsafe { sockaddr::read(addr.byte_add(index * stride_bytes), stride_bytes) };
-            // The vector refuses an invalid address like the wildcard, to which nothing can be sent. Both
-            // take an index.
+            // An unreadable address is inserted as the wildcard, which the vector refuses: no message can be
+            // sent to it. A refused address still takes an index.
             address.unwrap_or_else(|_| av.format().wildcard())
         };
         let addresses: Vec<Address> = (0..count).map(read).collect();
@@ -227,7 +227,7 @@ unsafe extern "C" fn insertsym(
         for (index, outcome) in av.insert_sym(&node, node_count, &service, service_count)?.iter().enumerate()
         {
             inserted += c_int::from(outcome.is_ok());
-            // SAFETY: it returns one result for each address of the arrays.
+            // SAFETY: `insert_sym` returns one result for each element of the application's arrays.
             unsafe { report.write_outcome(index, outcome) };
         }
         Ok(inserted)

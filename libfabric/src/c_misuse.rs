@@ -8,19 +8,19 @@ use homespun::Errno;
 pub(crate) enum CMisuse {
     #[error("a fabric without a name")]
     NamelessFabric,
-    #[error("a handle that is neither a passive endpoint nor a request for a connection")]
+    #[error("the handle is of neither a passive endpoint nor a request for a connection")]
     UnknownHandle,
-    #[error("a handle that is no request to this passive endpoint")]
+    #[error("the handle is not of a request that this passive endpoint received and that is undecided")]
     NoRequest,
-    #[error("not exactly one of FI_TRANSMIT and FI_RECV")]
+    #[error("the flags have both or neither of FI_TRANSMIT and FI_RECV")]
     NotOneDirection,
-    #[error("another direction than FI_RECV")]
+    #[error("a receive context has no other direction than FI_RECV")]
     NotReceiving,
-    #[error("remote memory of another length than the local one")]
+    #[error("the remote memory and the local memory differ in length")]
     RemoteLength,
     #[error("other objects depend on the object")]
     InUse,
-    #[error("counters of other events than completions are not supported")]
+    #[error("counters count completions; other events are not supported")]
     CounterEvents,
     #[error("deferred work of this kind is not supported")]
     DeferredWork,
@@ -34,13 +34,13 @@ pub(crate) enum CMisuse {
     NotUtf8,
     #[error("the hints name a fabric that is not open")]
     FabricNotOpen,
-    #[error("the hints ask for another fabric than the open one that they name")]
+    #[error("the hints do not fit the open fabric that they name")]
     NotOfFabric,
     #[error("the hints name a domain that is not open")]
     DomainNotOpen,
-    #[error("the hints ask for something else than the open domain that they name")]
+    #[error("the hints do not fit the open domain that they name")]
     NotOfDomain,
-    #[error("the hints ask for something else than what the passive endpoint that they name is for")]
+    #[error("the hints do not fit the passive endpoint that they name")]
     NotOfPassive,
     #[error("authorization keys in the address vector")]
     VectorAuthorization,

@@ -173,8 +173,8 @@ pub(crate) struct CmEvent {
 }
 
 impl CmEvent {
-    /// Converts an event. `peeked` is the handle of the request that the application has peeked at,
-    /// and the info that it got.
+    /// Converts an event. `peeked` is the handle of the request that the application has peeked at, and
+    /// the info that the peek returned.
     ///
     /// # Errors
     ///
@@ -192,8 +192,8 @@ impl CmEvent {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {
                         let name = offered_name::current();
-                        let names =
-                            handles::names_of_request(&request).unwrap_or_else(|| Names::of_provider(name));
+                        let names = handles::lookup_passive_names(&request)
+                            .unwrap_or_else(|| Names::of_provider(name));
                         let info = offered_name::offer_info(request.info(), name, &names);
                         let list = malloc_request_info(&info)?;
                         // SAFETY: the list was just made from this info.

@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn open_cq(
         let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
         let (attr, wait_set) = unsafe { read_attr(attr)? };
-        // fi_cq(3): ignored in a queue without a wait object.
+        // fi_cq(3): a queue without a wait object ignores the wait condition.
         let wait_cond =
             if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::from_raw(wait_cond)? };
         let opened = domain.domain.open_cq(&attr)?;
@@ -115,7 +115,8 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
         _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
-        // The provider chooses the format but cannot report it. This one fits into any buffer.
+        // For an unspecified format the provider chooses, but cannot report its choice. The smallest entry
+        // fits into any buffer.
         FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
         FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
         FI_CQ_FORMAT_DATA => Some(CqFormat::Data),
@@ -217,7 +218,7 @@ unsafe fn read_entries(
         }
     };
     match read {
-        // No array has more entries than this.
+        // The count is at most the length of an array, which fits into `isize`.
         Ok(Some(count)) => Ok(count.cast_signed()),
         Ok(None) => Err(Errno::EAGAIN.into()),
         Err(error) => Err(Failure(error.errno())),
@@ -237,7 +238,7 @@ unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
     let entries: *mut E = buf.cast();
     let mut index = 0;
     let take = |completion: Completion, source: FabricAddress| {
-        // SAFETY: the callers read at most `count` entries.
+        // SAFETY: the queue passes at most `count` completions, and the arrays have room for as many.
         unsafe {
             entries.add(index).write(E::from(&completion));
             if !src_addr.is_null() {

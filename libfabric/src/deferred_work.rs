@@ -1,6 +1,6 @@
 //! The deferred work queue: `fi_trigger(3)`.
 //!
-//! Queueing copies the structures: the caller has to keep only the memory that they name.
+//! Queueing copies the structures, so the caller must keep only the memory to which they point.
 
 use std::ptr;
 
@@ -24,12 +24,12 @@ use crate::atomic::{self, AtomicMessage};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::message::segments_of_receive;
-use crate::posting::{self, context_number, deref_non_null, remote_data, segments, segments_mut};
+use crate::posting::{self, context_number, deref_non_null, remote_cq_data, segments, segments_mut};
 use crate::rma::rma_remote_memory;
 use crate::shared_receive_context::receive_context_from_fid;
 use crate::triggered::{RawOperation, counter_from_fid};
 
-/// Work, and what it does, with the caller's memory.
+/// Deferred work, and the action of such work, on the caller's memory.
 type RawWork<'a> = DeferredWork<&'a [Segment], &'a [SegmentMut]>;
 type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 
@@ -73,7 +73,7 @@ pub(crate) fn cancel_work(domain: &Domain, work: *mut FiDeferredWork) -> Result<
     Ok(0)
 }
 
-/// `FI_FLUSH_WORK`, of all work or of that which waits for one counter.
+/// `FI_FLUSH_WORK`: of all work, or of the work that waits for one counter.
 ///
 /// # Safety
 ///
@@ -85,7 +85,7 @@ pub(crate) unsafe fn flush_work(domain: &Domain, cntr: *mut FidCntr) -> Result<c
     Ok(0)
 }
 
-/// A message, tagged or not, as its structure describes it.
+/// A message, tagged or not, with the fields of its C structure.
 struct MessageOp {
     ep: *mut FidEp,
     iov: *const iovec,
@@ -107,7 +107,7 @@ impl From<&FiOpMsg> for MessageOp {
             peer: FabricAddress(msg.addr),
             tagged: None,
             context: context_number(msg.context),
-            data: remote_data(flags, msg.data),
+            data: remote_cq_data(flags, msg.data),
             flags: OpFlags::from_bits_retain(flags),
         }
     }
@@ -122,13 +122,13 @@ impl From<&FiOpTagged> for MessageOp {
             peer: FabricAddress(msg.addr),
             tagged: Some(TagMatch { tag: msg.tag, ignore: msg.ignore }),
             context: context_number(msg.context),
-            data: remote_data(flags, msg.data),
+            data: remote_cq_data(flags, msg.data),
             flags: OpFlags::from_bits_retain(flags),
         }
     }
 }
 
-/// Queues what a message's structure describes, as a receive of an endpoint or a shared context.
+/// Queues a receive of an endpoint or a shared context.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn queue_receive(
     }
 }
 
-/// Queues what a message's structure describes, as a send.
+/// Queues a send.
 ///
 /// # Safety
 ///
@@ -214,7 +214,7 @@ unsafe fn queue_write(
             buffers,
             to: FabricAddress(msg.addr),
             memory,
-            data: remote_data(flags, msg.data),
+            data: remote_cq_data(flags, msg.data),
             context: context_number(msg.context),
             flags: OpFlags::from_bits_retain(flags),
         };

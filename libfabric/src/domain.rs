@@ -79,9 +79,9 @@ pub(crate) unsafe extern "C" fn open_domain(
     })
 }
 
-/// Whether more than one thread may use the objects of a domain at a time. With connected endpoints
-/// this is so: event queues belong to the fabric, and any thread that reads one drives progress of
-/// its endpoints.
+/// Whether more than one thread may use the objects of a domain at a time. Always true for connected
+/// endpoints: event queues belong to the fabric, and any thread that reads one drives progress of the
+/// endpoints that are bound to it.
 fn needs_locks(info: &Info) -> bool {
     info.domain.threading != Some(Threading::Domain)
         || info.domain.data_progress == Some(Progress::Auto)

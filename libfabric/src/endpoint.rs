@@ -143,7 +143,7 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
         let lease = unsafe { bind_object(&state.endpoint, ep, other, flags)? };
-        state.keep_bound(lease);
+        state.add_bound_lease(lease);
         Ok(0)
     })
 }

@@ -29,7 +29,7 @@ pub(crate) struct EqState {
     /// The address of the fabric.
     fabric: usize,
     /// The handle of the request that the application has peeked at but not read, and the info that
-    /// it got.
+    /// the peek returned.
     peeked: Mutex<Option<(usize, InfoList)>>,
     /// The `FI_WAIT_*` value that the application opened it with.
     wait_obj: u32,

@@ -26,15 +26,15 @@ struct Handles {
 /// A request that the application has read and neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
-    /// The address of the passive endpoint that was asked, or 0 if it was closed.
+    /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
     passive: usize,
-    /// The address of the fabric that it belongs to.
+    /// The address of the fabric of the request.
     fabric: usize,
     /// The memory that the handle points to. Only the application reads it, never the plugin.
     _fid: Box<RequestFid>,
 }
 
-struct RequestFid(#[expect(dead_code, reason = "it is there for C")] Fid);
+struct RequestFid(#[expect(dead_code, reason = "only the application reads it")] Fid);
 
 // SAFETY: it holds no context, and its operations are constant.
 unsafe impl Send for RequestFid {}
@@ -53,9 +53,9 @@ pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint, names: Nam
     HANDLES.lock().passive.insert(at.expose_provenance(), (passive.clone(), names));
 }
 
-/// Returns the names of the fabric and domain of the passive endpoint that a request has come to, unless that
+/// Returns the names of the fabric and domain of the passive endpoint that received a request, unless that
 /// endpoint is closed.
-pub(crate) fn names_of_request(request: &ConnectionRequest) -> Option<Names> {
+pub(crate) fn lookup_passive_names(request: &ConnectionRequest) -> Option<Names> {
     let passive = request.passive_endpoint() as usize;
     HANDLES.lock().passive.get(&passive).map(|(_, names)| names.clone())
 }
@@ -68,7 +68,7 @@ pub(crate) fn remove_passive<T>(at: *const T) {
     for held in handles.requests.values_mut().filter(|held| held.passive == at.addr()) {
         held.passive = 0;
     }
-    // Its drop takes locks of endpoints, so it comes after the lock.
+    // Dropping the passive endpoint locks endpoints, so unlock the handles first.
     drop(handles);
     drop(passive);
 }
@@ -122,7 +122,7 @@ fn remove_requests(should_remove: impl Fn(&Held) -> bool) {
     let mut handles = HANDLES.lock();
     let found: Vec<Held> =
         handles.requests.extract_if(|_, held| should_remove(held)).map(|(_, held)| held).collect();
-    // Their drop takes locks of endpoints, so it comes after the lock.
+    // Dropping requests locks endpoints, so unlock the handles first.
     drop(handles);
     drop(found);
 }

@@ -39,12 +39,12 @@ unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
 
-/// The host, from `fi_prov_ini` until it calls `cleanup`. After that it may be unloaded, and loaded
-/// again at another address.
+/// The host, from `fi_prov_ini` until it calls `cleanup`. After that the host may be unloaded, and
+/// loaded again at another address.
 static HOST: RwLock<Option<Host>> = RwLock::new(None);
 
 /// Looks up the libfabric that has loaded the plugin, and makes it the current host. `provider` identifies
-/// the plugin to it.
+/// the plugin to that host.
 pub(crate) fn find_and_set_current(provider: *const FiProvider) {
     *HOST.write() = Host::from_loaded_libfabric(provider);
 }
@@ -173,7 +173,7 @@ impl Library {
 }
 
 impl Drop for Library {
-    /// Releases the reference that the look-up took. It would keep the host loaded.
+    /// Releases the reference that the look-up took and that would keep the host loaded.
     fn drop(&mut self) {
         // SAFETY: the handle is open, and this is its last use. The host itself keeps the library
         // loaded.

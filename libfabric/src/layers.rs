@@ -14,7 +14,7 @@ use homespun::params::OfferedName;
 
 use crate::abi::provider::FiContext;
 
-/// The flag by which a layer asks for a core provider.
+/// The flag of `fi_getinfo` with which a layer asks for a core provider.
 const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
 
 /// The separator between the names of a provider and of the layers over it.
@@ -44,13 +44,13 @@ pub(crate) fn context_for_host(host: Option<Version>) -> FiContext {
     if host.is_some_and(|version| KNOWN_HOSTS.contains(&version)) { DIRECT_FIRST } else { NO_CONTEXT }
 }
 
-/// Whether a layer calls `fi_getinfo` with these flags.
-pub(crate) fn is_asked_by_layer(flags: u64) -> bool {
+/// Whether these flags of `fi_getinfo` are those of a layer that asks for a core provider.
+pub(crate) fn is_layer_request(flags: u64) -> bool {
     flags & OFI_CORE_PROV_ONLY != 0
 }
 
-/// Whether a layer may use homespun: the application names it by the name under which it is offered, and
-/// the host offers no layer to an application that gives that name alone.
+/// Whether a layer may use homespun. Two conditions: the application gives the name under which homespun is
+/// offered, and the host offers no layer to an application that gives that name alone.
 pub(crate) fn allows_layering(
     provider_name: Option<&str>,
     offered: OfferedName,

@@ -4,14 +4,14 @@
 //! `FI_PROVIDER_PATH` and then offers a provider `homespun`. The library builds without libfabric,
 //! and imports no symbols from it.
 //!
-//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back. C
-//! applications get the same features as Rust applications. C's interface is in [`abi`], the way of calls
-//! in and out in `edge`, the keeping of objects in `object`. The rest is one file for each kind of object,
-//! and one for each of its vtables that is more than stubs.
+//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts the
+//! result back. C applications get the same features as Rust applications. [`abi`] declares C's interface,
+//! `edge` wraps every call from C, and `object` allocates and closes the objects. Each kind of object has a
+//! file, and so has each of its vtables that is more than stubs.
 //!
-//! Two checks exist only here, since Rust has other means for them: closing an object that others depend on
-//! gets `-FI_EBUSY`, where a Rust handle keeps alive what it needs; and null pointers, and objects of the
-//! wrong class, are refused.
+//! Two checks exist only here, since Rust's types make them needless. Closing an object that others depend
+//! on gets `-FI_EBUSY`; a Rust handle keeps those objects alive instead. And null pointers and objects of the
+//! wrong class are refused.
 
 #![deny(unreachable_pub)]
 

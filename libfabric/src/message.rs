@@ -10,7 +10,7 @@ use crate::abi::endpoint::{FiMsg, FiOpsMsg};
 use crate::edge::Failure;
 use crate::posting::{
     Desc, Descs, SegmentsMut, bytes_to_inject, context_number, deref_non_null, entry_points,
-    flags_or_default, receive_source, remote_data, segment, segment_mut, segments, segments_mut,
+    flags_or_default, receive_source, remote_cq_data, segment, segment_mut, segments, segments_mut,
 };
 use crate::triggered;
 
@@ -51,7 +51,7 @@ entry_points! {
 
     fn sendmsg(ep, msg: *const FiMsg, flags: u64) -> isize {
         let FiMsg { msg_iov, iov_count, addr, context, data, .. } = *deref_non_null(msg)?;
-        let data = remote_data(flags, data);
+        let data = remote_cq_data(flags, data);
         post_send(ep, segments(msg_iov, iov_count)?, addr, None, data, context, Some(flags))
     }
 

@@ -21,7 +21,7 @@ use crate::states::{DomainState, EndpointState};
 /// The object behind a `struct fid_mr`.
 struct MrState {
     /// The only handle: dropping it closes the region. The first field, so that it is dropped
-    /// before the objects that it depends on.
+    /// before the leases of the objects that the region depends on.
     region: MemoryRegion,
     /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,
@@ -38,8 +38,8 @@ static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 
-/// The memory is a buffer of a device, described by its own structure. Headers have this flag since
-/// 1.20.
+/// The flag for a buffer of a device, which a structure of its own describes. Headers have this flag
+/// since 1.20.
 const FI_MR_DMABUF: u64 = 1 << 40;
 
 /// The size of a key. A raw key has no other content.

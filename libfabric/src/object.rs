@@ -138,7 +138,7 @@ mod tests {
     static OPS: FiOps = FiOps::UNSUPPORTED;
 
     #[test]
-    fn object_is_found_by_class_and_closed_once_unleased() {
+    fn state_checks_the_class_and_close_checks_leases() {
         let object =
             open(new_fid::<TestObject>(std::ptr::null_mut(), &OPS), TestObject(Dependents::default()));
         // SAFETY: `object` is open until the successful `close`.

@@ -73,8 +73,8 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
     OPENED.lock().domains.retain(|open| open.at != domain.addr());
 }
 
-/// Writes the open objects into the info of a connection request: its fabric, and the first domain
-/// that it fits.
+/// Writes the open objects into the info of a connection request: the fabric of the request, and the
+/// first domain that can open an endpoint with this info.
 ///
 /// # Safety
 ///
@@ -139,7 +139,7 @@ impl NamedObjects {
         restrict_name(&mut hints.domain.name, &domain.names.domain).ok_or(CMisuse::NotOfDomain)?;
         let is_another = hints.addr_format.is_some_and(|format| format != domain.format)
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
-            || hints.domain.threading.is_some_and(|asked| !domain.can_serve(asked))
+            || hints.domain.threading.is_some_and(|asked| !domain.supports_threading(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
             || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.allows_connections);
         if is_another {
@@ -193,7 +193,7 @@ impl NamedObjects {
     }
 }
 
-/// Narrows the hint for a name to one name. Returns `None` if the hint is for another one.
+/// Sets the hint for a name to `name`. Returns `None` if the hint asked for another name.
 fn restrict_name(asked: &mut Option<String>, name: &str) -> Option<()> {
     let is_met = asked.as_ref().is_none_or(|asked| asked.eq_ignore_ascii_case(name));
     *asked = Some(name.to_owned());
@@ -226,19 +226,19 @@ impl OpenDomain {
             && info.fabric.name.as_ref() == Some(&self.names.fabric)
             && info.addr_format == Some(self.format)
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
-            && info.domain.threading.is_some_and(|threading| self.can_serve(threading))
+            && info.domain.threading.is_some_and(|threading| self.supports_threading(threading))
             && info.domain.data_progress == Some(self.data_progress)
             && (self.allows_connections || info.ep.ep_type != Some(EndpointType::Msg))
     }
 
-    /// Whether the domain supports this threading level. One without locks supports only
+    /// Whether the domain supports this threading level. A domain without locks supports only
     /// `FI_THREAD_DOMAIN`.
-    fn can_serve(&self, threading: Threading) -> bool {
+    fn supports_threading(&self, threading: Threading) -> bool {
         self.threading != Threading::Domain || threading == Threading::Domain
     }
 }
 
-/// Returns the pointer to an object that C code has.
+/// Returns the pointer that C code has to the object at this address; null for `None`.
 fn to_pointer(at: Option<usize>) -> *mut c_void {
     at.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }

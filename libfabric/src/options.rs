@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn getopt(
 ) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, active or passive.
-        let current = match unsafe { option_of(ep, level, name)? } {
+        let current = match unsafe { find_option(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
             Setting::MinMultiRecvOfContext(context) => context.min_multi_recv_bytes(),
             Setting::CmDataSize => CONNECTION_DATA_MAX_BYTES,
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn setopt(
 ) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, active or passive.
-        let setting = unsafe { option_of(ep, level, name)? };
+        let setting = unsafe { find_option(ep, level, name)? };
         if matches!(setting, Setting::CmDataSize) {
             return Err(Errno::ENOPROTOOPT.into());
         }
@@ -95,7 +95,7 @@ enum Setting<'a> {
 ///
 /// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as
 /// the result is used.
-unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
+unsafe fn find_option<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
     if ep.is_null() {
         return Err(Errno::EINVAL.into());
     }

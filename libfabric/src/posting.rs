@@ -1,4 +1,5 @@
-//! The common part of all calls that post an operation: their way in from C, and C's memory and addresses.
+//! The common part of all calls that post an operation: their C functions, and the conversion of C's
+//! vectors, flags and addresses.
 
 use std::slice;
 
@@ -27,9 +28,10 @@ pub(crate) type Desc = *mut c_void;
 pub(crate) type Descs = *mut *mut c_void;
 
 /// Defines the C functions of a vtable. Write each as a Rust function whose first argument is the
-/// object; C passes a `struct fid_ep`. The object is the endpoint, or what the function after `of`
-/// finds from the `struct fid_ep`. The body runs in [`run_entry_point`](crate::edge::run_entry_point),
-/// and in an `unsafe` block, because the C caller keeps to the manual page.
+/// object, although C passes a `struct fid_ep`. The object is the endpoint, unless a function after
+/// `of` returns another one for the `struct fid_ep`. The body runs in
+/// [`run_entry_point`](crate::edge::run_entry_point), and in an `unsafe` block, because the C caller
+/// keeps to the manual page.
 macro_rules! entry_points {
     (
         of $object:path,
@@ -80,15 +82,15 @@ pub(crate) fn flags_or_default(flags: Option<u64>, default: OpFlags) -> OpFlags 
     flags.map_or(default, OpFlags::from_bits_retain)
 }
 
-/// Returns the source that a receive names. Without `FI_DIRECTED_RECV`, C programs rely on the
-/// plugin ignoring it (`fi_msg(3)`), while Rust calls refuse it.
+/// Returns the source that a receive names. Without `FI_DIRECTED_RECV` returns the unspecified
+/// source: C programs rely on the source being ignored (`fi_msg(3)`), but Rust calls refuse it.
 #[inline(always)]
 pub(crate) fn receive_source(from: u64, caps: Caps) -> FabricAddress {
     if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }
 }
 
 /// Returns the completion data of a message, if its flags have `FI_REMOTE_CQ_DATA`.
-pub(crate) fn remote_data(flags: u64, data: u64) -> Option<u64> {
+pub(crate) fn remote_cq_data(flags: u64, data: u64) -> Option<u64> {
     (flags & OpFlags::REMOTE_CQ_DATA.bits() != 0).then_some(data)
 }
 
@@ -190,11 +192,12 @@ pub(crate) unsafe fn bytes_to_inject<'a>(buf: *const c_void, len: usize) -> Resu
 }
 
 /// Returns the one range of the peer's memory that a message names for local memory of these
-/// lengths. It need not name any for no bytes.
+/// lengths. A message of no bytes need not name a range.
 ///
 /// # Errors
 ///
-/// EINVAL if it names no range, or one of another length; [`Misuse::TooManySegments`] for several.
+/// EINVAL if the message names no range, or a range of another length; [`Misuse::TooManySegments`]
+/// for several ranges.
 ///
 /// # Safety
 ///

@@ -43,7 +43,7 @@ impl Provider {
     }
 }
 
-/// The one that the host registers.
+/// The provider that the host registers.
 static PROVIDER: Provider = Provider::new();
 
 /// Identifies the plugin to the host in calls about parameters, since the host composes the names of
@@ -67,7 +67,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         let name = host::read_params().offered_name;
         offered_name::set_current(name);
         if name == OfferedName::Homespun {
-            // So that the filters of the host's log apply, which it keeps in the provider.
+            // The host keeps the filters of its log in the provider that it registers.
             host::set_log_identity(provider);
         }
         // A host skips a provider with a version below the application's, and accepts every
@@ -91,7 +91,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 }
 
 extern "C" fn cleanup() {
-    // Even after a panic: the plugin must not call an unloaded host.
+    // Clear it even after a panic: the plugin must not call an unloaded host.
     host::clear_current();
     run_entry_point(|| {
         log::install_or_refresh_subscriber();
@@ -123,7 +123,7 @@ unsafe extern "C" fn provider_getinfo(
                 read_hints(hints, version)?,
             )
         };
-        if layers::is_asked_by_layer(flags) {
+        if layers::is_layer_request(flags) {
             let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.as_deref());
             let host_version = host::current().map(|host| host.version());
             if !layers::allows_layering(provider_name, offered_name::current(), host_version) {
@@ -139,7 +139,7 @@ unsafe extern "C" fn provider_getinfo(
         let fabric = Fabric::with_params(host::read_params());
         let infos = offered_name::getinfo(&fabric, node, service, flags, hints);
         let infos = infos.inspect_err(|error| {
-            // The user has made a mistake, of which the application only sees that nothing is offered.
+            // This is the user's mistake. The application learns only that nothing is offered.
             if let Error::Misuse(Misuse::NoInterface(_)) = error {
                 tracing::warn!(%error, "nothing is offered");
             }

@@ -9,7 +9,7 @@ use crate::abi::rma::{FiMsgRma, FiOpsRma};
 use crate::edge::Failure;
 use crate::posting::{
     Desc, Descs, bytes_to_inject, context_number, deref_non_null, entry_points, flags_or_default,
-    remote_data, segment, segment_mut, segments, segments_mut, single_remote_memory,
+    remote_cq_data, segment, segment_mut, segments, segments_mut, single_remote_memory,
 };
 use crate::triggered;
 
@@ -62,7 +62,7 @@ entry_points! {
         let msg = deref_non_null(msg)?;
         let buffers = segments(msg.msg_iov, msg.iov_count)?;
         let remote = rma_remote_memory(msg, buffers.iter().map(|segment| segment.len_bytes))?;
-        let data = remote_data(flags, msg.data);
+        let data = remote_cq_data(flags, msg.data);
         post_write(ep, buffers, msg.addr, remote, data, msg.context, Some(flags))
     }
 

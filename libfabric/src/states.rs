@@ -36,8 +36,8 @@ pub(crate) struct DomainState {
 
 /// The state behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
-    /// The only handle apart from those of aliases; dropping it closes the endpoint. The first
-    /// field, so that it is dropped before the objects that it depends on.
+    /// The handle. The endpoint closes when this handle and those of all aliases are dropped. The first
+    /// field, so that it is dropped before the leases of the objects that the endpoint depends on.
     pub(crate) endpoint: Endpoint,
     /// The connection request that the endpoint was opened for, until it is accepted.
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
@@ -82,8 +82,8 @@ impl EndpointState {
         }
     }
 
-    /// Keeps the lease of an object that was bound to the endpoint.
-    pub(crate) fn keep_bound(&self, bound: Lease) {
+    /// Adds the lease of an object that was bound to the endpoint.
+    pub(crate) fn add_bound_lease(&self, bound: Lease) {
         self.bound.lock().push(bound);
     }
 }

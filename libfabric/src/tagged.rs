@@ -6,7 +6,7 @@ use libc::{c_void, iovec};
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
 use crate::message::{post_inject, post_receive, post_send, segments_of_receive};
 use crate::posting::{
-    Desc, Descs, deref_non_null, entry_points, remote_data, segment, segment_mut, segments, segments_mut,
+    Desc, Descs, deref_non_null, entry_points, remote_cq_data, segment, segment_mut, segments, segments_mut,
 };
 
 pub(crate) static OPS: FiOpsTagged = FiOpsTagged {
@@ -52,7 +52,7 @@ entry_points! {
 
     fn sendmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, context, data, .. } = *deref_non_null(msg)?;
-        let data = remote_data(flags, data);
+        let data = remote_cq_data(flags, data);
         post_send(ep, segments(msg_iov, iov_count)?, addr, Some(tag), data, context, Some(flags))
     }
 

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// A number greater than every error number of libfabric or homespun. Its text is that of an
-/// unknown number.
+/// A number greater than every error number of libfabric or homespun. From here on, every number gets
+/// the text of an unknown number.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_a_text() {
+    fn every_error_number_has_a_text() {
         assert_eq!(describe_to_str(Errno::ETRUNC.raw()), Errno::ETRUNC.description());
         for unknown in [-1, 0, 511, 512, c_int::MAX, c_int::MIN] {
             assert_eq!(describe_to_str(unknown), Errno::new(9999).description(), "{unknown}");

@@ -18,8 +18,8 @@ use crate::posting::deref_non_null;
 /// An operation on the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
-/// Posts an operation as a triggered one if its flags have `FI_TRIGGER`, for which the plain post
-/// refused it. Otherwise returns `refusal`, the error of the plain post.
+/// Posts an operation as a triggered one if its flags have `FI_TRIGGER`: the plain post refuses that
+/// flag. Otherwise returns `refusal`, the error of the plain post.
 ///
 /// # Safety
 ///

@@ -45,7 +45,7 @@ impl Status for isize {
     }
 }
 
-/// Implements [`StubFn`] for functions with one parameter per name, and for those with fewer.
+/// Implements [`StubFn`] for functions of up to as many parameters as there are names.
 macro_rules! unsupported {
     () => {};
     ($first:ident $($rest:ident)*) => {

@@ -37,7 +37,7 @@ static OPS: FiOpsWait = FiOpsWait { size: size_of::<FiOpsWait>(), wait };
 pub(crate) struct WaitAttr {
     pub(crate) object: WaitObject,
     pub(crate) set: Option<WaitSet>,
-    /// Keeps the set open.
+    /// The lease that keeps the set open.
     pub(crate) lease: Option<Lease>,
 }
 

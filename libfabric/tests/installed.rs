@@ -91,7 +91,7 @@ fn unknown_and_malformed_variables_are_warned_of_once() {
 }
 
 #[test]
-fn allowed_interface_that_is_missing_is_logged_with_what_there_is() {
+fn missing_allowed_interface_is_logged_with_the_available_ones() {
     let variables = [("FI_LOG_LEVEL", "warn"), ("FI_HOMESPUN_IFACE", "no-such-interface")];
     let Some(text) = run_fi_info(&["-p", "homespun"], &variables) else { return };
     assert!(!text.contains("domain: "), "{text}");
@@ -119,7 +119,7 @@ fn fi_info_lists_the_parameters() {
 }
 
 #[test]
-fn parameter_restricts_the_domains() {
+fn domain_parameter_restricts_the_domains() {
     let domains = |text: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.trim().strip_prefix("domain: "));
         names.map(str::to_owned).collect()
@@ -136,7 +136,7 @@ fn parameter_restricts_the_domains() {
 }
 
 #[test]
-fn provider_under_another_name_replaces_that_of_libfabric() {
+fn provider_offered_under_another_name_replaces_that_of_libfabric() {
     for name in ["tcp", "Sockets"] {
         let known = name.to_lowercase();
         let Some(text) = run_fi_info(&["-p", &known], &[("FI_HOMESPUN_AS", name)]) else { return };
@@ -170,7 +170,7 @@ fn interface_and_network_restrict_the_infos_under_another_name() {
 }
 
 #[test]
-fn parameters_keep_their_variables_under_another_name() {
+fn parameters_keep_their_variable_names_under_another_provider_name() {
     let variables = [("FI_HOMESPUN_AS", "tcp"), ("FI_HOMESPUN_TX_SIZE", "777")];
     let Some(text) = run_fi_info(&["-p", "tcp", "-v"], &variables) else { return };
     let sizes = text.lines().filter(|line| line.trim() == "size: 777").count();

@@ -71,7 +71,7 @@ pub(super) struct ComparisonRequest<'a> {
 /// Any failure of the setup. At the end [`Failure::Incomplete`], if a contender lacks a measurement.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
-        record::require_table_place(file)?;
+        record::require_table_markers(file)?;
     }
     let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
     for provider in [PROVIDER_NAME].into_iter().chain(request.providers.names().iter().map(String::as_str)) {
@@ -130,7 +130,7 @@ pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Res
         record::write_drawings(&report, directory)?;
     }
     if let Some(directory) = request.record {
-        record::write(&report, directory)?;
+        record::write_record(&report, directory)?;
     }
     if let Some(file) = request.readme {
         record::replace_tables_in_file(&report, file)?;
@@ -183,7 +183,7 @@ fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::ComparedCore
         return Ok(vec![None]);
     }
     let cores = AllowedCores::of_this_process();
-    let pairs = cores.pairs_to_compare(&CacheTopology::of_this_host());
+    let pairs = cores.choose_pairs_to_compare(&CacheTopology::of_this_host());
     if pairs.is_empty() {
         return Err(Failure::OneCore { available: cores.describe_core_count() });
     }

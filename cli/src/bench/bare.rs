@@ -86,13 +86,13 @@ impl Medium {
     /// # Errors
     ///
     /// [`Failure::PeerProtocol`] if the step's way does not use this medium.
-    pub(super) fn prepare_end<'a>(
+    pub(super) fn prepare_loop_end<'a>(
         &'a self,
         step: &Step,
         poller: &'a Poller,
     ) -> Result<Box<dyn Loop + 'a>, Failure> {
         if let Medium::Memory { memory, .. } = self {
-            memory.clear_as_leader();
+            memory.clear_if_leader();
         }
         match (self, step.way) {
             (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, poller, step))),
@@ -137,7 +137,7 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
             end.receive()?;
             end.send()
         }),
-        Metric::Bandwidth => measure::round_message_counts(run).try_for_each(|count| {
+        Metric::Bandwidth => measure::message_counts_of_rounds(run).try_for_each(|count| {
             end.send_signal()?;
             end.receive_many(count)?;
             end.send_signal()
@@ -162,7 +162,7 @@ impl Buffers {
     }
 
     #[inline]
-    fn next(&mut self) -> &mut [u8] {
+    fn next_buffer(&mut self) -> &mut [u8] {
         let current = self.next;
         self.next = if current + 1 == self.buffers.len() { 0 } else { current + 1 };
         &mut self.buffers[current]
@@ -207,7 +207,7 @@ mod tests {
         let follower = thread::spawn(move || {
             let (medium, poller) = (following(), make_poller());
             for step in steps {
-                let mut end = medium.prepare_end(&step, &poller).unwrap();
+                let mut end = medium.prepare_loop_end(&step, &poller).unwrap();
                 signal.send(()).unwrap();
                 follow(&mut *end, &step).unwrap();
                 signal.send(()).unwrap();
@@ -217,7 +217,7 @@ mod tests {
         for &size_bytes in sizes {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(size_bytes, Some(600)) };
-                let mut end = leading.prepare_end(&step, &poller).unwrap();
+                let mut end = leading.prepare_loop_end(&step, &poller).unwrap();
                 send_step.send(step).unwrap();
                 signals.recv().unwrap();
                 assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
@@ -228,7 +228,7 @@ mod tests {
         follower.join().unwrap();
     }
 
-    fn measure_in_memory(way: Way, sizes: &'static [usize]) {
+    fn measure_over_shared_memory(way: Way, sizes: &'static [usize]) {
         let memory = Memory::create().unwrap();
         let path = PathBuf::from(memory.proc_fd_path());
         let leading = Medium::Memory { memory, other_pid: own_pid() };
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn ring_carries_messages_of_every_size() {
-        measure_in_memory(Way::Ring, &[0, 8, 56, 57, 1000, 32 * 1024 + 1, 300_000]);
+        measure_over_shared_memory(Way::Ring, &[0, 8, 56, 57, 1000, 32 * 1024 + 1, 300_000]);
     }
 
     #[test]
     fn pipelined_ring_carries_messages_of_every_size() {
         for chunk in Chunk::ALL {
-            measure_in_memory(Way::Pipelined(chunk), &[1, 4096, 16 * 1024 + 1, 300_000]);
+            measure_over_shared_memory(Way::Pipelined(chunk), &[1, 4096, 16 * 1024 + 1, 300_000]);
         }
     }
 
@@ -255,7 +255,7 @@ mod tests {
         let memory = Memory::create().unwrap();
         // A process can read its own memory, unless the system forbids the call altogether.
         if memory.check_readv_access(own_pid()).is_ok() {
-            measure_in_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
+            measure_over_shared_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
         let poller = make_poller();
         let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };
-        let refused = medium.prepare_end(&step, &poller);
+        let refused = medium.prepare_loop_end(&step, &poller);
         assert!(matches!(refused.map(|_| ()), Err(Failure::PeerProtocol)));
     }
 }

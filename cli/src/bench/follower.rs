@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &FollowerArguments, console: &Console) -> Result<()
         let has_own_core = arguments.core.is_some();
         let follower = Follower { console, lines: &lines, medium: &medium, poller: &poller, has_own_core };
         match &arguments.domain {
-            Some(domain) => follower.follow_on_the_fabric(domain, arguments),
+            Some(domain) => follower.open_endpoint_and_follow(domain, arguments),
             None => follower.follow(None),
         }
     };
@@ -119,7 +119,7 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn follow_on_the_fabric(&self, domain: &str, arguments: &FollowerArguments) -> Result<(), Failure> {
+    fn open_endpoint_and_follow(&self, domain: &str, arguments: &FollowerArguments) -> Result<(), Failure> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
         let port = Port::open_listening(&any, Some(domain), access::CAPS)?;
         let region = port.register_shared(arguments.region_bytes)?;
@@ -162,7 +162,7 @@ impl Follower<'_> {
                     _ => measure::follow(channel, step.metric, &step.run)?,
                 }
             } else {
-                let mut end = self.medium.prepare_end(&step, self.poller)?;
+                let mut end = self.medium.prepare_loop_end(&step, self.poller)?;
                 self.console.print_line(READY)?;
                 bare::follow(&mut *end, &step)?;
                 self.console.print_line(DONE)?;

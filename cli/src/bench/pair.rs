@@ -132,12 +132,12 @@ impl Pair {
         channel: Option<&mut Channel<'_>>,
     ) -> Result<Timing, Failure> {
         let led = self.try_measure_step(step, channel);
-        led.map_err(|failure| self.attribute_to_follower(failure))
+        led.map_err(|failure| self.add_follower_exit_status(failure))
     }
 
     /// Adds the follower's exit status to a failure, if the follower has ended.
-    pub(super) fn attribute_to_follower(&mut self, failure: Failure) -> Failure {
-        self.peer.attribute_to_exit_status(failure)
+    pub(super) fn add_follower_exit_status(&mut self, failure: Failure) -> Failure {
+        self.peer.add_exit_status(failure)
     }
 
     fn try_measure_step(
@@ -159,10 +159,10 @@ impl Pair {
                 access::lead(channel, place, *operation, *metric, run)
             }
             Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
-                let mut end = medium.prepare_end(step, poller)?;
+                let mut end = medium.prepare_loop_end(step, poller)?;
                 announce_step_and_await_ready(peer, step)?;
                 let timing = bare::lead(&mut *end, step)?;
-                expect_word(peer, DONE)?;
+                await_word(peer, DONE)?;
                 Ok(timing)
             }
         }
@@ -172,11 +172,11 @@ impl Pair {
 /// Announces the step to the follower, and waits until the follower is ready.
 fn announce_step_and_await_ready(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
     peer.write_line(step)?;
-    expect_word(peer, READY)
+    await_word(peer, READY)
 }
 
 /// Waits for this word from the follower.
-fn expect_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
+fn await_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
     if peer.await_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
 }
 

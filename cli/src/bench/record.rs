@@ -17,7 +17,7 @@ const PLACE_BEGIN: &str = "<!-- speed -->";
 const PLACE_END: &str = "<!-- /speed -->";
 
 /// Writes the document and its drawings, and removes the drawings of an earlier record.
-pub(super) fn write(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
+pub(super) fn write_record(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
     let drawings = directory.join(DRAWINGS);
     remove_drawings(&drawings)?;
     write_drawings(report, &drawings)?;
@@ -68,7 +68,7 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
 /// # Errors
 ///
 /// [`Failure::Write`], which names the missing lines.
-pub(super) fn require_table_place(file: &Path) -> Result<(), Failure> {
+pub(super) fn require_table_markers(file: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
     let missing = || failed(io::Error::other(format!("it has no lines {PLACE_BEGIN} and {PLACE_END}")));
@@ -77,7 +77,7 @@ pub(super) fn require_table_place(file: &Path) -> Result<(), Failure> {
 
 /// Replaces the summary tables in a file.
 pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Result<(), Failure> {
-    require_table_place(file)?;
+    require_table_markers(file)?;
     let failed = |error| Failure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
     match replace_tables(&text, &document::render_brief(report)) {
@@ -106,7 +106,7 @@ mod tests {
         for name in ["tcp-fi_pingpong-two-cores-latency.svg", "logo.svg"] {
             fs::write(drawings.join(name), "").expect("a temporary file");
         }
-        write(&make_figure_report(), directory.path()).unwrap();
+        write_record(&make_figure_report(), directory.path()).unwrap();
         let entries = fs::read_dir(&drawings).expect("a directory");
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn update_replaces_only_the_tables() {
+    fn replace_tables_keeps_the_text_around_them() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         fs::write(file.path(), "above\n<!-- speed -->\nold\n<!-- /speed -->\nbelow\n").unwrap();
         for _ in 0..2 {

@@ -204,8 +204,8 @@ impl Setup<'_> {
         for round in 1..=self.rounds {
             for gathered in &mut *contenders {
                 console.show_step(format!("{}, round {round} of {}", gathered.contender.name, self.rounds));
-                gathered.take_turn(self, version)?;
-                console.step_done();
+                gathered.measure_one_turn(self, version)?;
+                console.advance_progress();
             }
         }
         Ok(())
@@ -226,11 +226,15 @@ impl ContenderResults {
     }
 
     /// Repeats the measurements that have not failed yet, with a new pair for each way to wait.
-    fn take_turn(&mut self, setup: &Setup<'_>, version: &mut Option<(u16, u16)>) -> Result<(), Failure> {
+    fn measure_one_turn(
+        &mut self,
+        setup: &Setup<'_>,
+        version: &mut Option<(u16, u16)>,
+    ) -> Result<(), Failure> {
         if self.polled.is_ok() {
             let measured = self
                 .measure_with_new_pair(Wait::Polled, setup, version, |pair| measure_latencies(pair, setup));
-            self.polled.record(measured, |times, turn| add_counts(times, &turn))?;
+            self.polled.record_round(measured, |times, turn| add_counts(times, &turn))?;
         }
         if self.descriptor.is_ok() {
             let measured = self.measure_with_new_pair(Wait::Descriptor, setup, version, |pair| {
@@ -238,10 +242,10 @@ impl ContenderResults {
             });
             match measured {
                 Ok((latencies, slept)) => {
-                    self.descriptor.record(Ok(latencies), |times, turn| add_counts(times, &turn))?;
-                    self.idle.record(slept, Vec::push)?;
+                    self.descriptor.record_round(Ok(latencies), |times, turn| add_counts(times, &turn))?;
+                    self.idle.record_round(slept, Vec::push)?;
                 }
-                Err(error) => self.descriptor.record(Err::<(), _>(error), |_, ()| ())?,
+                Err(error) => self.descriptor.record_round(Err::<(), _>(error), |_, ()| ())?,
             }
         }
         match &self.descriptor.shortfall {
@@ -249,7 +253,7 @@ impl ContenderResults {
                 self.idle_wait = Wait::Blocking;
                 let slept = self
                     .measure_with_new_pair(Wait::Blocking, setup, version, |pair| measure_idle(pair, setup));
-                self.idle.record(slept, Vec::push)?;
+                self.idle.record_round(slept, Vec::push)?;
             }
             Some(failure @ Shortfall::Failure(_)) => self.idle.shortfall = Some(failure.clone()),
             _ => {}
@@ -287,7 +291,7 @@ impl<T> Attempt<T> {
     /// # Errors
     ///
     /// The failure, if it is fatal: then nothing can be measured at all.
-    fn record<U>(
+    fn record_round<U>(
         &mut self,
         measured: Result<U, MeasureError>,
         add: impl Fn(&mut T, U),

@@ -116,7 +116,7 @@ impl Survey<'_> {
         let fabric = Fabric { domain: domain.name(), tagged: self.tagged, region_bytes };
         let mut pair = Pair::start(domain.medium_kind(), Some(fabric), self.placement)?;
         self.measure_with_pair(&mut pair, domain, console)
-            .map_err(|failure| pair.attribute_to_follower(failure))
+            .map_err(|failure| pair.add_follower_exit_status(failure))
     }
 
     /// The sizes of messages to measure.
@@ -199,7 +199,7 @@ impl Survey<'_> {
         for round in 1..=self.rounds {
             console.show_step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
             contest.run_round(measuring, &mut rounds)?;
-            console.step_done();
+            console.advance_progress();
         }
         Ok(rounds.into_medians())
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn round_holds_as_many_operations_as_fit() {
+    fn calibrated_run_has_as_many_operations_as_fit_into_a_round() {
         let run = |each_us: f64| calibrate_run(8, Metric::Latency, 10, |_| Ok(each_us)).unwrap().round_trips;
         assert_eq!(run(2.0), 5_000);
         assert_eq!(run(1e9), ROUND_TRIPS_MIN);

@@ -123,7 +123,7 @@ pub(crate) fn describe_messages(tagged: bool, check: bool) -> String {
 impl<'a> Channel<'a> {
     pub(crate) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
         let peer = port.av.insert_one(address)?;
-        let contexts = Contexts { conversation: port.allocate_conversation() };
+        let contexts = Contexts { conversation: port.allocate_conversation_number() };
         Ok(Channel { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
     }
 
@@ -143,7 +143,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sets whether each send announces that another follows at once (`FI_MORE`), so that several may travel
-    /// together. The next [`wait_for_completion`](Self::wait_for_completion) sends any messages that the
+    /// together. The next [`wait_for_message`](Self::wait_for_message) sends any messages that the
     /// endpoint has held back.
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
@@ -151,7 +151,7 @@ impl<'a> Channel<'a> {
     }
 
     /// The content of the next message to send.
-    pub(crate) fn next_pattern(&self, size_bytes: usize) -> Pattern {
+    pub(crate) fn pattern_of_next_send(&self, size_bytes: usize) -> Pattern {
         Pattern::new(self.settings.direction, self.sent, size_bytes)
     }
 
@@ -214,7 +214,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a control message, and waits for the control message that answers it.
-    pub(crate) fn ask(&self, question: Bytes) -> Result<BytesMut, Failure> {
+    pub(crate) fn send_question_and_await_answer(&self, question: Bytes) -> Result<BytesMut, Failure> {
         let endpoint = &self.port.endpoint;
         let context = self.contexts.context_for(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
@@ -237,22 +237,22 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a control message as an answer.
-    pub(crate) fn answer(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn send_answer(&self, text: &str) -> Result<(), Failure> {
         self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
     /// Waits until a send or a receive completes. Skips completions of accesses.
     pub(crate) fn wait_for_message(&mut self) -> Result<Completed, Failure> {
-        self.wait_yielding_if(true)
+        self.wait_for_message_yielding_if(true)
     }
 
     /// Waits for a completion while the peer accesses this process's memory. Yields to other threads, unless
     /// this thread `has_own_core`.
     pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, Failure> {
-        self.wait_yielding_if(!has_own_core)
+        self.wait_for_message_yielding_if(!has_own_core)
     }
 
-    fn wait_yielding_if(&mut self, yields: bool) -> Result<Completed, Failure> {
+    fn wait_for_message_yielding_if(&mut self, yields: bool) -> Result<Completed, Failure> {
         loop {
             return match self.poll_until_own_event(yields)? {
                 Event::Sent { message, .. } => Ok(Completed::Sent(message)),

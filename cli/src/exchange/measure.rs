@@ -41,7 +41,7 @@ pub(crate) enum Metric {
 pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<Timing, Failure> {
     match metric {
         Metric::Latency => lead_round_trips(channel, run),
-        Metric::Bandwidth => send_one_way(channel, run),
+        Metric::Bandwidth => time_one_way_sends(channel, run),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn receive_depth(metric: Metric, run: &Run) -> u32 {
 /// The client's part of the round trips. Returns halves of their times.
 fn lead_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     let mut phase = Phase::for_round_trips(channel, run)?;
-    let timing = time_round_trips(run, || phase.round_trip())?;
+    let timing = time_round_trips(run, || phase.make_round_trip())?;
     phase.wait_for_all_buffers()?;
     Ok(timing.halved())
 }
@@ -80,7 +80,7 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
 }
 
 /// The client's part of the bandwidth.
-fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
+fn time_one_way_sends(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     channel.set_fi_more(true)?;
     let timing = time_message_rounds(run, |count| time_send_round(channel, run, count))?;
     channel.set_fi_more(false)?;
@@ -89,7 +89,7 @@ fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure>
 
 /// The server's part of the bandwidth.
 fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    for count in round_message_counts(run) {
+    for count in message_counts_of_rounds(run) {
         let mut phase = Phase::new(
             channel,
             Outgoing::none(),
@@ -144,14 +144,14 @@ pub(crate) fn time_message_rounds(
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,
 ) -> Result<Timing, Failure> {
     let mut times_us = Vec::new();
-    for count in round_message_counts(run) {
+    for count in message_counts_of_rounds(run) {
         times_us.push(us_per_operation(send(count)?, count));
     }
     Ok(Timing { each_us: median(times_us), singles_us: Vec::new() })
 }
 
 /// The number of messages in each round of a bandwidth measurement.
-pub(crate) fn round_message_counts(run: &Run) -> impl Iterator<Item = u32> + use<> {
+pub(crate) fn message_counts_of_rounds(run: &Run) -> impl Iterator<Item = u32> + use<> {
     let (messages, rounds) = (run.messages, run.round_count());
     (0..rounds).map(move |round| size_of_part(messages, round, rounds))
 }
@@ -204,7 +204,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         Phase::new(channel, outgoing, incoming)
     }
 
-    fn round_trip(&mut self) -> Result<(), Failure> {
+    fn make_round_trip(&mut self) -> Result<(), Failure> {
         self.await_buffer_and_send()?;
         self.await_message()
     }
@@ -220,7 +220,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         let size_bytes = self.outgoing.size_bytes;
         let message = if self.channel.is_checked() {
             let mut own = message.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
-            self.channel.next_pattern(size_bytes).fill(&mut own);
+            self.channel.pattern_of_next_send(size_bytes).fill(&mut own);
             own.freeze()
         } else {
             message

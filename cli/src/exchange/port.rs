@@ -146,7 +146,7 @@ impl Port {
     }
 
     /// A number, at least 1, that distinguishes the operations of one conversation from those of others.
-    pub(crate) fn allocate_conversation(&self) -> u64 {
+    pub(crate) fn allocate_conversation_number(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
         number

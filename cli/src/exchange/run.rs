@@ -90,7 +90,7 @@ impl Run {
     }
 
     /// Whether a server accepts this run.
-    fn is_acceptable(&self) -> bool {
+    fn is_within_server_limits(&self) -> bool {
         let Run { size_bytes, warmup, round_trips, messages, window } = *self;
         size_bytes as u64 <= SIZE_MAX_BYTES
             && warmup <= WARMUP_MAX
@@ -125,7 +125,7 @@ impl FromStr for Run {
         if numbers.next().is_some() {
             return Err(BAD);
         }
-        if !run.is_acceptable() {
+        if !run.is_within_server_limits() {
             return Err("a size, a number of iterations or a window is too large for this server");
         }
         Ok(run)

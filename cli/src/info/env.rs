@@ -29,7 +29,7 @@ struct Setting {
 }
 
 /// Shows all parameters, and then all variables that look like parameters and are none.
-pub(super) fn show(json: bool, console: &Console) -> Result<(), Failure> {
+pub(super) fn show_parameters(json: bool, console: &Console) -> Result<(), Failure> {
     let (params, problems) = Params::check_env();
     let settings = list_settings(&params, &problems, |variable| env::var_os(variable).is_some());
     if json {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::console::WIDTH;
 
-    fn find<'a>(settings: &'a [Setting], variable: &str) -> &'a Setting {
+    fn find_setting<'a>(settings: &'a [Setting], variable: &str) -> &'a Setting {
         settings.iter().find(|setting| setting.variable == variable).expect("it is listed")
     }
 
@@ -96,10 +96,10 @@ mod tests {
         let params = Params { tx_size_ops: 7, ..Params::default() };
         let variable = TX_SIZE.env_variable();
         let settings = list_settings(&params, &[], |name| name == variable);
-        let text = find(&settings, &variable).to_text();
+        let text = find_setting(&settings, &variable).to_text();
         assert!(text.starts_with("FI_HOMESPUN_TX_SIZE = 7 (default: 65536)\n    How many sends "), "{text}");
         assert!(text.lines().count() > 2, "{text}");
-        let unset = find(&settings, "FI_HOMESPUN_RX_SIZE").to_text();
+        let unset = find_setting(&settings, "FI_HOMESPUN_RX_SIZE").to_text();
         assert!(unset.starts_with("FI_HOMESPUN_RX_SIZE: not set (default: 65536)\n"), "{unset}");
         for setting in settings {
             assert!(setting.to_text().lines().all(|line| line.chars().count() <= WIDTH));

@@ -64,7 +64,7 @@ impl Client<'_> {
                 console.print_line(SizeRow(measured))?;
             }
             result.sizes.push(measured);
-            console.step_done();
+            console.advance_progress();
         }
         console.end_progress();
         Ok(result)
@@ -101,7 +101,7 @@ fn measure_size(channel: &mut Channel<'_>, run: &Run) -> Result<SizeResult, Fail
 
 /// Sends the plan to the server, and waits until the server is ready.
 fn greet_and_await_ready(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
-    let answer = channel.ask(greeting.into())?;
+    let answer = channel.send_question_and_await_answer(greeting.into())?;
     if answer == READY.as_bytes() {
         return Ok(());
     }

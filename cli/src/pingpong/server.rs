@@ -65,7 +65,7 @@ impl Server<'_> {
             let sizes = if count == 1 { "size" } else { "sizes" };
             console.print_line(format_args!("serving {client}: {kind}, {count} {sizes}"))?;
         }
-        channel.answer(READY)?;
+        channel.send_answer(READY)?;
         for run in &runs {
             measure::follow(&mut channel, Metric::Latency, run)?;
             measure::follow(&mut channel, Metric::Bandwidth, run)?;
@@ -95,7 +95,7 @@ impl Server<'_> {
             console.print_warning(format_args!("refused the client at {from}: {reason}"));
             // The answer fails if the client has named an address that this side cannot reach.
             let answered = Channel::open(port, from, self.channel_settings(false, false))
-                .and_then(|channel| channel.answer(reason));
+                .and_then(|channel| channel.send_answer(reason));
             if let Err(failure) = answered {
                 console.print_warning(failure);
             }

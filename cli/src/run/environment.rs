@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn domain_variable_is_the_request_or_the_users_or_auto() {
+    fn requested_domain_replaces_the_users_and_the_default_is_auto() {
         let name = OfferedName::Homespun;
         let of = |domain, is_set| Environment::with_lookup(Path::new("/here"), domain, name, move |_| is_set);
         for (domain, is_set, expected) in [

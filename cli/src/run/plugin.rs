@@ -27,14 +27,15 @@ pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Failur
 fn candidate_directories() -> Vec<PathBuf> {
     // The system resolves symbolic links, so a link to the program leads to its own directory.
     let program = env::current_exe().ok();
-    let mut places = program.as_deref().and_then(Path::parent).map(places_around).unwrap_or_default();
+    let mut places =
+        program.as_deref().and_then(Path::parent).map(candidate_directories_near).unwrap_or_default();
     // Search `FI_PROVIDER_PATH` last, because a plugin that was built with this program is preferred.
     places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
     places
 }
 
 /// The directories that may contain the plugin of a program in this directory.
-fn places_around(directory: &Path) -> Vec<PathBuf> {
+fn candidate_directories_near(directory: &Path) -> Vec<PathBuf> {
     PLACES.map(|place| directory.join(place)).into()
 }
 
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_directory_with_the_plugin_is_taken() {
+    fn first_directory_with_the_plugin_is_found() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let [empty, first, second] = ["empty", "first", "second"].map(|name| root.path().join(name));
         for directory in [&empty, &first, &second] {
@@ -86,7 +87,7 @@ mod tests {
             fs::create_dir_all(&program).expect("a temporary directory");
             fs::create_dir_all(&plugin).expect("a temporary directory");
             fs::write(plugin.join(PLUGIN), "").expect("a temporary directory");
-            let found = first_with_plugin(places_around(&program)).expect("it is there");
+            let found = first_with_plugin(candidate_directories_near(&program)).expect("it is there");
             let [found, plugin] = [found, plugin].map(|path| fs::canonicalize(path).expect("it is there"));
             assert_eq!(found, plugin);
         }

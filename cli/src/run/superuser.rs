@@ -17,11 +17,11 @@ const CONSENT_OPTION: &str = "--allow-run-as-root";
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi"];
 
 /// Returns the warning for a command that Open MPI will refuse to the superuser, with what is missing.
-pub(super) fn warn_of_missing_consent(command: &[OsString]) -> Option<String> {
+pub(super) fn warning_of_missing_consent(command: &[OsString]) -> Option<String> {
     if !geteuid().is_root() || !needs_consent(command) {
         return None;
     }
-    let missing = missing_consent(|name| env::var_os(name));
+    let missing = list_missing_variables(|name| env::var_os(name));
     let launcher = command.first().filter(|program| !missing.is_empty() && is_open_mpi(program))?;
     let launcher = launcher.display();
     let missing = missing.join(" and ");
@@ -35,7 +35,7 @@ fn needs_consent(command: &[OsString]) -> bool {
 }
 
 /// Returns the missing variables with their values, as a shell sets them.
-fn missing_consent(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
+fn list_missing_variables(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
     let missing = CONSENT.into_iter().filter(|name| lookup(name).is_none_or(|value| value != "1"));
     missing.map(|name| format!("{name}=1")).collect()
 }
@@ -50,24 +50,24 @@ fn is_open_mpi(launcher: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn needs(command: &[&str]) -> bool {
+    fn command_needs_consent(command: &[&str]) -> bool {
         needs_consent(&command.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
     fn only_launchers_without_the_option_need_consent() {
-        assert!(needs(&["mpirun", "-np", "2", "app"]));
-        assert!(needs(&["/opt/openmpi/bin/mpiexec", "app"]));
-        assert!(!needs(&["mpirun", "--allow-run-as-root", "app"]));
-        assert!(!needs(&["mpiexec.hydra", "app"]));
-        assert!(!needs(&["env", "mpirun"]));
-        assert!(!needs(&[]));
+        assert!(command_needs_consent(&["mpirun", "-np", "2", "app"]));
+        assert!(command_needs_consent(&["/opt/openmpi/bin/mpiexec", "app"]));
+        assert!(!command_needs_consent(&["mpirun", "--allow-run-as-root", "app"]));
+        assert!(!command_needs_consent(&["mpiexec.hydra", "app"]));
+        assert!(!command_needs_consent(&["env", "mpirun"]));
+        assert!(!command_needs_consent(&[]));
     }
 
     #[test]
-    fn both_variables_must_be_one() {
+    fn variables_that_are_not_1_are_missing() {
         let missing = |set: &[(&str, &str)]| {
-            missing_consent(|name| {
+            list_missing_variables(|name| {
                 set.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value))
             })
         };

@@ -59,16 +59,16 @@ fn assert_failed_with_one_stderr_line(outcome: &Outcome) -> &str {
 #[test]
 fn shm_contenders_have_rows_lines_and_a_record() {
     let pinned_or_not: &[&str] = if has_two_cores() { &[] } else { &["--no-pin"] };
-    assert_record_against("shm", "shared memory", pinned_or_not);
+    run_and_check_record_against("shm", "shared memory", pinned_or_not);
 }
 
 #[test]
 fn tcp_contenders_have_rows_lines_and_a_record() {
-    assert_record_against("tcp", "TCP", &["--no-pin"]);
+    run_and_check_record_against("tcp", "TCP", &["--no-pin"]);
 }
 
 /// Runs a comparison with a record, and checks that every output has every contender.
-fn assert_record_against(provider: &str, medium: &str, more: &[&str]) {
+fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let page = directory.path().join("PAGE.md");
     fs::write(&page, "above\n<!-- speed -->\n<!-- /speed -->\nbelow\n").expect("a temporary file");
@@ -233,7 +233,7 @@ fn single_core_is_refused_without_no_pin() {
 }
 
 #[test]
-fn failing_program_leaves_a_gap_and_fails_at_the_end() {
+fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
     let libfabric = make_fake_libfabric("echo out of luck >&2; exit 3", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8,64", "--against", "tcp", "--no-pin", "--libfabric"];
     let outcome =

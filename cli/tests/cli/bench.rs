@@ -232,7 +232,7 @@ fn bare_loop_pins_to_the_given_cores() {
 }
 
 #[test]
-fn bare_loop_ends_with_its_follower() {
+fn bare_command_fails_when_its_follower_is_killed() {
     for way in ["ring-pingpong", "tcp-pingpong"] {
         let parent = start(&["bare", way, "--size", "8", "--iterations", ENDLESS]);
         kill(parent.await_busy_peer_process());

@@ -25,7 +25,7 @@ fn run_info_with_copies_refused(errno: i32) -> Outcome {
 }
 
 #[test]
-fn info_reports_barred_copies_with_the_reason() {
+fn info_reports_refused_copies_with_the_reason() {
     let refusals = [(libc::EPERM, "Operation not permitted"), (libc::ENOSYS, "Function not implemented")];
     for (errno, reason) in refusals {
         let outcome = run_info_with_copies_refused(errno);

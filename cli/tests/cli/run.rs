@@ -122,7 +122,7 @@ fn user_variables_are_kept_unless_they_conflict() {
 }
 
 #[test]
-fn command_replaces_the_process() {
+fn command_is_executed_in_place_of_homespun() {
     let mut running = start(&["run", "--", "sh", "-c", "echo $$; exit 42"]);
     let pid = running.await_line_rest("");
     assert_eq!(pid, running.child.id().to_string());

@@ -1,5 +1,5 @@
-//! Atomic operations: `rdma/fi_atomic.h`. Datatypes and operations are numbers here:
-//! [`homespun::atomic`] has them.
+//! Atomic operations: `rdma/fi_atomic.h`. Datatypes and operations are plain numbers here;
+//! [`homespun::atomic`] has their enums.
 
 use libc::{c_int, c_void};
 

@@ -9,7 +9,8 @@ use super::eq::FidCntr;
 use super::rma::FiMsgRma;
 use super::tagged::FiMsgTagged;
 
-/// The union of a triggered context, with its size, but only the member for a threshold.
+/// The union in a triggered context. It declares only the member for a threshold, but has the size
+/// of the whole union.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FiTriggerDetails {

@@ -19,8 +19,8 @@ use crate::sockaddr;
 /// The length of the structures that the caller allocated: `fabric(7)`, "ABI changes".
 ///
 /// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other
-/// calls are inline functions, which pass the application's structures as it was compiled with
-/// them.
+/// calls are inline functions: they pass structures with the length that the application was
+/// compiled with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extent {
     /// At least the fields that the plugin knows.
@@ -33,8 +33,8 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Whether the structures have authorization keys, counters, and the fields after these in the
-    /// domain's attributes.
+    /// Whether the structures have authorization keys, counts of counters, and all fields that follow
+    /// those in the domain's attributes.
     fn has_key_fields(self) -> bool {
         self.has_fields_of(Version::new(1, 5))
     }

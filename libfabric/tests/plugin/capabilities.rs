@@ -57,8 +57,8 @@ type Check = fn(Kind);
 /// The check of each capability.
 const CAPABILITIES: &[(u64, Check)] = &[
     (MSG, |kind| check_message(kind, MSG, MSG)),
-    (SEND, check_one_way),
-    (RECV, check_one_way),
+    (SEND, check_send_only_and_receive_only),
+    (RECV, check_send_only_and_receive_only),
     (TAGGED, check_tagged_message),
     (RMA, |kind| check_allowed_accesses(kind, RMA, RMA, &[Access::Write, Access::Read])),
     (READ, |kind| check_allowed_accesses(kind, RMA | READ, RMA, &[Access::Read])),
@@ -106,7 +106,7 @@ fn check_message(kind: Kind, left: u64, right: u64) {
     }
 }
 
-fn check_one_way(kind: Kind) {
+fn check_send_only_and_receive_only(kind: Kind) {
     check_message(kind, MSG | SEND, MSG | RECV);
     let pair = kind.open_pair_with_caps(MSG | SEND, MSG | RECV);
     assert_eq!(recv(&pair.left, &mut [0; 8], FI_ADDR_UNSPEC, 1), EOPNOTSUPP);
@@ -126,8 +126,8 @@ fn check_tagged_message(kind: Kind) {
     assert_eq!((told, bufs), (vec![(1, 1), (0, 0)], [*b"zero", *b"one!"]));
 }
 
-/// Waits for the next completion on the left. Returns whether the operation succeeded.
-fn await_left_success(pair: &Pair) -> bool {
+/// Waits for the next completion or error of the left endpoint. Returns whether the operation succeeded.
+fn await_success_or_error_at_left(pair: &Pair) -> bool {
     let mut read = Err(EAGAIN);
     pair.wait_until(|pair| {
         assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
@@ -153,7 +153,7 @@ fn check_allowed_accesses(kind: Kind, left: u64, right: u64, allowed: &[Access])
         if post_access(&pair, how, &mut buf, 3) == EOPNOTSUPP {
             assert!(!is_allowed, "refused by the initiator");
         } else {
-            assert_eq!(await_left_success(&pair), is_allowed, "what the target says");
+            assert_eq!(await_success_or_error_at_left(&pair), is_allowed, "what the target says");
         }
     }
     drop(region);

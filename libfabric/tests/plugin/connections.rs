@@ -124,7 +124,7 @@ impl ConnectionFixture {
     }
 
     /// Waits for the next event, and reads it into a buffer of this length.
-    fn await_event_in_room(&self, room_bytes: usize, flags: u64) -> Event {
+    fn await_event_with_buffer_len(&self, room_bytes: usize, flags: u64) -> Event {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
         wait_until(|| {
@@ -137,7 +137,7 @@ impl ConnectionFixture {
     }
 
     fn await_event(&self) -> Event {
-        self.await_event_in_room(1000, 0)
+        self.await_event_with_buffer_len(1000, 0)
     }
 
     /// `fi_eq_readerr`, as soon as there is an error.
@@ -246,18 +246,18 @@ fn get_peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
 
 /// An object that has a name.
 pub(crate) trait Named {
-    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int;
+    fn call_getname(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int;
 }
 
 impl Named for Object<FidEp> {
-    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
+    fn call_getname(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
         // SAFETY: the endpoint is open.
         unsafe { ((*(*self.as_ptr()).cm).getname)(self.fid(), name, len_bytes) }
     }
 }
 
 impl Named for Object<FidPep> {
-    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
+    fn call_getname(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
         // SAFETY: the endpoint is open.
         unsafe { ((*(*self.as_ptr()).cm).getname)(self.fid(), name, len_bytes) }
     }
@@ -266,7 +266,7 @@ impl Named for Object<FidPep> {
 /// `fi_getname`.
 pub(crate) fn get_name(object: &impl Named) -> [u8; 16] {
     let (mut name, mut len_bytes) = ([0; 16], 16);
-    assert_eq!(object.name_into(name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
+    assert_eq!(object.call_getname(name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
     name
 }
 
@@ -295,7 +295,7 @@ fn accepted_request_carries_messages() {
     let listener = desk.open_listener();
     let requester = desk.open_requester(&listener, b"may I?");
 
-    let seen = desk.await_event_in_room(1000, FI_PEEK);
+    let seen = desk.await_event_with_buffer_len(1000, FI_PEEK);
     let seen_at = seen.info.map(|info| {
         let at = info.as_ptr();
         // The read below returns the same info.
@@ -359,7 +359,7 @@ fn accepted_request_carries_messages() {
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
     let (listener, other) = (desk.open_listener(), desk.open_listener());
-    // The data goes into a shorter buffer of the application, and into the queue's memory.
+    // First the data goes into a shorter buffer of the application, then into the queue's memory.
     for room_bytes in [3, 0] {
         let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.
@@ -547,7 +547,7 @@ fn event_queue_with_bound_endpoints_is_busy() {
     drop((listener, fabric));
 }
 
-/// Objects that another thread may use too.
+/// A fixture that another thread may use too.
 struct SharedFixture<'a>(&'a ConnectionFixture);
 
 // SAFETY: the plugin's functions may be called from any thread.

@@ -60,8 +60,8 @@ fn progress(node: &Node) {
     assert!([0, EAGAIN].contains(&read), "{read}");
 }
 
-/// Waits for the next completion on the left, and drives the right endpoint meanwhile.
-fn await_left_completion(pair: &Pair) -> FiCqTaggedEntry {
+/// Waits for the next completion of the left endpoint, and drives the right endpoint meanwhile.
+fn await_completion_at_left(pair: &Pair) -> FiCqTaggedEntry {
     let mut found = None;
     pair.wait_until(|pair| {
         progress(&pair.right);
@@ -77,7 +77,7 @@ fn source_may_be_overwritten_after_inject_complete() {
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
         let mut message = make_message(number, len_bytes);
         send(&pair, &message, number, FI_INJECT_COMPLETE);
-        let sent = await_left_completion(&pair);
+        let sent = await_completion_at_left(&pair);
         assert_eq!((sent.op_context, sent.flags & SEND), (numbered_context(number), SEND));
         // The application owns the buffer again, whether or not the message has been received.
         message.fill(0xff);
@@ -98,8 +98,8 @@ fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
         let start = room.as_mut_ptr();
         recv(&pair.right, start, len_bytes, number);
         send(&pair, &message, number, FI_DELIVERY_COMPLETE);
-        assert_eq!(await_left_completion(&pair).op_context, numbered_context(number));
-        // The sender's completion alone says that the bytes are there: the receiver's is not read yet.
+        assert_eq!(await_completion_at_left(&pair).op_context, numbered_context(number));
+        // Only the sender's completion has been read. It alone must guarantee that the bytes are there.
         // SAFETY: the memory is alive, and delivered bytes are not written again.
         let there: Vec<u8> =
             (0..len_bytes).map(|place| unsafe { start.add(place).read_volatile() }).collect();

@@ -1,4 +1,4 @@
-//! Event queues.
+//! Events that an application writes to an event queue.
 
 use std::ptr;
 

@@ -407,12 +407,12 @@ impl Node {
         self
     }
 
-    /// Opens an endpoint without bindings, not enabled.
+    /// Opens an endpoint without bindings, not enabled, on the loopback interface.
     pub(crate) fn open_disabled(api_version: u32, cq_format: u32) -> Node {
         Node::open_with_infos(&Plugin::get().loopback_infos(), api_version, &mut cq_attr(cq_format))
     }
 
-    /// Opens the same with these infos.
+    /// Opens an endpoint without bindings, not enabled, with the first of these infos.
     fn open_with_infos(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
         let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");

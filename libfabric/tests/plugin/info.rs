@@ -54,7 +54,7 @@ impl Hints {
 fn provider_reports_its_name_and_versions() {
     let provider = Plugin::get().provider();
     assert_eq!(read_c_str(provider.name), "homespun");
-    // At least the newest API version that a host accepts.
+    // The version must be at least the newest API version that a host accepts.
     assert!(provider.fi_version >= fi_version(2, 6));
     assert!(provider.version > 0);
     // A reloaded host gets the same provider.
@@ -62,7 +62,7 @@ fn provider_reports_its_name_and_versions() {
 }
 
 #[test]
-fn getinfo_answers_complete_structures() {
+fn getinfo_fills_in_names_types_and_attributes() {
     let list = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
     let (mut domains, mut types) = (Vec::new(), Vec::new());
     for info in list.iter() {
@@ -77,7 +77,8 @@ fn getinfo_answers_complete_structures() {
             assert!(!info.tx_attr.is_null() && !info.rx_attr.is_null());
         }
     }
-    // Unconnected endpoints come first, and the domain that reaches every peer in the fastest way.
+    // Unconnected endpoints come first. Of the domains, auto comes first, which reaches every peer in the
+    // fastest way.
     domains.dedup();
     types.dedup();
     assert_eq!(
@@ -86,9 +87,9 @@ fn getinfo_answers_complete_structures() {
     );
 }
 
-/// A newer host copies structures of its own, longer size, which must stay within the allocation.
+/// A newer host copies as many bytes as its own structures have, which must stay within the allocation.
 #[test]
-fn answers_leave_room_for_newer_structures() {
+fn infos_leave_room_for_fields_of_newer_versions() {
     let list = Plugin::get().loopback_infos();
     let info = list.first();
     let room = |memory: *mut libc::c_void, size_bytes: usize, newest_bytes: usize| {
@@ -209,7 +210,7 @@ fn getinfo_with_a_secondary_capability_alone_grants_its_primary_one() {
 }
 
 #[test]
-fn getinfo_with_capabilities_of_the_other_side_ignores_them() {
+fn getinfo_ignores_tx_capabilities_in_rx_and_the_reverse() {
     const FI_MULTICAST: u64 = 1 << 5;
     const FI_SEND: u64 = 1 << 11;
     const FI_SOURCE_ERR: u64 = 1 << 50;
@@ -335,7 +336,7 @@ fn getinfo_enables_resource_management_by_default() {
 }
 
 #[test]
-fn getinfo_answers_socket_addresses() {
+fn getinfo_converts_node_and_service_to_a_socket_address() {
     let list = Plugin::get().getinfo(Some(c"127.0.0.1"), Some(c"7471"), 0, ptr::null()).expect("an answer");
     let info = list.first();
     assert_eq!((info.addr_format, info.dest_addrlen), (FI_SOCKADDR_IN, 16));
@@ -475,11 +476,12 @@ fn getinfo_returns_open_objects_in_own_process() {
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
     let found = getinfo_naming_objects(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
-    // The first domain is in all answers with its name and address format, connected or not.
+    // All infos with the name and address format of the first domain have that domain, for connected and
+    // unconnected endpoints.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
     assert_eq!(with_domain, [&["auto".to_owned(), own_fabric.clone(), own_domain.clone()]; 2]);
 
-    // Hints with an object get that object alone.
+    // Hints that name an object get only infos with that object.
     for (fabric, domain) in [(fabric.as_ptr().cast(), none), (none, none)] {
         assert!(getinfo_naming_objects(fabric, domain).expect("an answer").len() > 1);
     }
@@ -502,7 +504,7 @@ fn getinfo_returns_open_objects_in_own_process() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // Only hints that allow a domain without locks get one, and it has no connections.
+    // Only hints that allow a domain without locks get such a domain. It has no connected endpoints.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };

@@ -27,7 +27,7 @@ mod waiting;
 use std::env;
 use std::process::Command;
 
-/// Hints without a domain name get `tcp`, over which the other tests run.
+/// Runs the other tests again over shared memory. By default they run over `tcp`.
 #[test]
 fn plugin_tests_pass_over_shared_memory() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));

@@ -281,7 +281,7 @@ fn check_entry_size<E: CqEntry>(format: u32) {
             found += count;
             found == 2
         });
-        // Each may have come by a read of its own; then another two are sent.
+        // If each entry came by a read of its own, the loop sends another two messages.
         let both_by_one_read = room[words] != PATTERN;
         assert!(!both_by_one_read || [room[0], room[words]] == [7, 8], "{room:x?}");
         both_by_one_read

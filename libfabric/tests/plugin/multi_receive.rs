@@ -69,7 +69,7 @@ fn setopt(node: &Node, level: c_int, name: c_int, value: *const usize, len: usiz
     unsafe { ((*(*ep).ops).setopt)(ep.cast(), level, name, value.cast(), len) }
 }
 
-fn set_minimum(node: &Node, bytes: usize) {
+fn set_min_multi_recv(node: &Node, bytes: usize) {
     let len = size_of::<usize>();
     assert_eq!(setopt(node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &raw const bytes, len), 0);
 }
@@ -82,7 +82,7 @@ fn offset_and_len(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usiz
 #[test]
 fn entries_point_at_their_messages() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    set_minimum(&pair.right, 24);
+    set_min_multi_recv(&pair.right, 24);
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
     for message in [&b"first"[..], b"", b"the second", b"3rd"] {
@@ -112,7 +112,7 @@ fn entries_point_at_their_messages() {
 fn data_format_points_at_the_message_and_msg_format_does_not() {
     let mut memory = Memory([0; 64]);
     let pair: Pair<FiCqDataEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_DATA);
-    set_minimum(&pair.right, 64);
+    set_min_multi_recv(&pair.right, 64);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
     inject(&pair, b"data");
     let [_, received] = pair.read_completions(0, 1);
@@ -123,7 +123,7 @@ fn data_format_points_at_the_message_and_msg_format_does_not() {
     );
 
     let pair: Pair<FiCqMsgEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_MSG);
-    set_minimum(&pair.right, 64);
+    set_min_multi_recv(&pair.right, 64);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 6), 0);
     inject(&pair, b"msg");
     let [_, received] = pair.read_completions(0, 1);
@@ -134,7 +134,7 @@ fn data_format_points_at_the_message_and_msg_format_does_not() {
 #[test]
 fn release_without_a_message_has_no_buffer() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    set_minimum(&pair.right, 0);
+    set_min_multi_recv(&pair.right, 0);
     let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
     assert_eq!(recvmsg(&pair.right, &mut first.0, 1, 5), 0);
     assert_eq!(recvmsg(&pair.right, &mut second.0, 1, 6), 0);
@@ -186,7 +186,7 @@ fn multi_recv_may_be_the_default_of_untagged_receives() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut flags = FI_RECV | MULTI_RECV;
     assert_eq!(pair.right.ep.control(FI_SETOPSFLAG, &raw mut flags), 0);
-    set_minimum(&pair.right, 8);
+    set_min_multi_recv(&pair.right, 8);
     let ep = pair.right.ep.as_ptr();
     let mut memory = Memory([0; 64]);
     let buf = memory.0.as_mut_ptr().cast();
@@ -250,7 +250,7 @@ fn min_multi_recv_is_an_endpoint_option() {
         getopt(&node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, len)
     };
     assert_eq!((read(&mut value, &mut len), value, len), (0, 64, 8), "the default");
-    set_minimum(&node, 1000);
+    set_min_multi_recv(&node, 1000);
     len = 100;
     assert_eq!((read(&mut value, &mut len), value, len), (0, 1000, 8));
     len = 7;

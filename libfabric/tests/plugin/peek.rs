@@ -156,7 +156,7 @@ fn peek_until_found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry,
 }
 
 /// Checks that no message with the tag is waiting.
-fn check_nothing_waits(pair: &Pair) {
+fn check_no_message_waits(pair: &Pair) {
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 99), 0);
     assert_eq!(await_entry(pair).err(), Some((ENOMSG, 99)));
 }
@@ -180,8 +180,8 @@ fn peeks_without_queue_reads_make_progress() {
     let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
-    // The plugin refuses a context that has a claimed message, so a refusal shows without a queue
-    // that a peek found the message.
+    // The plugin refuses a context that has a claimed message. So a refusal shows that a peek found the
+    // message, without a read of the queue.
     let refused = loop {
         let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
         if answer != 0 {
@@ -210,7 +210,7 @@ fn peek_finds_a_message_and_leaves_it() {
     let (entry, _) = await_entry(&pair).expect("the message");
     assert_eq!(entry_fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
     assert_eq!(&room, b"hello\0\0\0");
-    check_nothing_waits(&pair);
+    check_no_message_waits(&pair);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn discarded_message_is_never_received() {
     let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"not wanted", 0, 1), 0);
     assert_eq!(entry_fields(&peek_until_found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
-    check_nothing_waits(&pair);
+    check_no_message_waits(&pair);
 
     assert_eq!(tsendmsg(&pair, b"nor this", 0, 1), 0);
     peek_until_found(&pair, CLAIM, 3);
@@ -253,7 +253,7 @@ fn discarded_message_is_never_received() {
         entry_fields(&await_entry(&pair).expect("the discarded message").0),
         (3, RECV | TAGGED, 8, 0, TAG)
     );
-    check_nothing_waits(&pair);
+    check_no_message_waits(&pair);
     assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), ENOENT);
 }
 

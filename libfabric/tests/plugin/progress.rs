@@ -69,7 +69,7 @@ fn idle_peer_receives_under_automatic_progress() {
     recv(&right, &mut room);
     send(&left, &message, to_right);
     wait_until(|| read(&left) == Some(2));
-    // The application has not read this queue before.
+    // No call has read this queue before, so the progress thread has received the message.
     wait_until(|| read(&right) == Some(1));
     assert!(room == message);
 }

@@ -357,7 +357,7 @@ fn access_of_no_bytes_needs_no_remote_segment() {
 }
 
 #[test]
-fn registration_follows_the_manual_page() {
+fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
     let node = Node::open();
     let mut memory = [0u8; 8];
     let region = reg(&node.domain, &mut memory, KEY, 0).expect("a region");
@@ -394,13 +394,13 @@ fn registration_follows_the_manual_page() {
     attr.requested_key = 6;
     // FI_MSG, FI_RMA, FI_TAGGED and FI_ATOMIC, which are capabilities.
     for capability in [1 << 1, RMA, 1 << 3, 1 << 4] {
-        let region = regattr(&FiMrAttr { access: REMOTE_READ | capability, ..clone(&attr) });
+        let region = regattr(&FiMrAttr { access: REMOTE_READ | capability, ..copy_attr(&attr) });
         assert!(
             region.is_ok_and(|region| region.close().is_ok()),
             "{capability:#x} is no right, and is ignored"
         );
     }
-    assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
+    assert_eq!(regattr(&FiMrAttr { offset: 1, ..copy_attr(&attr) }).err(), Some(EINVAL));
     // With FI_MR_DMABUF another structure describes the memory, and is not read as vectors.
     assert_eq!(regattr_with(&attr, 1 << 40).err(), Some(EBADFLAGS));
     // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and a bit that no header defines.
@@ -408,8 +408,8 @@ fn registration_follows_the_manual_page() {
         let region = regattr_with(&attr, flag);
         assert!(region.is_ok_and(|region| region.close().is_ok()), "{flag:#x} is ignored");
     }
-    assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
-    assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
+    assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..copy_attr(&attr) }).err(), Some(ENOSYS));
+    assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..copy_attr(&attr) }).err(), Some(EINVAL));
 
     // Calls that other providers require succeed and do nothing.
     assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
@@ -426,7 +426,7 @@ fn registration_follows_the_manual_page() {
 }
 
 /// A structure of the C interface is not `Clone`.
-fn clone(attr: &FiMrAttr) -> FiMrAttr {
+fn copy_attr(attr: &FiMrAttr) -> FiMrAttr {
     FiMrAttr { ..*attr }
 }
 

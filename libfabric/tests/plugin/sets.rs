@@ -76,8 +76,8 @@ fn write_cq_error(node: &Node) {
     }
 }
 
-/// Has the endpoint inject a message to itself and receive it: one entry.
-fn receive_from_itself(node: &Node) {
+/// Has the endpoint inject a message to itself and receive it. Only the receive writes an entry.
+fn send_to_itself_with_one_entry(node: &Node) {
     let (ep, to) = (node.ep.as_ptr(), node.insert(&node.name()));
     // SAFETY: the endpoint is open, and the message has no memory.
     unsafe {
@@ -164,7 +164,7 @@ fn set_wait_ignores_the_wait_condition_of_a_member() {
         let cq = node.domain.open_cq(&mut attr).expect("a completion queue");
         bind_and_enable(&node, &cq);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
-        receive_from_itself(&node);
+        send_to_itself_with_one_entry(&node);
         // A success, since an error would end a wait for any number of entries.
         assert_eq!(call!(set, wait, PATIENCE_MS), 0, "one entry is enough");
         let mut entries = [FiCqTaggedEntry::EMPTY; 2];

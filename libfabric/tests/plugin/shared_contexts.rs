@@ -46,7 +46,8 @@ fn infos_sharing_transmit() -> InfoList {
     infos
 }
 
-/// Opens a domain with a transmit context and an endpoint, which is bound to all but that context.
+/// Opens a domain with a transmit context and an endpoint. The endpoint is bound to all objects that it
+/// needs except that context.
 fn open_with_transmit_context(infos: &InfoList) -> (Node, Object<FidStx>) {
     let fabric = open_fabric(infos.first(), API_VERSION);
     let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
@@ -225,7 +226,7 @@ fn get_name(ep: &Object<FidEp>) -> [u8; 16] {
 
 #[test]
 fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
-    check_every_receive(&Sharers::open(), FI_ADDR_UNSPEC);
+    check_every_receive_call(&Sharers::open(), FI_ADDR_UNSPEC);
 }
 
 #[test]
@@ -326,10 +327,10 @@ fn receive_context_without_directed_receives_ignores_the_source() {
         // SAFETY: answers have all their attributes, and nothing else uses these.
         unsafe { (*info.rx_attr).caps &= !FI_DIRECTED_RECV };
     }
-    check_every_receive(&Sharers::open_with(&infos), 12345);
+    check_every_receive_call(&Sharers::open_with(&infos), 12345);
 }
 
-fn check_every_receive(sharers: &Sharers, from: u64) {
+fn check_every_receive_call(sharers: &Sharers, from: u64) {
     let sender = Node::open();
     let to = [0, 1].map(|index| sender.insert(&get_name(&sharers.ep[index])));
     let srx = sharers.srx.as_ptr();

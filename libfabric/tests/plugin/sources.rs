@@ -47,8 +47,8 @@ fn await_error_at_head(from: &Node, to: &Node) {
     });
 }
 
-/// Opens a sender, and a receiver with the error of an unknown source at the head of its queue. The
-/// third result is the buffer of that receive.
+/// Opens a sender, and a receiver with the error of an unknown source at the head of its queue. Also
+/// returns the buffer of the receive that failed.
 fn open_with_unknown_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
     let (stranger, receiver) = (Node::open(), Node::open_reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);

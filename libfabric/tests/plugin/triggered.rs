@@ -59,7 +59,7 @@ fn read_values(counter: &Object<FidCntr>) -> (u64, u64) {
 }
 
 /// `fi_cntr_add`.
-fn add(counter: &Object<FidCntr>, value: u64) {
+fn add_to_counter(counter: &Object<FidCntr>, value: u64) {
     let counter = counter.as_ptr();
     // SAFETY: the counter is open.
     assert_eq!(unsafe { ((*(*counter).ops).add)(counter, value) }, 0);
@@ -182,7 +182,7 @@ fn every_kind_of_deferred_work_runs() {
         assert_eq!(queue_work(left, &mut make_work(FI_OP_CNTR_SET, &op, &trigger, None)), 0);
     }
     assert_eq!((read_values(&done), read_values(&changed)), ((0, 0), (0, 0)));
-    add(&trigger, 1);
+    add_to_counter(&trigger, 1);
     assert_eq!((read_values(&changed), read_values(&set)), ((5, 0), (6, 0)));
     // The right side responds, and receives the messages.
     let (ep, mut bytes) = (right.ep.as_ptr(), [[0_u8; 8]; 2]);
@@ -222,7 +222,7 @@ fn deferred_peek_claim_and_multi_receive_run() {
     let (left, right) = (&pair.left, &pair.right);
     let (trigger, done, ep) = (open_counter(left), open_counter(left), left.ep.as_ptr());
     let (mut claimed, mut many, mut last) = ([0_u8; 8], [0_u64; 8], [0_u8; 4]);
-    // The name of the claimed message.
+    // The context of the peek that claims a message. The claiming receive names the message by it.
     let name = ptr::from_ref(&trigger).cast_mut().cast::<c_void>();
     let tagged = |msg_iov: *const iovec, iov_count, flags| FiOpTagged {
         ep,
@@ -274,15 +274,15 @@ fn deferred_peek_claim_and_multi_receive_run() {
     // The tagged message arrives before this one.
     assert_eq!((next_entry().len, &last), (4, b"last"));
     for ended in 1..=2 {
-        add(&trigger, 1);
+        add_to_counter(&trigger, 1);
         wait_until(|| {
             assert!(left.try_read::<FiCqTaggedEntry>().is_err());
             read_values(&done) == (ended, 0)
         });
     }
     assert_eq!(&claimed, b"to claim");
-    // The message leaves less room in the buffer than the least that it needs for another.
-    add(&trigger, 1);
+    // After this message the buffer has less room than its minimum, so the plugin releases the buffer.
+    add_to_counter(&trigger, 1);
     let (message, release) = (next_entry(), next_entry());
     assert_eq!((message.len, message.buf, message.flags & MULTI_RECV), (8, many.as_mut_ptr().cast(), 0));
     assert_eq!((release.len, release.flags), (0, MULTI_RECV));
@@ -305,8 +305,8 @@ fn deferred_work_may_be_cancelled_flushed_or_refused() {
     assert_eq!(left.domain.control(FI_FLUSH_WORK, trigger.as_ptr()), 0);
     let Err((other, EBUSY)) = other.close() else { panic!("work of another counter was not flushed") };
     assert_eq!(left.domain.control::<c_void>(FI_FLUSH_WORK, ptr::null_mut()), 0);
-    add(&trigger, 9);
-    add(&other, 9);
+    add_to_counter(&trigger, 9);
+    add_to_counter(&other, 9);
     assert_eq!(read_values(&changed), (0, 0));
 
     assert_eq!(left.domain.control::<c_void>(FI_QUEUE_WORK, ptr::null_mut()), EINVAL);
@@ -377,7 +377,7 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
         let mut msg = make_msg(&iov, to);
         msg.context = (&raw mut third).cast();
         assert_eq!(((*(*ep).msg).recvmsg)(ep, &raw const msg, TRIGGER), 0);
-        add(&trigger, 2);
+        add_to_counter(&trigger, 2);
         let [of_left, _] = pair.read_completions(2, 2);
         let contexts: Vec<_> = of_left.iter().map(|(entry, _)| entry.op_context).collect();
         assert_eq!(contexts, [(&raw mut first).cast::<c_void>(), (&raw mut second).cast()]);

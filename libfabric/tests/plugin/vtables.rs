@@ -223,11 +223,11 @@ fn unsupported_control_commands_answer_enosys() {
         for result in [
             node.fabric.control(command, &raw mut arg),
             node.domain.control(command, &raw mut arg),
-            // Queues support the command, and these have nothing to hand out.
+            // Queues support this command, but these have no wait object to return.
             if command == getwait { -38 } else { node.eq.control(command, &raw mut arg) },
             if command == getwait { -38 } else { node.cq.control(command, &raw mut arg) },
             node.av.control(command, &raw mut arg),
-            // Endpoints have aliases.
+            // Endpoints support this command.
             if command == alias { -38 } else { node.ep.control(command, &raw mut arg) },
         ] {
             assert_eq!(i64::from(result), ENOSYS, "command {command}");

@@ -366,7 +366,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
     }
 }
 
-/// The time of the real-time clock that comes this much later.
+/// Returns the time of the real-time clock after this many milliseconds.
 fn realtime_clock_after(millis: c_int) -> libc::timespec {
     // SAFETY: zeros are a time, and the clock exists.
     unsafe {

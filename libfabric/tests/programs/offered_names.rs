@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::Program;
 
-/// The program that asks as others do, and the names of those that accept homespun under a name. Each row has
-/// the name of the provider that the program got.
+/// For each offered name, the programs that accept homespun under it, and the name of the provider that each
+/// gets. The test program `known_hints` passes the hints of these programs to `fi_getinfo`.
 const ACCEPTED: [(&str, &[(&str, &str)]); 2] = [
     (
         "tcp",
@@ -51,7 +51,7 @@ fn hints_of_known_programs_are_met_and_messages_arrive() {
 }
 
 #[test]
-fn known_hints_fail_without_the_name() {
+fn known_hints_are_unmet_without_the_offered_name() {
     let Some(program) = Program::compile("known_hints") else { return };
     for name in [None, Some("homespun")] {
         let output = program.command(&["tcp"], name).output().expect("the compiled program");
@@ -78,8 +78,8 @@ impl Listener {
         Listener { input: process.stdin.take(), process, address, output }
     }
 
-    /// Ends the process. Returns what it has written to standard error.
-    fn end(mut self) -> String {
+    /// Closes the standard input of the process, which ends it. Returns its standard error.
+    fn end_and_read_stderr(mut self) -> String {
         drop(self.input.take());
         let mut log = String::new();
         let mut stderr = self.process.stderr.take().expect("it is piped");
@@ -96,8 +96,14 @@ impl Drop for Listener {
     }
 }
 
-/// Runs a process that reaches for the listener. Returns its standard output and error.
-fn reach(program: &Program, how: &str, offered: Option<&str>, listener: &Listener) -> [String; 2] {
+/// Runs a process that connects or sends to the listener, as `how` says. Returns its standard output and
+/// standard error.
+fn run_against_listener(
+    program: &Program,
+    how: &str,
+    offered: Option<&str>,
+    listener: &Listener,
+) -> [String; 2] {
     let mut command = program.command(&[how], offered);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the compiled program");
@@ -111,9 +117,9 @@ fn reach(program: &Program, how: &str, offered: Option<&str>, listener: &Listene
 fn peer_over_libfabrics_tcp_is_refused_and_logged() {
     let Some(program) = Program::compile("foreign_peer") else { return };
     let listener = Listener::start(&program, Some("tcp"));
-    let [said, log] = reach(&program, "connect", None, &listener);
+    let [said, log] = run_against_listener(&program, "connect", None, &listener);
     assert_eq!(said, "failed: Connection refused\n", "{log}");
-    let log = listener.end();
+    let log = listener.end_and_read_stderr();
     assert_eq!(log.matches("does not speak homespun's protocol").count(), 1, "{log}");
 }
 
@@ -121,7 +127,7 @@ fn peer_over_libfabrics_tcp_is_refused_and_logged() {
 fn sends_to_a_peer_over_libfabrics_tcp_fail_with_the_reason_in_the_log() {
     let Some(program) = Program::compile("foreign_peer") else { return };
     let listener = Listener::start(&program, None);
-    let [said, log] = reach(&program, "dial", Some("tcp"), &listener);
+    let [said, log] = run_against_listener(&program, "dial", Some("tcp"), &listener);
     assert_eq!(said, "failed: Connection reset by peer\n", "{log}");
     assert!(log.contains("it may not speak homespun's protocol"), "{log}");
 }
@@ -130,7 +136,7 @@ fn sends_to_a_peer_over_libfabrics_tcp_fail_with_the_reason_in_the_log() {
 fn messages_between_two_processes_under_one_name_arrive() {
     let Some(program) = Program::compile("foreign_peer") else { return };
     let mut listener = Listener::start(&program, Some("tcp"));
-    let [said, log] = reach(&program, "dial", Some("tcp"), &listener);
+    let [said, log] = run_against_listener(&program, "dial", Some("tcp"), &listener);
     assert!(said.starts_with("failed: "), "it ends with its listener: {said} {log}");
     let mut received = String::new();
     listener.output.read_line(&mut received).expect("a line");

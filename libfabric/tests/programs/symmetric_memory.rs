@@ -15,32 +15,32 @@ fn run_symmetric_memory(domain: &str, progress: &str, wait: &str) {
 }
 
 #[test]
-fn waits_over_shm_end_with_updates_by_peers() {
+fn shm_counter_waits_end_after_updates_by_peers() {
     run_symmetric_memory("shm", "manual", "unspec");
 }
 
 #[test]
-fn waits_over_tcp_end_with_updates_by_peers() {
+fn tcp_counter_waits_end_after_updates_by_peers() {
     run_symmetric_memory("tcp", "manual", "unspec");
 }
 
 #[test]
-fn waits_over_auto_end_with_updates_by_peers() {
+fn auto_counter_waits_end_after_updates_by_peers() {
     run_symmetric_memory("auto", "manual", "unspec");
 }
 
 #[test]
-fn waits_over_shm_end_with_updates_in_automatic_progress() {
+fn shm_counter_waits_end_after_updates_in_automatic_progress() {
     run_symmetric_memory("shm", "auto", "unspec");
 }
 
 #[test]
-fn waits_over_tcp_end_with_updates_in_automatic_progress() {
+fn tcp_counter_waits_end_after_updates_in_automatic_progress() {
     run_symmetric_memory("tcp", "auto", "unspec");
 }
 
 #[test]
-fn polled_counters_see_updates_by_peers() {
+fn polled_counters_count_updates_by_peers() {
     run_symmetric_memory("shm", "manual", "none");
     run_symmetric_memory("tcp", "manual", "none");
 }

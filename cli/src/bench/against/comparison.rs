@@ -76,7 +76,7 @@ struct Measured {
 impl Comparison<'_> {
     /// Measures all figures.
     pub(super) fn measure_all_figures(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
-        let domains = Domain::ALL.map(|domain| (domain, self.contestants_of_domain(domain)));
+        let domains = Domain::ALL.map(|domain| (domain, self.providers_of_domain(domain)));
         let domains = domains.into_iter().filter(|(_, contestants)| contestants.len() > 1);
         let domains: Vec<(Domain, Vec<Provider>)> = domains.collect();
         let programs = self.find_programs_or_warn(console);
@@ -116,7 +116,7 @@ impl Comparison<'_> {
     }
 
     /// The providers that take part in a domain, homespun first.
-    fn contestants_of_domain(&self, domain: Domain) -> Vec<Provider> {
+    fn providers_of_domain(&self, domain: Domain) -> Vec<Provider> {
         let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
         let others = self.providers.iter().filter(|name| Domain::of_provider(name) == domain);
         let others = others.map(|name| Provider { name: name.clone(), domain: None });
@@ -185,7 +185,7 @@ impl Comparison<'_> {
                         Turn::Failed => {}
                     }
                 }
-                console.step_done();
+                console.advance_progress();
             }
             for (has_failed, turn) in has_failed.iter_mut().zip(&turns[providers_from..]) {
                 *has_failed = matches!(turn, Turn::Failed);

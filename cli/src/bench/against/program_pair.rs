@@ -99,11 +99,11 @@ impl ProgramPair {
                 let seconds = conditions.timeout.as_secs_f64();
                 return Ok(Err(format!("not done after {seconds} s")));
             };
-            let Some(status) = client.exit_status_within(END_LAG)? else {
+            let Some(status) = client.await_exit_status_within(END_LAG)? else {
                 return Ok(Err("the client closed its output but did not end".into()));
             };
             if status.success() {
-                return Ok(match server.exit_status_within(END_LAG)? {
+                return Ok(match server.await_exit_status_within(END_LAG)? {
                     Some(status) if !status.success() => {
                         let printed = server.append_stderr(
                             &server.await_output_until(Instant::now() + END_LAG).unwrap_or_default(),
@@ -171,7 +171,7 @@ impl Process {
     }
 
     /// The exit status, or `None` if the process still runs after `limit`.
-    fn exit_status_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
+    fn await_exit_status_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
         let deadline = Instant::now() + limit;
         loop {
             let status = self.try_wait()?;
@@ -203,7 +203,7 @@ impl Drop for Process {
             // At SIGTERM libfabric's shm provider removes its segment from /dev/shm. The call fails only once
             // the process has ended.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-            let _ = self.exit_status_within(END_LAG);
+            let _ = self.await_exit_status_within(END_LAG);
         }
         // Both calls fail only if this process has already waited for the end of the program.
         let _ = self.child.kill();

@@ -19,7 +19,7 @@ pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
     measure::time_message_rounds(run, |count| {
         let start = Instant::now();
         for _ in 0..count {
-            let buffer = buffers.next();
+            let buffer = buffers.next_buffer();
             segment.read(0, buffer);
             hint::black_box(buffer);
         }
@@ -59,7 +59,7 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
         match copying {
             Copying::To => segment.write(0, &source),
             Copying::From => {
-                let buffer = buffers.next();
+                let buffer = buffers.next_buffer();
                 segment.read(0, buffer);
                 hint::black_box(buffer);
             }

@@ -72,7 +72,7 @@ impl Memory {
 
     /// Publishes the address of [`PROBE`] to the other process.
     fn publish_probe(self) -> Memory {
-        self.own_number(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
+        self.number_of_own_side(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
         self
     }
 
@@ -88,13 +88,17 @@ impl Memory {
     /// The reason why it cannot.
     pub(in crate::bench) fn check_readv_access(&self, pid: i32) -> io::Result<()> {
         let mut found = [0; PROBE.len()];
-        sys::read_process_memory(pid, self.other_number(Number::Probe).load(Ordering::Acquire), &mut found)?;
+        sys::read_process_memory(
+            pid,
+            self.number_of_other_side(Number::Probe).load(Ordering::Acquire),
+            &mut found,
+        )?;
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     /// If this process is the leader, zeroes the shared memory. The follower must be waiting for its next
     /// step.
-    pub(super) fn clear_as_leader(&self) {
+    pub(super) fn clear_if_leader(&self) {
         if self.side == Side::Leader {
             self.segment.clear();
         }
@@ -102,13 +106,13 @@ impl Memory {
 
     /// A number that this process writes.
     #[inline]
-    pub(super) fn own_number(&self, number: Number) -> &AtomicU64 {
+    pub(super) fn number_of_own_side(&self, number: Number) -> &AtomicU64 {
         self.number_of_side(self.side, number)
     }
 
     /// A number that the other process writes.
     #[inline]
-    pub(super) fn other_number(&self, number: Number) -> &AtomicU64 {
+    pub(super) fn number_of_other_side(&self, number: Number) -> &AtomicU64 {
         self.number_of_side(self.side.opposite(), number)
     }
 

@@ -31,7 +31,7 @@ impl<'a> Readv<'a> {
     pub(super) fn new(memory: &'a Memory, poller: &'a Poller, other_pid: i32, step: &Step) -> Readv<'a> {
         let run = &step.run;
         let source = vec![1; run.size_bytes];
-        memory.own_number(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
+        memory.number_of_own_side(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
         Readv {
             memory,
             poller,
@@ -48,31 +48,31 @@ impl<'a> Readv<'a> {
 
 impl Loop for Readv<'_> {
     fn send(&mut self) -> Result<(), Failure> {
-        let taken = self.memory.other_number(Number::Taken);
+        let taken = self.memory.number_of_other_side(Number::Taken);
         let full = self.offered.checked_sub(self.window);
         self.poller.poll_until_some(|| {
             Ok(full.is_none_or(|full| taken.load(Ordering::Acquire) > full).then_some(()))
         })?;
         self.offered += 1;
-        self.memory.own_number(Number::Offered).store(self.offered, Ordering::Release);
+        self.memory.number_of_own_side(Number::Offered).store(self.offered, Ordering::Release);
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), Failure> {
-        let offered = self.memory.other_number(Number::Offered);
+        let offered = self.memory.number_of_other_side(Number::Offered);
         self.fetched += 1;
         self.poller
             .poll_until_some(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
-        let address = self.memory.other_number(Number::Address).load(Ordering::Acquire);
-        sys::read_process_memory(self.other_pid, address, self.buffers.next())
+        let address = self.memory.number_of_other_side(Number::Address).load(Ordering::Acquire);
+        sys::read_process_memory(self.other_pid, address, self.buffers.next_buffer())
             .map_err(|error| Failure::Bare { doing: "reading the memory of the other process", error })?;
-        self.memory.own_number(Number::Taken).store(self.fetched, Ordering::Release);
+        self.memory.number_of_own_side(Number::Taken).store(self.fetched, Ordering::Release);
         Ok(())
     }
 
     fn await_peer_done(&mut self) -> Result<(), Failure> {
         // The message is freed with this end, so wait until the receiver has fetched it for the last time.
-        let (taken, offered) = (self.memory.other_number(Number::Taken), self.offered);
+        let (taken, offered) = (self.memory.number_of_other_side(Number::Taken), self.offered);
         self.poller.poll_until_some(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }
 

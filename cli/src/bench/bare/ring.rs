@@ -89,7 +89,7 @@ impl<'a> Ring<'a> {
     #[inline]
     fn await_free_slot(&mut self) -> Result<(), Failure> {
         if self.head.count == self.limit {
-            let (taken, slots) = (self.memory.other_number(Number::Taken), self.slots as u64);
+            let (taken, slots) = (self.memory.number_of_other_side(Number::Taken), self.slots as u64);
             let full = self.limit;
             self.limit = self.poller.poll_until_some(|| {
                 let limit = taken.load(Ordering::Acquire) + slots;
@@ -135,7 +135,7 @@ impl Loop for Ring<'_> {
 
     #[inline]
     fn receive(&mut self) -> Result<(), Failure> {
-        let buffer = self.buffers.next();
+        let buffer = self.buffers.next_buffer();
         let mut received_bytes = 0;
         loop {
             let offset = self.tail.slot_offset(self.memory.incoming_ring_offset(), self.stride_bytes);
@@ -148,7 +148,7 @@ impl Loop for Ring<'_> {
             let end = self.size_bytes.min(received_bytes + self.chunk_bytes);
             segment.read(offset + SEQUENCE_BYTES, &mut buffer[received_bytes..end]);
             if self.tail.slot.is_multiple_of((self.slots / CREDITS_PER_LAP).max(1)) {
-                self.memory.own_number(Number::Taken).store(self.tail.count, Ordering::Release);
+                self.memory.number_of_own_side(Number::Taken).store(self.tail.count, Ordering::Release);
             }
             received_bytes = end;
             if received_bytes == self.size_bytes {

@@ -16,12 +16,12 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn send_signal(&mut self, memory: &Memory) {
         self.sent += 1;
-        memory.own_number(Number::Signals).store(self.sent, Ordering::Release);
+        memory.number_of_own_side(Number::Signals).store(self.sent, Ordering::Release);
     }
 
     pub(super) fn await_signal(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
         self.received += 1;
-        let sent = memory.other_number(Number::Signals);
+        let sent = memory.number_of_other_side(Number::Signals);
         poller.poll_until_some(|| Ok((sent.load(Ordering::Acquire) >= self.received).then_some(())))
     }
 }

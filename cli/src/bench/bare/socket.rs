@@ -45,7 +45,7 @@ impl<'a> Socket<'a> {
         let Socket { mut stream, poller, ref source, .. } = *self;
         while count_bytes > 0 {
             let piece = &source[..clamped_len(source.len(), count_bytes)];
-            count_bytes -= poller.poll_until_some(|| moved_bytes(stream.write(piece)))? as u64;
+            count_bytes -= poller.poll_until_some(|| bytes_unless_would_block(stream.write(piece)))? as u64;
         }
         Ok(())
     }
@@ -58,7 +58,9 @@ impl<'a> Socket<'a> {
             let room = &mut self.buffer[self.at..];
             let len_bytes = clamped_len(room.len(), count_bytes);
             let mut stream = self.stream;
-            let read = self.poller.poll_until_some(|| moved_bytes(stream.read(&mut room[..len_bytes])))?;
+            let read = self
+                .poller
+                .poll_until_some(|| bytes_unless_would_block(stream.read(&mut room[..len_bytes])))?;
             self.at += read;
             count_bytes -= read as u64;
         }
@@ -101,7 +103,7 @@ fn clamped_len(len_bytes: usize, count_bytes: u64) -> usize {
 }
 
 /// The number of bytes that a call has read or written. `None` if the call would block.
-fn moved_bytes(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
+fn bytes_unless_would_block(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
     match result {
         Ok(0) => Err(Failure::PeerGone),
         Ok(count) => Ok(Some(count)),

@@ -21,7 +21,7 @@ pub(in crate::bench) fn render_brief(report: &SleepReport) -> Option<String> {
     let rows = chosen.map(|(_, contender)| {
         let of = |latencies: &LatencyReport| {
             let measured = latencies.sizes.iter().find(|size| size.size_bytes == size_bytes);
-            let missing = || word_or_dash(latencies.shortfall.word_adding_note("", "", &mut Vec::new()));
+            let missing = || word_or_dash(latencies.shortfall.add_note_and_get_word("", "", &mut Vec::new()));
             measured.map_or_else(
                 || [missing(), "-".to_owned()],
                 |size| {
@@ -93,7 +93,7 @@ fn latency_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
     for contender in &report.contenders {
         let name = contender.shown_name();
         for (waits_by, latencies) in [(POLLING, &contender.polled), (DESCRIPTOR, &contender.descriptor)] {
-            if let Some(word) = latencies.shortfall.word_adding_note(&name, waits_by, notes) {
+            if let Some(word) = latencies.shortfall.add_note_and_get_word(&name, waits_by, notes) {
                 let mut row = vec![name.clone(), waits_by.to_owned(), "-".to_owned(), word.to_owned()];
                 row.resize(heading.len(), "-".to_owned());
                 rows.push(row);
@@ -124,7 +124,7 @@ fn idle_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
     let rows = report.contenders.iter().map(|contender| {
         let name = contender.shown_name();
         let IdleReport { shortfall, wait_object, processor_ms_per_s, wake_ups_per_s } = &contender.idle;
-        let word = shortfall.word_adding_note(&name, wait_object, notes);
+        let word = shortfall.add_note_and_get_word(&name, wait_object, notes);
         let mut row = vec![name, (*wait_object).to_owned()];
         match (processor_ms_per_s, wake_ups_per_s) {
             (Some(processor), Some(wake_ups)) => {

@@ -54,12 +54,12 @@ impl SleepPair {
         let (own, other) = setup.placement.cores.unzip();
         let mut leader = start_peer(contender, wait, setup, own)?;
         let mut follower = start_peer(contender, wait, setup, other)?;
-        let led = expect_opened(&mut leader)?;
-        let followed = expect_opened(&mut follower)?;
+        let led = await_opened(&mut leader)?;
+        let followed = await_opened(&mut follower)?;
         send_order(&mut leader, &Order::SetPeer(followed.address))?;
         send_order(&mut follower, &Order::SetPeer(led.address))?;
-        expect_answer(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
-        expect_answer(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        await_answer(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        await_answer(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
         Ok(SleepPair { leader, follower, provider: led.provider, libfabric: led.libfabric })
     }
 
@@ -76,14 +76,14 @@ impl SleepPair {
     /// Measures single round trips.
     pub(super) fn measure_round_trips(&mut self, trips: RoundTrips) -> Result<Counts, MeasureError> {
         send_order(&mut self.follower, &Order::Follow(trips))?;
-        expect_answer(&mut self.follower, |answer| matches!(answer, Answer::Ready).then_some(()))?;
+        await_answer(&mut self.follower, |answer| matches!(answer, Answer::Ready).then_some(()))?;
         send_order(&mut self.leader, &Order::Lead(trips))?;
-        let led = expect_answer(&mut self.leader, |answer| match answer {
+        let led = await_answer(&mut self.leader, |answer| match answer {
             Answer::Halves(counts) => Some(counts),
             _ => None,
         });
-        let counts = led.map_err(|error| self.attribute_to_follower(error))?;
-        expect_answer(&mut self.follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        let counts = led.map_err(|error| self.replace_by_follower_reason(error))?;
+        await_answer(&mut self.follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
         Ok(counts)
     }
 
@@ -95,7 +95,7 @@ impl SleepPair {
             Answer::Slept(slept) => Some(slept),
             _ => None,
         };
-        Ok([expect_answer(&mut self.leader, slept)?, expect_answer(&mut self.follower, slept)?])
+        Ok([await_answer(&mut self.leader, slept)?, await_answer(&mut self.follower, slept)?])
     }
 
     /// Lets both processes close their endpoints, so that the provider cleans up.
@@ -110,11 +110,11 @@ impl SleepPair {
 
     /// Replaces an error of the leader by the follower's reason, since the follower may know why the leader
     /// waited in vain.
-    fn attribute_to_follower(&mut self, error: MeasureError) -> MeasureError {
+    fn replace_by_follower_reason(&mut self, error: MeasureError) -> MeasureError {
         match self.follower.try_next_line().map(|line| serde_json::from_str(&line)) {
             Some(Ok(Answer::Failed(reason))) => MeasureError::Failed(reason),
             Some(_) => error,
-            None => match self.follower.attribute_to_exit_status(Failure::PeerGone) {
+            None => match self.follower.add_exit_status(Failure::PeerGone) {
                 ended @ Failure::PeerEnded { .. } => MeasureError::Failed(ended.to_string()),
                 _ => error,
             },
@@ -148,8 +148,8 @@ fn start_peer(
     started.map_err(MeasureError::Fatal)
 }
 
-fn expect_opened(process: &mut PeerProcess) -> Result<Opened, MeasureError> {
-    expect_answer(process, |answer| match answer {
+fn await_opened(process: &mut PeerProcess) -> Result<Opened, MeasureError> {
+    await_answer(process, |answer| match answer {
         Answer::Open(opened) => Some(opened),
         _ => None,
     })
@@ -162,7 +162,7 @@ fn send_order(process: &mut PeerProcess, order: &Order) -> Result<(), MeasureErr
 }
 
 /// Waits for an answer, which `convert` turns into the result.
-fn expect_answer<T>(
+fn await_answer<T>(
     process: &mut PeerProcess,
     convert: impl Fn(Answer) -> Option<T>,
 ) -> Result<T, MeasureError> {

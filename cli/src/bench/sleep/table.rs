@@ -53,7 +53,7 @@ fn latency_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> Str
         let ways = [(POLLING, &contender.polled), ("FI_WAIT_FD", &contender.descriptor)];
         for (waits_by, LatencyReport { shortfall, sizes }) in ways {
             let name = contender.shown_name();
-            if let Some(word) = shortfall.word_adding_note(&name, waits_by, notes) {
+            if let Some(word) = shortfall.add_note_and_get_word(&name, waits_by, notes) {
                 table.add_row([&name, waits_by, "-", word, "-", "-", "-"]);
             }
             for report in sizes {
@@ -77,7 +77,7 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
     let mut table = new_table(IDLE_HEADING, 2);
     for contender in contenders {
         let (name, idle) = (contender.shown_name(), &contender.idle);
-        if let Some(word) = idle.shortfall.word_adding_note(&name, idle.wait_object, notes) {
+        if let Some(word) = idle.shortfall.add_note_and_get_word(&name, idle.wait_object, notes) {
             table.add_row([&name, idle.wait_object, word, "-", "-", "-"]);
         }
         if let (Some(processor), Some(wake_ups)) = (idle.processor_ms_per_s, idle.wake_ups_per_s) {
@@ -103,7 +103,7 @@ impl ContenderReport {
 
 impl ShortfallFields {
     /// The word that stands in place of a missing figure. Adds the reason to the notes.
-    pub(super) fn word_adding_note(
+    pub(super) fn add_note_and_get_word(
         &self,
         name: &str,
         waits_by: &str,

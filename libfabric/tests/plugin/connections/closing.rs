@@ -23,7 +23,7 @@ unsafe impl Sync for Errors {}
 
 impl Errors {
     /// Peeks at and reads errors as fast as possible, until `is_over` is set.
-    fn read_until_over(&self) {
+    fn read_errors_until_over(&self) {
         while !self.is_over.load(Ordering::Acquire) {
             for flags in [FI_PEEK, 0] {
                 // SAFETY: all zeroes are an entry.
@@ -41,7 +41,7 @@ impl Errors {
 }
 
 /// Waits until an operation has failed.
-fn await_failure(cq: &Object<FidCq>) {
+fn await_failed_operation(cq: &Object<FidCq>) {
     let (cq, mut entry) = (cq.as_ptr(), FiCqTaggedEntry::EMPTY);
     // SAFETY: the queue is open, and has this format.
     wait_until(|| unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } == EAVAIL);
@@ -60,7 +60,7 @@ fn event_error_still_names_an_endpoint_that_is_closing() {
     drop(closed);
     let errors = Errors { eq: desk.eq.as_ptr(), count: AtomicUsize::new(0), is_over: AtomicBool::new(false) };
     thread::scope(|scope| {
-        let reader = scope.spawn(|| errors.read_until_over());
+        let reader = scope.spawn(|| errors.read_errors_until_over());
         for round in 0..ENDPOINTS {
             let count = errors.count.load(Ordering::Acquire);
             let endpoint = desk.open_endpoint(desk.info());
@@ -69,8 +69,8 @@ fn event_error_still_names_an_endpoint_that_is_closing() {
             // The receive fails with the request, just before the event.
             assert_eq!(post_empty_recv(&endpoint, 1), 0);
             assert_eq!(connect(&endpoint, &closed_name, b""), 0);
-            await_failure(&desk.cq);
-            // Every second endpoint is closed at once, before or after its error was read.
+            await_failed_operation(&desk.cq);
+            // Every second endpoint is closed at once, so the reader may or may not have read its error.
             if round % 2 == 0 {
                 wait_until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
             }
