@@ -57,21 +57,24 @@ const ROUNDS_MAX: u32 = 1_000;
 /// The measurements take turns, so that other load of the host slows all alike. Numbers are medians over all
 /// rounds. Only ratios can be compared between hosts.
 ///
-/// Over shared memory (shm), messages are compared with the fastest of these bare loops: a ring of cache
-/// lines; the same ring with each message in chunks of 4 to 64 KiB, so that one process copies in while the
-/// other copies out; or, from 16 KiB on, one process_vm_readv(2) by the receiver. Over TCP the bare loop is a
-/// polled, non-blocking socket; small messages one way are written to it in large pieces.
+/// Over shared memory (shm), messages are compared with the fastest of three bare loops. The first is a ring
+/// of cache lines. The second is the same ring with each message in chunks of 4 to 64 KiB: one process copies
+/// a chunk in while the other copies the previous chunk out. The third, for messages of at least 16 KiB, is
+/// one process_vm_readv(2) by the receiver. Over TCP the bare loop is a polled, non-blocking socket; small
+/// one-way messages are joined into large writes.
 ///
-/// Writes and reads over shared memory are compared with a copy within one process and a fence. Over TCP they
-/// are compared with two halves of round trips over the socket: one with the payload, one with 8 bytes. The
-/// target takes part in a fetch-add, so over shared memory the ring is its bare loop.
+/// A write or a read over shared memory is compared with a copy within one process, followed by a fence. Over
+/// TCP it is compared with the sum of two halves of round trips over the socket: one with the payload, one
+/// with 8 bytes. A fetch-add needs work of the target, so over shared memory it is compared with such a sum
+/// over the ring.
 ///
 /// With --against, homespun is compared with providers of an installed libfabric, which loads homespun as a
 /// plugin. The programs are libfabric's fi_pingpong and, if the variable FABTESTS names a directory with the
 /// programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
-/// core. If the host has both, cores that share a cache and cores that share none are measured one after the
-/// other. Over TCP, fi_rma_bw has no bare loop: a read takes a request and an answer, and a bare stream has
-/// neither. The measurement of --only sleep follows, for the same providers.
+/// core. Everything is measured on two cores that share a cache, and then on two cores that share none, as
+/// far as the host has both kinds. Over TCP, fi_rma_bw has no bare loop: a read takes a request and an
+/// answer, and a bare stream has neither. Then follows the measurement of --only sleep, for the same
+/// providers.
 ///
 /// With --only sleep, two processes exchange tagged messages over the C interface of libfabric, with the same
 /// code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm). First both
@@ -89,7 +92,8 @@ pub(crate) struct BenchArguments {
     /// The sizes of messages, writes and reads in bytes, separated by commas.
     ///
     /// Units are K, M or KiB, MiB, as in 1.5K; the largest size is 64M. The default is
-    /// 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M; with --only sleep 8,4K,64K.
+    /// 8,64,512,4K,16K,64K,256K,1M,4M; with both --quick and --against 8,4K,64K,1M; with --only sleep
+    /// 8,4K,64K.
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
     /// The number of rounds.
@@ -122,34 +126,34 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     no_pin: bool,
     /// Compare with these providers, separated by commas, such as shm, tcp, sockets, tcp;ofi_rxm.
-    #[arg(long, value_name = "LIST", help_heading = BESIDE_LIBFABRIC)]
+    #[arg(long, value_name = "LIST", help_heading = AGAINST_LIBFABRIC)]
     against: Option<Providers>,
     /// The prefix below which libfabric is installed, with its bin and lib.
     ///
     /// By default its programs are found on PATH, and its library, with --only sleep, by the system's loader.
-    #[arg(long, value_name = "DIR", help_heading = BESIDE_LIBFABRIC)]
+    #[arg(long, value_name = "DIR", help_heading = AGAINST_LIBFABRIC)]
     libfabric: Option<PathBuf>,
     /// How that libfabric was built, such as "with -O3"; the results repeat it.
-    #[arg(long, value_name = "WORDS", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    #[arg(long, value_name = "WORDS", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     libfabric_built: Option<String>,
     /// Write a drawing (SVG) of each comparison into this directory.
-    #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    #[arg(long, value_name = "DIR", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     plots: Option<PathBuf>,
     /// Write RESULTS.md, and its drawings, into this directory; not with --quick.
     ///
     /// The drawings replace earlier ones in DIR/plots.
-    #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    #[arg(long, value_name = "DIR", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     record: Option<PathBuf>,
     /// Write the summary tables into this file, such as README.md; not with --quick.
     ///
-    /// They are those of RESULTS.md, and replace the text between the lines "<!-- speed -->" and "<!-- /speed
-    /// -->".
-    #[arg(long, value_name = "FILE", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    /// The tables are those of RESULTS.md. They replace the text between the lines "<!-- speed -->" and "<!--
+    /// /speed -->".
+    #[arg(long, value_name = "FILE", requires = "against", help_heading = AGAINST_LIBFABRIC)]
     readme: Option<PathBuf>,
 }
 
 /// The heading of the options for comparisons with libfabric's providers.
-const BESIDE_LIBFABRIC: &str = "Beside libfabric's providers";
+const AGAINST_LIBFABRIC: &str = "Comparison with libfabric's providers";
 
 /// The default sizes.
 const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -167,8 +171,8 @@ The columns:
   bare       10^6 bytes a second one way through the bare loop
   ratio      the time of a message one way, divided by that of the bare loop
   bare loop  its name: ring, p4K to p64K (the ring in chunks), readv
-             (process_vm_readv), socket, memcpy; two names if another one is the
-             fastest one way
+             (process_vm_readv), socket, memcpy; a second name if another loop
+             is the fastest for messages one way
 
 For accesses the columns mean the same, except:
   operation  the operation on memory of the other process: write, read or
@@ -178,11 +182,11 @@ For accesses the columns mean the same, except:
              payload and half of one with 8 bytes (ring, socket)
   M op/s     millions of accesses a second, many of them in flight
 
-With --against every number is a time in microseconds: half of a round trip, or the time of a transfer among \
-many in flight. The bare loop, homespun and each provider have a median and, if there is room, a p99. The \
-ratios follow: homespun's time divided by that of the bare loop and of each provider.
+With --against every number before the ratios is a time in microseconds: half of a round trip, or the time \
+of each of many transfers in flight. The bare loop, homespun and each provider have a median and, if there \
+is room, a p99. A ratio is homespun's time divided by that of the bare loop, or of a provider.
 
---json has more figures than the tables, among them the speed of copies within one process.";
+The output of --json has more figures than the tables, such as the speed of copies within one process.";
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; \
@@ -196,11 +200,11 @@ latency is the time from post to completion. A field that does not apply to a si
 list of results that were not requested is empty.
 
 With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds, \
-figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity \
-(half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case \
-(label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop; \
-each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples); and \
-sleep, which is the document of --only sleep, or null if that could not be measured.
+figures, and sleep, which is the document of --only sleep, or null if that could not be measured; each \
+figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity (half_round_trip or \
+transfer), contenders (name, role: floor, homespun or other) and rows; each row has case (label, \
+size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop; each \
+cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).
 
 With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds, idle_ms, contenders; each \
 of these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor \
@@ -214,10 +218,10 @@ Examples:
   homespun bench -d shm --sizes 8 --tagged   one size of tagged messages
   homespun bench --only accesses --sizes 8   writes, reads and fetch-add
   homespun bench --json > results.json       results for a program to read
-  homespun bench --against shm,tcp           beside libfabric's providers
-  homespun bench --only sleep                the same: polling, asleep, idle
+  homespun bench --against shm,tcp           libfabric's own shm and tcp
+  homespun bench --only sleep                providers polled, asleep and idle
   FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --record .
-                                             with more programs, and files
+                                             more programs; writes RESULTS.md
 
 Exit status: 0 if everything was measured, 1 if not, 2 if the command line was wrong.";
 
@@ -272,7 +276,7 @@ impl BenchArguments {
         let has_providers = self.against.is_some();
         let contradiction = if has_providers && !is_waiting && (self.only.is_some() || self.domain.is_some())
         {
-            "with '--against', '--domain' and '--only' are allowed only as part of '--only sleep'"
+            "'--against' cannot be used with '--domain' or '--only', except with '--only sleep'"
         } else if is_waiting
             && (self.libfabric_built.is_some()
                 || self.plots.is_some()
@@ -281,7 +285,7 @@ impl BenchArguments {
         {
             "'--only sleep' makes no drawings and no record"
         } else if self.quick && (self.record.is_some() || self.readme.is_some()) {
-            "'--quick' excludes '--record' and '--readme': so few and short rounds measure noise"
+            "'--quick' cannot be used with '--record' or '--readme': so few and short rounds measure noise"
         } else if self.libfabric.is_some() && !has_providers && !is_waiting {
             "'--libfabric' needs '--against' or '--only sleep'"
         } else {
@@ -345,7 +349,7 @@ fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> R
     console.print_wrapped("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 
-/// Returns the requested domain, or all that can be measured, as far as they exist.
+/// Returns the requested domain. Without a request, returns the available domains that can be measured.
 fn domains_to_measure(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
     let requested = requested.filter(|name| !name.eq_ignore_ascii_case(ALL));
     let requested = port::find_domain(requested)?;
@@ -355,5 +359,8 @@ fn domains_to_measure(requested: Option<&str>) -> Result<Vec<Domain>, Failure> {
         None => available.iter().any(|name| name == domain.name()),
     };
     let domains: Vec<Domain> = Domain::ALL.into_iter().filter(is_meant).collect();
-    if domains.is_empty() { Err(Failure::Unmet(homespun::error::Unmet::DomainName)) } else { Ok(domains) }
+    if domains.is_empty() {
+        return Err(Failure::NotBenched { domain: requested.unwrap_or_else(|| available.join(", ")) });
+    }
+    Ok(domains)
 }

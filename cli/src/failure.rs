@@ -31,6 +31,12 @@ pub(crate) enum Failure {
         /// The existing domains.
         available: Vec<String>,
     },
+    /// `homespun bench` does not measure the domain (ENODATA).
+    #[error("bench measures only the domains shm and tcp, not {domain} (ENODATA)")]
+    NotBenched {
+        /// The domain's name.
+        domain: String,
+    },
     /// A call of the fabric failed.
     #[error("{0}")]
     Fabric(Error),
@@ -179,10 +185,10 @@ pub(crate) enum Failure {
         /// The error of the system.
         error: io::Error,
     },
-    /// A resource of a bare loop is not available.
-    #[error("cannot set up the bare loop: {doing}: {error}")]
+    /// A system call of a bare loop failed.
+    #[error("the bare loop failed while {doing}: {error}")]
     Bare {
-        /// The step that failed.
+        /// What the loop was doing, in words.
         doing: &'static str,
         /// The error of the system.
         error: io::Error,
@@ -218,8 +224,8 @@ pub(crate) enum Failure {
     },
     /// The command is a launcher of Open MPI, which excludes the name under which homespun would be offered.
     #[error(
-        "{} belongs to Open MPI, which leaves out every provider named {name}, and so would not use homespun \
-         under that name; without --as and FI_HOMESPUN_AS it uses homespun under its own",
+        "{} belongs to Open MPI, which leaves out every provider named {name}, so it would not use homespun; \
+         run it without --as and FI_HOMESPUN_AS",
         .command.display()
     )]
     OpenMpiExcludes {
@@ -242,15 +248,15 @@ pub(crate) enum Failure {
         /// The error of the system.
         error: io::Error,
     },
-    /// No libfabric to compare with is installed.
+    /// The libfabric to compare with, or one of its programs, is not installed.
     #[error(
-        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and \
-         Ubuntu, libfabric in Fedora), or name the prefix of an installation with --libfabric"
+        "there is no {missing} (searched: {looked_in}): install libfabric's programs (libfabric-bin in \
+         Debian and Ubuntu, libfabric in Fedora), or name the prefix of an installation with --libfabric"
     )]
     NoLibfabric {
         /// The missing file.
         missing: &'static str,
-        /// The directories that were searched.
+        /// The places that were searched.
         looked_in: String,
     },
     /// The libfabric to compare with lacks a provider.

@@ -13,12 +13,12 @@ use crate::failure::Failure;
 
 /// Show the domains and endpoints that this host offers.
 ///
-/// Calls getinfo, which fi_getinfo(3) describes, and shows a summary of the domains, and then each answer:
-/// the domain and the type of endpoint, the addresses at both ends, and the capabilities and limits of an
-/// endpoint. Without NODE and SERVICE, each address format of each domain is shown once, without addresses.
-/// A last section shows what was found on
-/// this host: for auto, how peers at the addresses of each interface are reached, and why; for auto and shm,
-/// whether large messages can be copied directly from process to process.
+/// Calls getinfo, which fi_getinfo(3) describes. Shows a summary of the domains, and then each answer with
+/// its domain, endpoint type, addresses at both ends, capabilities and limits. Without NODE and SERVICE,
+/// shows each address format of each domain once, without addresses.
+///
+/// The last section is about this host. For auto it shows how peers at the addresses of each interface are
+/// reached, and why; for auto and shm, whether large messages can be copied directly from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct InfoArguments {
@@ -41,8 +41,8 @@ pub(crate) struct InfoArguments {
     /// Print the answers, with every attribute, as a JSON array.
     #[arg(long, conflicts_with = "full")]
     json: bool,
-    /// Show the parameters in the environment (FI_HOMESPUN_*) instead: the value in force, the default and
-    /// the purpose of each.
+    /// Show the parameters instead, which are environment variables (FI_HOMESPUN_*): the value in force, the
+    /// default and the purpose of each.
     #[arg(long, conflicts_with_all = ["node", "domain", "full"])]
     env: bool,
 }

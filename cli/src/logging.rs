@@ -1,4 +1,4 @@
-//! What the fabric reports while the command runs: `tracing` events, on standard error.
+//! Shows the fabric's `tracing` events on standard error while the command runs.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 const LEVELS: [LevelFilter; 4] =
     [LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
 
-/// Who reads the events.
+/// The readers of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// The user of this process.
@@ -29,11 +29,11 @@ pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
         _ => LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)],
     };
     let format = Line { has_target: verbosity > 0 };
-    // Nothing installs another subscriber before.
+    // `init` panics only if there is a subscriber already, and no other code installs one.
     tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).event_format(format).init();
 }
 
-/// Returns the arguments that give a process which this one starts the same verbosity.
+/// Returns the arguments with which another process of this program has the same verbosity.
 pub(crate) fn verbosity_arguments() -> impl Iterator<Item = &'static str> {
     let count = LEVELS.iter().position(|level| *level == LevelFilter::current());
     std::iter::repeat_n("-v", count.unwrap_or(0))

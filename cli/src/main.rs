@@ -33,15 +33,15 @@ use crate::logging::Audience;
 #[command(name = "homespun", version, max_term_width = HELP_WIDTH)]
 #[command(after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
-    /// Report more on standard error: -v what is refused and why, -vv also the life of links, -vvv
-    /// everything.
+    /// Report more on standard error. -v: what is refused, and why; -vv: also how links come up and end;
+    /// -vvv: everything.
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = LAST)]
     verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
 
-/// Options of every command come after its own, and before help.
+/// The display order of the options that all commands have: after a command's own options, before help.
 const LAST: usize = 900;
 
 /// The largest width of help texts, in characters.
@@ -50,7 +50,8 @@ const HELP_WIDTH: usize = 80;
 const EXIT_STATUS: &str = "\
 Exit status:
   0  success
-  1  failure: nothing meets the request, no answer, the peer was lost, wrong data, and others
+  1  failure: nothing meets the request, no answer, the peer was lost, wrong
+     data, and others
   2  the command line was wrong
 The exit status of homespun run is that of the command it runs.";
 
@@ -71,7 +72,8 @@ enum Command {
 }
 
 impl Command {
-    /// Hidden commands, and servers with a parent, are the second process of another command.
+    /// Returns who reads the events. Hidden commands, and servers with a parent, are the second process of
+    /// another command.
     fn audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,

@@ -27,12 +27,12 @@ use crate::peer_process::{self, PeerProcess};
 ///
 /// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two to
 /// a core, and measures shared memory (domain shm) and TCP (domain tcp). With --listen it is a server, which
-/// waits for a client on this or another host. With SERVER it is that client. Both need the same --domain.
-/// The client decides what to measure, and prints the table.
+/// waits for a client on this or another host. With SERVER it is the client of that server. Both need the
+/// same --domain. The client decides what to measure, and prints the table.
 ///
-/// Each size is measured twice. The latency is half a round trip, the median over batches. The bandwidth, in
-/// 10^6 bytes a second, is measured with many one-way messages in flight, flagged FI_MORE; the clock stops
-/// when the server has confirmed all of them.
+/// Each size is measured twice. The first measurement is of latency: half of a round trip, the median over
+/// batches of round trips. The second is of bandwidth, in 10^6 bytes a second: the client keeps many one-way
+/// messages in flight, each flagged FI_MORE, and stops the clock when the server has confirmed all of them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
 #[command(after_help = EXAMPLES, after_long_help = format!("{JSON}\n\n{EXAMPLES}"))]
@@ -42,15 +42,15 @@ pub(crate) struct PingpongArguments {
     /// Be a server at this address; with port 0 the system chooses the port. The first line printed has the
     /// address.
     ///
-    /// Every client that reaches the address is served. It can make the server receive and send up to 64 MiB
-    /// at a time.
+    /// Without an address, the server listens at port 7471 of every interface. It serves any client that
+    /// reaches it, and a client can make it receive and send up to 64 MiB at a time.
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:7471")]
     listen: Option<Target>,
     /// As a server, keep serving after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
-    /// Measure only this domain: auto, shm or tcp. The default is shm and then tcp; for a server or a client,
-    /// auto.
+    /// Measure only this domain: auto, shm or tcp. By default both shm and tcp are measured; a server and a
+    /// client use auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The sizes of messages, separated by commas: bytes, or with a unit such as 1.5K or 1MiB, at most 64M.
@@ -61,8 +61,8 @@ pub(crate) struct PingpongArguments {
         conflicts_with = "listen"
     )]
     sizes: Sizes,
-    /// The number of round trips, and of messages one way, of each size. By default they take about a quarter
-    /// of a second together.
+    /// The number of round trips of each size, and of one-way messages. By default there are as many as take
+    /// about a quarter of a second in total.
     #[arg(
         long,
         value_name = "COUNT",
@@ -110,12 +110,12 @@ Examples:
   homespun pingpong --sizes 8,1M --tagged    tagged messages of two sizes
   homespun pingpong --json > results.json    results for a program to read
   homespun pingpong --listen                 a server over auto, port 7471
-  homespun pingpong server.example --check   its client
+  homespun pingpong server.example --check   the client of that server
   homespun pingpong -d shm --listen          a server over shared memory
-  homespun pingpong -d shm localhost         its client
+  homespun pingpong -d shm localhost         the client of that server
 
-Exit status: 0 if everything was measured (or served); 1 if there is no answer, the peer is lost or silent, \
-or checked data is wrong; 2 if the command line was wrong.";
+Exit status: 0 if everything was measured (or served); 1 if a peer does not answer, is lost or is silent, or \
+if checked data is wrong; 2 if the command line was wrong.";
 
 /// Measures as a client, or serves clients.
 pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Result<(), Failure> {
@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &PingpongArguments, console: &mut Console) -> Resul
     }
 }
 
-/// Prints the results if they are requested as a document. Otherwise they have been shown already.
+/// Prints the results as a document, if that is requested. Otherwise the tables have shown them already.
 fn print_document_if_requested(
     arguments: &PingpongArguments,
     domains: Vec<DomainResult>,

@@ -25,8 +25,8 @@ use crate::failure::Failure;
 /// Sets environment variables and executes the command in place of this process, so exit status and signals
 /// are the command's own. Options of homespun come before the command.
 ///
-/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else. With --as,
-/// FI_HOMESPUN_AS and FI_PROVIDER have the other name.
+/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and no other provider. With --as,
+/// FI_HOMESPUN_AS and FI_PROVIDER have the name given there.
 ///
 /// For Open MPI, OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc send its messages through
 /// libfabric. OMPI_MCA_rmaps_base_oversubscribe, unless it is already set, allows more ranks than cores.
@@ -34,25 +34,26 @@ use crate::failure::Failure;
 /// For MPICH, MPIR_CVAR_CH4_NETMOD and MPIR_CVAR_NOLOCAL send all messages through libfabric.
 ///
 /// For Intel MPI, I_MPI_FABRICS, I_MPI_OFI_PROVIDER and I_MPI_COLL_INTRANODE do the same.
-/// I_MPI_OFI_LIBRARY_INTERNAL keeps its scripts from replacing FI_PROVIDER_PATH. I_MPI_REMOVED_VAR_WARNING,
-/// unless it is already set, silences the warning of versions that no longer know that variable.
+/// I_MPI_OFI_LIBRARY_INTERNAL keeps Intel MPI's scripts from replacing FI_PROVIDER_PATH.
+/// I_MPI_REMOVED_VAR_WARNING, unless it is already set, silences the warning of versions that no longer know
+/// I_MPI_OFI_LIBRARY_INTERNAL.
 ///
 /// Open MPI's mpirun passes its environment to the ranks on this host. Ranks on other hosts get only the
 /// variables that its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// Offer only this domain to applications that name none: auto, shm or tcp. The default is that of
-    /// FI_HOMESPUN_DOMAIN, and without it auto.
+    /// Offer only this domain to applications that name none: auto, shm or tcp. The default is the domain in
+    /// FI_HOMESPUN_DOMAIN, or else auto.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider: for programs
-    /// that accept only providers whose names they know. All processes must run homespun.
+    /// Offer homespun under this name, tcp or sockets, in place of libfabric's own provider. This is for
+    /// programs that accept only providers whose names they know. All their processes must use homespun.
     #[arg(long = "as", value_name = "NAME")]
     offered_name: Option<OfferedName>,
-    /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program and,
-    /// in a build tree, where cargo puts it; from there ../lib/homespun, ../lib and ../lib64; and
-    /// FI_PROVIDER_PATH.
+    /// The directory of libhomespun_fi.so. The default is the first of these that has the file: the directory
+    /// of this program; ../lib/homespun, ../lib and ../lib64 relative to it; in a build tree, the other
+    /// directories of cargo; and those in FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
     /// The command and its arguments. A -- before them is needed only if the command's name begins with -.
@@ -66,7 +67,7 @@ Examples:
                                            share memory, others use TCP
   homespun run -d tcp mpirun -np 2 ./app   over TCP alone
   homespun run fi_info                     libfabric's view of homespun
-  homespun run --as tcp ./app              a program that knows only tcp
+  homespun run --as tcp ./app              a program that accepts only tcp
 
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
@@ -113,8 +114,8 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`] if the domain does not exist, and likewise for the one in FI_HOMESPUN_DOMAIN, unless
-/// there is a request, which replaces it. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
+/// [`Failure::NoDomain`] if the requested domain does not exist, or without a request the domain in
+/// FI_HOMESPUN_DOMAIN. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
 fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
     let of_user = Params::from_env().domain;
     let found = port::find_domain(requested.or(of_user.as_deref()))?;

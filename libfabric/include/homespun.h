@@ -1,5 +1,6 @@
 /*
- * What homespun has beyond libfabric, for C: fi_open_ops(3) of a domain.
+ * homespun's extension of libfabric for C: memory that homespun allocates and that peers can map. An
+ * application gets its operations from fi_open_ops(3) of a domain.
  *
  *     struct homespun_memory_ops *ops;
  *     struct fid_mr *mr;
@@ -27,16 +28,17 @@ extern "C" {
 #define HOMESPUN_MEMORY "homespun_memory"
 
 struct homespun_memory_ops {
-    /* How long the structure is. */
+    /* The size of the structure in bytes. */
     size_t size;
 
     /*
-     * Registers `len` bytes that homespun allocates, all zeros at first, and stores where they begin in `memory`. The other
-     * parameters are those of fi_mr_reg(3). In the domains shm and auto, near peers map this memory when they have accessed
-     * it once. From then on they write and read it by plain copies, without the owner's help and without a system call; in
-     * the domain tcp, and for far peers, it is like any other. fi_close() of the region gives it back, after which the application must not use it.
+     * Allocates `len` bytes of zeros, registers them, and stores their address in `memory`. The other parameters are those
+     * of fi_mr_reg(3). In the domains shm and auto, a near peer maps this memory after its first access: a process of the
+     * same user on this host. From then on it writes and reads the memory by plain copies, without the owner's help and
+     * without a system call. In the domain tcp, and for far peers, the memory is like any other. fi_close() of the region
+     * frees the memory, so the application must not use it afterwards.
      *
-     * 0, or a negative error number as fi_mr_reg(3) has them, and -FI_ENOMEM or -FI_EMFILE.
+     * Returns 0, or a negative error number: those of fi_mr_reg(3), -FI_ENOMEM or -FI_EMFILE.
      */
     int (*reg)(struct fid_domain *domain, size_t len, uint64_t access, uint64_t requested_key, uint64_t flags, void **memory,
                struct fid_mr **mr, void *context);

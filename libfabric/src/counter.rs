@@ -14,7 +14,7 @@ use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::DomainState;
 use crate::unsupported::{Status, StubFn};
-use crate::wait::control_wait;
+use crate::wait::control_wait_object;
 use crate::wait_set::WaitAttr;
 
 /// The object behind a `struct fid_cntr`.
@@ -118,7 +118,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
                 flags => Err(Misuse::Flags(flags).into()),
             },
             // SAFETY: the caller passes the argument that the command takes.
-            _ => unsafe { control_wait(&state.counter, state.wait_obj, command, arg) },
+            _ => unsafe { control_wait_object(&state.counter, state.wait_obj, command, arg) },
         }
     })
 }

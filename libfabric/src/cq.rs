@@ -22,7 +22,7 @@ use crate::sockaddr::CAddress;
 use crate::states::DomainState;
 use crate::text;
 use crate::unsupported::StubFn;
-use crate::wait::{BlockingRead, WaitCondition, control_wait};
+use crate::wait::{BlockingRead, WaitCondition, control_wait_object};
 use crate::wait_set::WaitAttr;
 
 /// The object behind a `struct fid_cq`.
@@ -141,7 +141,7 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
         // SAFETY: the caller passes the argument that the command takes.
-        unsafe { control_wait(&state.cq, state.wait_obj, command, arg) }
+        unsafe { control_wait_object(&state.cq, state.wait_obj, command, arg) }
     })
 }
 

@@ -20,7 +20,7 @@ use crate::info::InfoList;
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
 use crate::text;
-use crate::wait::control_wait;
+use crate::wait::control_wait_object;
 use crate::wait_set::WaitAttr;
 
 /// The object behind a `struct fid_eq`.
@@ -105,7 +105,7 @@ unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> 
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
         // SAFETY: the caller passes the argument that the command takes.
-        unsafe { control_wait(&state.eq, state.wait_obj, command, arg) }
+        unsafe { control_wait_object(&state.eq, state.wait_obj, command, arg) }
     })
 }
 

@@ -91,7 +91,7 @@ impl WaitCondition {
 /// # Safety
 ///
 /// `arg` is null or has room for the answer to the command.
-pub(crate) unsafe fn control_wait(
+pub(crate) unsafe fn control_wait_object(
     waitable: &impl Waitable,
     wait_obj: u32,
     command: c_int,

@@ -12,7 +12,7 @@ use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, Dependents, Lease, State};
 use crate::states::FabricState;
-use crate::wait::{control_wait, parse_wait_object};
+use crate::wait::{control_wait_object, parse_wait_object};
 
 /// The state behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
@@ -106,7 +106,7 @@ unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
         // SAFETY: the caller passes an argument that fits the command.
-        unsafe { control_wait(&state.set, state.wait_obj, command, arg) }
+        unsafe { control_wait_object(&state.set, state.wait_obj, command, arg) }
     })
 }
 

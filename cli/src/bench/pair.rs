@@ -135,7 +135,7 @@ impl Pair {
         led.map_err(|failure| self.add_follower_exit_status(failure))
     }
 
-    /// Adds the follower's exit status to a failure, if the follower has ended.
+    /// Adds the follower's exit status to a failure, if the follower has ended or ends soon.
     pub(super) fn add_follower_exit_status(&mut self, failure: Failure) -> Failure {
         self.peer.add_exit_status(failure)
     }

@@ -225,7 +225,7 @@ impl ContenderResults {
         }
     }
 
-    /// Repeats the measurements that have not failed yet, with a new pair for each way to wait.
+    /// Makes each measurement that has not failed in an earlier round, with a new pair for each way to wait.
     fn measure_one_turn(
         &mut self,
         setup: &Setup<'_>,
@@ -290,7 +290,7 @@ impl<T> Attempt<T> {
     ///
     /// # Errors
     ///
-    /// The failure, if it is fatal: then nothing can be measured at all.
+    /// A fatal failure, after which no contender can be measured.
     fn record_round<U>(
         &mut self,
         measured: Result<U, MeasureError>,

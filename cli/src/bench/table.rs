@@ -81,7 +81,8 @@ fn format_columns(report: &SizeReport) -> [String; HEADING.len()] {
     ]
 }
 
-/// A number with its significant digits; where these are too many, a power of ten. A dash for none.
+/// A number with its significant digits, or as a power of ten if these are wider than `width`. A dash for
+/// `None`.
 fn format_narrow_or_dash(number: Option<f64>, width: usize) -> String {
     let Some(number) = number else { return "-".into() };
     let text = format_significant(number);

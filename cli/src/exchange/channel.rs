@@ -142,8 +142,8 @@ impl<'a> Channel<'a> {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
-    /// Sets whether each send announces that another follows at once (`FI_MORE`), so that several may travel
-    /// together. The next [`wait_for_message`](Self::wait_for_message) sends any messages that the
+    /// Sets whether each send announces that another follows at once (`FI_MORE`), so that several messages
+    /// may travel together. The next [`wait_for_message`](Self::wait_for_message) sends any messages that the
     /// endpoint has held back.
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
@@ -200,7 +200,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts a receive for the next message that has none yet.
+    /// Posts a receive for the first message without a posted receive.
     pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.context_for(posted);
@@ -264,7 +264,7 @@ impl<'a> Channel<'a> {
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
-                // The caller no longer needs this completion of an access.
+                // This completes an access, and no caller waits for it.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };

@@ -218,7 +218,8 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
 pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
-    // Hints that name a domain come before FI_HOMESPUN_DOMAIN, which would hide the others here.
+    // A requested domain takes precedence over FI_HOMESPUN_DOMAIN, so ignore that variable: with it `getinfo`
+    // would return only one domain.
     let params = Params { domain: None, ..Params::from_env() };
     let available = domain_names_of(&Fabric::with_params(params))?;
     let Some(requested) = requested else { return Ok(None) };

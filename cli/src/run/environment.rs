@@ -15,7 +15,8 @@ pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is no
-/// fallback: `MPI_Init` fails if homespun cannot be used, as under another name than its own.
+/// fallback: `MPI_Init` fails if homespun cannot be used, for example because it is offered under another
+/// name.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
@@ -64,8 +65,8 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The environment for a plugin in this directory, which is offered under this name, and for this domain.
-    /// Without a domain, the user's `FI_HOMESPUN_DOMAIN` applies, and else the domain is `auto`.
+    /// The environment for the plugin in this directory, offered under this name, and for this domain.
+    /// Without `domain`, the domain is that of the user's `FI_HOMESPUN_DOMAIN`, or else `auto`.
     pub(super) fn new(plugin: &Path, domain: Option<&str>, name: OfferedName) -> Environment {
         Environment::with_lookup(plugin, domain, name, |variable| env::var_os(variable).is_some())
     }
@@ -83,7 +84,7 @@ impl Environment {
         ];
         let variable = params::DOMAIN.env_variable();
         // Open MPI and Intel MPI spread their ranks over domains with equal attributes, as over several
-        // network adapters. So even without a request there is only one.
+        // network adapters. So even without a requested domain, the command is offered only one domain.
         let default = (!is_set(variable.as_ref())).then_some("auto");
         set.extend(domain.or(default).map(|domain| (variable, domain.into())));
         let is_named = name != OfferedName::Homespun || is_set(params::AS.env_variable().as_ref());
@@ -94,7 +95,7 @@ impl Environment {
         Environment { set }
     }
 
-    /// Applies the changes to this command.
+    /// Sets the variables for this command, and removes conflicting ones.
     pub(super) fn set_environment(self, command: &mut Command) {
         for name in CONFLICTING {
             command.env_remove(name);

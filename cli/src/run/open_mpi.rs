@@ -4,19 +4,19 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The names of its launchers. Other implementations of MPI use the first two as well.
+/// The names of Open MPI's launchers. Other implementations of MPI use the first two as well.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi"];
 
-/// What its launchers say of themselves when they are asked for their version.
+/// The names of Open MPI in the versions that its launchers print.
 const MARKS: [&str; 3] = ["Open MPI", "OpenRTE", "PRRTE"];
 
-/// Whether a program is a launcher of Open MPI. A program with such a name is asked for its version.
+/// Whether a program is a launcher of Open MPI. Runs a program with a launcher's name to print its version.
 pub(super) fn is_launcher(program: &OsStr) -> bool {
     let name = Path::new(program).file_name();
     if !LAUNCHERS.iter().any(|launcher| name == Some(OsStr::new(launcher))) {
         return false;
     }
-    // A launcher that cannot be executed is reported when it is to run the command.
+    // If the launcher cannot be executed, the failure to execute the command reports that.
     let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     asked.is_ok_and(|output| {
         let said = String::from_utf8_lossy(&output.stdout);

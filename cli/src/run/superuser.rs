@@ -10,13 +10,14 @@ use rustix::process::geteuid;
 /// The variables without which Open MPI's launchers refuse to start as the superuser. Each must be 1.
 const CONSENT: [&str; 2] = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
 
-/// The option that stands for both of them.
+/// The option of Open MPI's launchers that replaces both variables.
 const CONSENT_OPTION: &str = "--allow-run-as-root";
 
 /// The names under which Open MPI installs its launcher. Other MPIs use some of these as well.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi"];
 
-/// Returns the warning for a command that Open MPI will refuse to the superuser, with what is missing.
+/// Returns a warning, which lists the missing variables, if Open MPI will refuse to run this command as the
+/// superuser.
 pub(super) fn warning_of_missing_consent(command: &[OsString]) -> Option<String> {
     if !geteuid().is_root() || !needs_consent(command) {
         return None;
@@ -34,13 +35,13 @@ fn needs_consent(command: &[OsString]) -> bool {
         && !command.iter().any(|argument| argument == CONSENT_OPTION)
 }
 
-/// Returns the missing variables with their values, as a shell sets them.
+/// Returns the variables of [`CONSENT`] that are not 1, as assignments of a shell.
 fn list_missing_variables(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
     let missing = CONSENT.into_iter().filter(|name| lookup(name).is_none_or(|value| value != "1"));
     missing.map(|name| format!("{name}=1")).collect()
 }
 
-/// Whether a launcher says that it belongs to Open MPI. False if it cannot be started.
+/// Whether the version that a launcher prints is Open MPI's. False if the launcher cannot be started.
 fn is_open_mpi(launcher: &OsStr) -> bool {
     let output = Command::new(launcher).arg("--version").stdin(Stdio::null()).output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("Open MPI"))

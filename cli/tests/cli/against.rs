@@ -194,14 +194,15 @@ fn missing_fi_pingpong_is_reported_with_its_package() {
     let variables = [("PATH", path_str(nowhere.path())), WITHOUT_FABTESTS[0]];
     let outcome = run_with_environment(&variables, &[&QUICK[..], &["--against", "shm"]].concat());
     let expected =
-        "homespun: there is no fi_pingpong (PATH): install libfabric's programs (libfabric-bin in Debian";
+        "homespun: there is no fi_pingpong (searched: PATH): install libfabric's programs (libfabric-bin in";
     assert!(assert_failed_with_one_stderr_line(&outcome).starts_with(expected), "{outcome:?}");
 
     let outcome = run_with_environment(
         &WITHOUT_FABTESTS,
         &[&QUICK[..], &["--against", "shm", "--libfabric", path_str(nowhere.path())]].concat(),
     );
-    let expected = format!("homespun: there is no fi_pingpong ({}/bin): ", path_str(nowhere.path()));
+    let expected =
+        format!("homespun: there is no fi_pingpong (searched: {}/bin): ", path_str(nowhere.path()));
     assert!(assert_failed_with_one_stderr_line(&outcome).starts_with(&expected), "{outcome:?}");
 }
 

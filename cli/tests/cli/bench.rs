@@ -141,6 +141,14 @@ fn bench_of_an_unknown_domain_is_refused() {
 }
 
 #[test]
+fn bench_of_a_domain_without_bare_loops_is_refused() {
+    let outcome = run(&["bench", "--domain", "auto"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let complaint = "homespun: bench measures only the domains shm and tcp, not auto (ENODATA)\n";
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
+}
+
+#[test]
 fn only_option_measures_messages_or_accesses() {
     for (kind, more) in [("messages", ""), ("accesses", ACCESS)] {
         let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8,1M", "--only", kind]);

@@ -26,7 +26,7 @@ fn info_begins_with_a_summary_of_the_domains() {
 }
 
 #[test]
-fn domain_option_comes_before_the_domain_variable() {
+fn domain_option_takes_precedence_over_the_domain_variable() {
     let outcome =
         run_with_environment(&[("FI_HOMESPUN_DOMAIN", "shm")], &["info", "--domain", "tcp", "--json"]);
     let infos: Vec<homespun::Info> = serde_json::from_str(&outcome.stdout).expect("JSON");

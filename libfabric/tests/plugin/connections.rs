@@ -1,20 +1,19 @@
 //! Connections: passive endpoints, connecting endpoints, and their events.
 
 mod closing;
+mod waiting;
 
-use std::mem::{self, MaybeUninit};
-use std::{ptr, slice, thread};
+use std::{mem, ptr, slice};
 
 use homespun_fi::abi::domain::FidDomain;
 use homespun_fi::abi::endpoint::{FidEp, FidPep};
-use homespun_fi::abi::eq::{FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FiEqErrEntry, FiMutexCond, FidCq, FidEq};
+use homespun_fi::abi::eq::{FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FiEqErrEntry, FidCq, FidEq};
 use homespun_fi::abi::fabric::FidFabric;
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiEpAttr, FiInfo};
 use homespun_fi::abi::{
-    FI_BACKLOG, FI_CLASS_CONNREQ, FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT,
-    FI_GETWAITOBJ, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_PEEK, FI_RECV, FI_SHUTDOWN, FI_TRANSMIT,
-    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+    FI_BACKLOG, FI_CLASS_CONNREQ, FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABLE,
+    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_PEEK, FI_RECV, FI_SHUTDOWN, FI_TRANSMIT, FI_WAIT_NONE,
 };
 use libc::{c_int, c_void};
 
@@ -30,7 +29,6 @@ const EAGAIN: isize = -11;
 const EBUSY: c_int = -16;
 const EINVAL: c_int = -22;
 const ENOSYS: c_int = -38;
-const ENODATA: c_int = -61;
 const ENOPROTOOPT: c_int = -92;
 const ENOTCONN: c_int = -107;
 const ECONNREFUSED: c_int = 111;
@@ -41,9 +39,6 @@ const EBADFLAGS: c_int = -260;
 const ENOEQ: c_int = -261;
 
 const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
-
-/// The time-out of every wait, in milliseconds.
-const PATIENCE_MS: c_int = 60_000;
 
 /// Returns infos for endpoints that connect, on the loopback interface.
 pub(crate) fn loopback_msg_infos() -> InfoList {
@@ -290,7 +285,7 @@ fn post_empty_recv(at: &Object<FidEp>, number: usize) -> isize {
 }
 
 #[test]
-fn accepted_request_carries_messages() {
+fn accepted_connection_carries_messages() {
     let desk = ConnectionFixture::open();
     let listener = desk.open_listener();
     let requester = desk.open_requester(&listener, b"may I?");
@@ -387,7 +382,7 @@ fn rejection_delivers_its_data() {
 }
 
 #[test]
-fn read_request_is_accepted_after_its_passive_endpoint_closes() {
+fn connection_request_is_accepted_after_its_passive_endpoint_closes() {
     let desk = ConnectionFixture::open();
     let listener = desk.open_listener();
     let requester = desk.open_requester(&listener, b"");
@@ -545,95 +540,4 @@ fn event_queue_with_bound_endpoints_is_busy() {
     let (fabric, error) = fabric.close().expect_err("a passive endpoint is open");
     assert_eq!(error, EBUSY);
     drop((listener, fabric));
-}
-
-/// A fixture that another thread may use too.
-struct SharedFixture<'a>(&'a ConnectionFixture);
-
-// SAFETY: the plugin's functions may be called from any thread.
-unsafe impl Sync for SharedFixture<'_> {}
-
-impl SharedFixture<'_> {
-    /// `fi_eq_sread` of a connection event. Returns its number, or the error.
-    fn sread(&self, timeout_ms: c_int) -> Result<u32, isize> {
-        let (eq, mut number, mut room) = (self.0.eq.as_ptr(), 0, [0_u8; 1000]);
-        // SAFETY: the queue is open, and the length is the buffer's.
-        let read = unsafe {
-            let sread = (*(*eq).ops).sread;
-            sread(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), timeout_ms, 0)
-        };
-        if read < 0 {
-            return Err(read);
-        }
-        drop(parse_event((read, number), &room));
-        Ok(number)
-    }
-}
-
-#[test]
-fn blocking_reads_wake_for_events() {
-    for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
-        let desk = ConnectionFixture::open_with_eq_wait_obj(wait_obj);
-        let shared = SharedFixture(&desk);
-        assert_eq!(shared.sread(1), Err(EAGAIN));
-        let (requester, _acceptor) = desk.open_pair();
-        thread::scope(|scope| {
-            let read = scope.spawn(|| shared.sread(PATIENCE_MS));
-            assert_eq!(shutdown(&requester, 0), 0);
-            assert_eq!(read.join().expect("no panic"), Ok(FI_SHUTDOWN));
-        });
-        assert_eq!(shared.sread(-1), Ok(FI_SHUTDOWN));
-    }
-    assert_eq!(
-        SharedFixture(&ConnectionFixture::open()).sread(0),
-        Err(EINVAL as isize),
-        "it has no wait object"
-    );
-}
-
-/// `fi_trywait` of the event queue.
-fn trywait(desk: &ConnectionFixture) -> c_int {
-    let (fabric, mut fids) = (desk.fabric.as_ptr(), [desk.eq.fid()]);
-    // SAFETY: both objects are open.
-    unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) }
-}
-
-#[test]
-fn descriptor_wakes_a_polling_thread() {
-    let desk = ConnectionFixture::open_with_eq_wait_obj(FI_WAIT_FD);
-    let (requester, _acceptor) = desk.open_pair();
-    let mut fd: c_int = -1;
-    assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
-    let is_readable = |millis| {
-        let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: there is one `pollfd`.
-        unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
-    };
-    wait_until(|| trywait(&desk) == 0);
-    assert!(!is_readable(0), "nothing has happened");
-    assert_eq!(shutdown(&requester, 0), 0);
-    let mut room = [0; 1000];
-    for _ in 0..2 {
-        let mut read = desk.read_eq(&mut room, 0);
-        while read.0 == EAGAIN {
-            if trywait(&desk) == 0 {
-                assert!(is_readable(PATIENCE_MS), "it was not woken");
-            }
-            read = desk.read_eq(&mut room, 0);
-        }
-        assert_eq!(parse_event(read, &room).number, FI_SHUTDOWN);
-    }
-}
-
-#[test]
-fn getwait_returns_the_wait_object_of_an_event_queue() {
-    for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
-        let desk = ConnectionFixture::open_with_eq_wait_obj(wait_obj);
-        let mut of = MaybeUninit::<FiMutexCond>::uninit();
-        assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
-        assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
-        let mut found = 99_u32;
-        assert_eq!((desk.eq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
-    }
-    assert_eq!(trywait(&ConnectionFixture::open()), EINVAL, "it has no wait object");
 }

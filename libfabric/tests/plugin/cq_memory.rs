@@ -53,7 +53,7 @@ fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
 }
 
 /// `fi_cq_read` of no entries: drives an endpoint, and leaves its completions in the queue.
-fn progress(node: &Node) {
+fn make_progress(node: &Node) {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and nothing is read.
     let read = unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) };
@@ -64,7 +64,7 @@ fn progress(node: &Node) {
 fn await_completion_at_left(pair: &Pair) -> FiCqTaggedEntry {
     let mut found = None;
     pair.wait_until(|pair| {
-        progress(&pair.right);
+        make_progress(&pair.right);
         found = pair.left.try_read::<FiCqTaggedEntry>().ok();
         found.is_some()
     });

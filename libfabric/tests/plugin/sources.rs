@@ -57,7 +57,7 @@ fn open_with_unknown_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]
     (stranger, receiver, buf)
 }
 
-fn check_completion(entry: &FiCqErrEntry, buf: &[u8; 16]) {
+fn check_unknown_source_error(entry: &FiCqErrEntry, buf: &[u8; 16]) {
     assert_eq!((entry.err, entry.olen), (EADDRNOTAVAIL, 0));
     assert_eq!((entry.op_context, entry.flags), (numbered_context(7), FI_RECV_MSG_DATA));
     assert_eq!((entry.len, entry.data, entry.tag), (8, 0xfeed, 0));
@@ -69,7 +69,7 @@ fn unknown_source_error_has_an_address_for_the_vector() {
     let (stranger, receiver, buf) = open_with_unknown_source_error(fi_version(1, 20));
     let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);
-    check_completion(&entry, &buf);
+    check_unknown_source_error(&entry, &buf);
     assert_eq!((entry.err_data_size, entry.src_addr), (16, FI_ADDR_NOTAVAIL));
     let said = receiver.error_text(entry.prov_errno).to_str().unwrap();
     assert!(said.contains("not in the address vector"), "{said}");
@@ -102,7 +102,7 @@ fn error_data_goes_into_the_applications_buffer() {
         let mut entry = patterned_error_entry();
         (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), room_bytes);
         assert_eq!(receiver.read_error(&mut entry), 1);
-        check_completion(&entry, &buf);
+        check_unknown_source_error(&entry, &buf);
         let count_bytes = room_bytes.min(16);
         assert_eq!((entry.err_data.cast::<u8>(), entry.err_data_size), (data.as_mut_ptr(), count_bytes));
         assert_eq!(data[..count_bytes], stranger.name()[..count_bytes]);
@@ -118,7 +118,7 @@ fn error_data_without_a_buffer_stays_until_the_next_readerr() {
         let mut entry = patterned_error_entry();
         entry.err_data_size = if has_size { 0 } else { 99 };
         assert_eq!(receiver.read_error(&mut entry), 1);
-        check_completion(&entry, &buf);
+        check_unknown_source_error(&entry, &buf);
         assert_eq!(entry.err_data_size, if has_size { 16 } else { 99 });
         // Reads without an error leave the data alone.
         assert_eq!(receiver.read_error(&mut patterned_error_entry()), EAGAIN);

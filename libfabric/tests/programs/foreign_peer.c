@@ -1,11 +1,12 @@
-/* One of two processes over the provider tcp, which may not be the same one in both.
+/* One of two processes that communicate over a provider named tcp. In one it may be homespun, in the other
+ * libfabric's own tcp.
  *
  * usage: foreign_peer listen|dial|connect
  *
- * The one that listens prints its address as a line of hexadecimal digits, and makes progress until its
- * input ends. The others read the address of that one. The one that dials sends it messages from an
- * unconnected endpoint until one fails. The one that connects does so with a connected endpoint. Both print
- * the failure. */
+ * The process that listens prints its address as a line of hexadecimal digits, and makes progress until its
+ * input ends. The other process reads that address from its input. With `dial` it sends messages to the
+ * address from an unconnected endpoint until one fails. With `connect` it connects to the address with a
+ * connected endpoint. Then it prints the failure. */
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Asks fi_getinfo for what programs ask for that accept only providers whose names they know. Opens two
- * endpoints with the first info that the program would accept, and exchanges a message and a write between
- * them.
+/* Calls fi_getinfo with the hints of programs that accept only providers whose names they know. For each
+ * program, opens two endpoints with the first info that the program would accept, and exchanges a message
+ * and a write between them.
  *
  * usage: known_hints tcp|sockets
  *
@@ -129,13 +129,13 @@ struct side {
     fi_addr_t other;
 };
 
-static uint32_t least(uint32_t one, uint32_t other)
+static uint32_t min_version(uint32_t one, uint32_t other)
 {
     return one < other ? one : other;
 }
 
-/* The infos for the hints of the row. */
-static struct fi_info *ask(const char *domain_name, const struct sockaddr_in *source)
+/* Returns the infos that fi_getinfo returns for the hints of the row. */
+static struct fi_info *call_getinfo(const char *domain_name, const struct sockaddr_in *source)
 {
     struct fi_info *hints = fi_allocinfo(), *list;
 
@@ -160,21 +160,21 @@ static struct fi_info *ask(const char *domain_name, const struct sockaddr_in *so
         hints->src_addrlen = sizeof *source;
     }
     const char *node = row->interface == SOURCE_NODE ? "127.0.0.1" : NULL;
-    MUST(fi_getinfo(least(row->version, fi_version()), node, NULL, node ? FI_SOURCE : 0, hints, &list));
+    MUST(fi_getinfo(min_version(row->version, fi_version()), node, NULL, node ? FI_SOURCE : 0, hints, &list));
     fi_freeinfo(hints);
     return list;
 }
 
-/* The first info whose names the program would accept. */
+/* Returns the first info whose names the program of the row would accept. */
 static struct fi_info *choose(void)
 {
     struct fi_info *first = NULL;
 
     if (row->interface == SOURCE_ADDR || row->interface == DOMAIN_NAME) {
-        first = ask(NULL, NULL);
+        first = call_getinfo(NULL, NULL);
         require(first->src_addrlen == sizeof(struct sockaddr_in), "an address of this host", 0);
     }
-    struct fi_info *list = ask(row->interface == DOMAIN_NAME ? first->domain_attr->name : NULL,
+    struct fi_info *list = call_getinfo(row->interface == DOMAIN_NAME ? first->domain_attr->name : NULL,
                                row->interface == SOURCE_ADDR ? first->src_addr : NULL);
     if (first) {
         require(!strcmp(list->domain_attr->name, first->domain_attr->name), "the name of the domain", 0);
@@ -213,7 +213,7 @@ static void open_side(struct side *side, struct fid_domain *domain, struct fi_in
     MUST(fi_mr_reg(domain, side->memory, LEN_BYTES, access, 0, key, 0, &side->mr, NULL));
 }
 
-static void introduce(struct side *to, struct side *of)
+static void insert_name(struct side *to, struct side *of)
 {
     unsigned char name[NAME_MAX_BYTES];
     size_t len_bytes = sizeof name;
@@ -223,7 +223,7 @@ static void introduce(struct side *to, struct side *of)
 }
 
 /* Reads both queues until `count` operations have completed. */
-static void complete(struct side *sides, int count)
+static void await_completions(struct side *sides, int count)
 {
     struct fi_cq_tagged_entry entry;
 
@@ -264,7 +264,7 @@ static void exchange(struct side *sides, struct fi_info *info)
         POST(sides, fi_recv(to->endpoint, to->memory, LEN_BYTES, to_desc, any, &received));
         POST(sides, fi_send(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, &sent));
     }
-    complete(sides, 2);
+    await_completions(sides, 2);
     require(to->memory[0] == 'm' && to->memory[LEN_BYTES - 1] == 'm', "the bytes of the message", 0);
 
     memset(from->memory, 'w', LEN_BYTES);
@@ -272,15 +272,15 @@ static void exchange(struct side *sides, struct fi_info *info)
     uint64_t at = is_virtual ? (uintptr_t)to->memory : 0;
     uint64_t key = fi_mr_key(to->mr);
     POST(sides, fi_write(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, key, &accessed));
-    complete(sides, 1);
-    /* The write has completed at its initiator: whether it is placed, a read tells. */
+    await_completions(sides, 1);
+    /* The write has completed only at its initiator. A read shows whether the bytes are in the target's memory. */
     memset(from->memory, 0, LEN_BYTES);
     POST(sides, fi_read(from->endpoint, from->memory, LEN_BYTES, from_desc, from->other, at, key, &accessed));
-    complete(sides, 1);
+    await_completions(sides, 1);
     require(from->memory[0] == 'w' && from->memory[LEN_BYTES - 1] == 'w', "the bytes of the write", 0);
 }
 
-/* Opens the domain of an info, and no domain by the name of an interface that there is not. */
+/* Opens the domain of an info. First checks that a domain with the name of a missing interface does not open. */
 static struct fid_domain *open_domain(struct fid_fabric *fabric, struct fi_info *info)
 {
     char *name = info->domain_attr->name;
@@ -293,10 +293,10 @@ static struct fid_domain *open_domain(struct fid_fabric *fabric, struct fi_info 
     return domain;
 }
 
-/* A second answer names the objects that the first one has led to. */
-static void find_open_objects(struct fid_fabric *fabric, struct fid_domain *domain)
+/* Requires that fi_getinfo now returns the open fabric and the open domain. */
+static void require_open_objects(struct fid_fabric *fabric, struct fid_domain *domain)
 {
-    struct fi_info *again = ask(NULL, NULL);
+    struct fi_info *again = call_getinfo(NULL, NULL);
 
     require(again->fabric_attr->fabric == fabric, "the open fabric", 0);
     require(again->domain_attr->domain == domain, "the open domain", 0);
@@ -314,11 +314,11 @@ static void run(void)
     MUST(fi_fabric(info->fabric_attr, &fabric, NULL));
     domain = open_domain(fabric, info);
     if (row->interface == ANY && !strchr(info->fabric_attr->prov_name, ';'))
-        find_open_objects(fabric, domain);
+        require_open_objects(fabric, domain);
     for (int i = 0; i < 2; i++)
         open_side(&sides[i], domain, info, KEY + (uint64_t)i);
-    introduce(&sides[0], &sides[1]);
-    introduce(&sides[1], &sides[0]);
+    insert_name(&sides[0], &sides[1]);
+    insert_name(&sides[1], &sides[0]);
     exchange(sides, info);
     printf("%s | %s | %s | %s | %s\n", row->program, row->as, info->fabric_attr->prov_name,
            info->domain_attr->name, info->fabric_attr->name);
@@ -336,7 +336,7 @@ static void run(void)
 int main(int argc, char **argv)
 {
     require(argc == 2, "usage: known_hints tcp|sockets", 0);
-    /* An exchange that does not end is a failure. */
+    /* If an exchange does not end, the signal ends the program with a failure. */
     alarm(WAIT_SECONDS);
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         row = &ROWS[i];

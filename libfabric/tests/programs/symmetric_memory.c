@@ -1,11 +1,11 @@
-/* One of several processes in a ring that update each other's memory and wait for what is done to theirs, as OpenSHMEM's
- * programs do: one endpoint for everything, counters that are bound after it was enabled, and a counter of the memory region
- * to wait for puts, adds, swaps and compare-and-swaps by the neighbour.
+/* One of several processes in a ring. Each updates the memory of the next process, and waits for updates of its own memory,
+ * as OpenSHMEM's programs do. There is one endpoint for everything; counters are bound after it was enabled; and a counter
+ * of the memory region shows puts, adds, swaps and compare-and-swaps by the neighbour.
  *
  * usage: symmetric_memory DOMAIN RANK RANKS manual|auto unspec|none
  *
- * It prints its address as a line of hexadecimal digits, reads those of all ranks, prints "done" when all is as it should be,
- * and goes on answering its neighbours until its input ends. */
+ * It prints its address as a line of hexadecimal digits, reads the addresses of all ranks, prints "done" when all checks have
+ * passed, and makes progress for its neighbours until its input ends. */
 
 #include <poll.h>
 #include <sched.h>
@@ -49,7 +49,7 @@ static void require(int is_true, const char *what, long result)
         require(result_ == 0, #call, result_);  \
     } while (0)
 
-/* Calls again while the endpoint has no room. */
+/* Repeats a call while the endpoint has no room. */
 #define POST(call)                                        \
     do {                                                  \
         long result_;                                     \
@@ -58,8 +58,8 @@ static void require(int is_true, const char *what, long result)
         require(result_ == 0, #call, result_);            \
     } while (0)
 
-/* Waits until a counter has counted so much. */
-static void reach(struct fid_cntr *counter, uint64_t threshold)
+/* Waits until a counter has reached a threshold. */
+static void wait_for_threshold(struct fid_cntr *counter, uint64_t threshold)
 {
     if (blocks)
         MUST(fi_cntr_wait(counter, threshold, WAIT_MS));
@@ -69,22 +69,22 @@ static void reach(struct fid_cntr *counter, uint64_t threshold)
     }
 }
 
-/* OpenSHMEM's wait until a word has a value: sleeps until the next access, and looks again. */
+/* Waits until a word has a value, as OpenSHMEM's shmem_wait_until: reads the word after each access by the neighbour. */
 static void wait_until(enum way way, uint64_t value)
 {
     for (;;) {
         uint64_t seen = fi_cntr_read(updated);
         if (memory[way] == value)
             return;
-        reach(updated, seen + 1);
+        wait_for_threshold(updated, seen + 1);
     }
 }
 
-/* OpenSHMEM's quiet. */
+/* Waits until all operations of this process have completed, as OpenSHMEM's shmem_quiet. */
 static void finish(void)
 {
-    reach(written, writes);
-    reach(fetched, fetches);
+    wait_for_threshold(written, writes);
+    wait_for_threshold(fetched, fetches);
 }
 
 static void update(enum way way, uint64_t round)
@@ -175,7 +175,7 @@ static fi_addr_t insert_next_name(struct fid_av *av)
 
 int main(int argc, char **argv)
 {
-    /* A wait that nothing ends is a failure. */
+    /* If a wait does not end, the signal ends the program with a failure. */
     alarm(2 * WAIT_MS / 1000);
     require(argc == 6, "usage: symmetric_memory DOMAIN RANK RANKS manual|auto unspec|none", 0);
     int rank = atoi(argv[2]), ranks = atoi(argv[3]);
@@ -199,7 +199,8 @@ int main(int argc, char **argv)
     MUST(fi_ep_bind(endpoint, &cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
     MUST(fi_enable(endpoint));
 
-    /* The memory, with capabilities among its rights, and the counter of what others do to it. */
+    /* The memory region. Its access rights contain capabilities, which the provider ignores. `updated` counts the updates by
+     * the neighbour. */
     struct iovec iov = { .iov_base = (void *)memory, .iov_len = sizeof memory };
     struct fi_mr_attr mr_attr = {
         .mr_iov = &iov,
@@ -211,7 +212,7 @@ int main(int argc, char **argv)
     MUST(fi_mr_regattr(domain, &mr_attr, 0, &mr));
     MUST(fi_mr_bind(mr, &updated->fid, FI_REMOTE_WRITE));
 
-    /* The counters of what this process does, when it first needs them. */
+    /* The counters of this process's own operations, bound after the endpoint was enabled. */
     MUST(fi_cntr_open(domain, &cntr_attr, &written, NULL));
     MUST(fi_cntr_open(domain, &cntr_attr, &fetched, NULL));
     MUST(fi_ep_bind(endpoint, &written->fid, FI_WRITE));
@@ -232,7 +233,7 @@ int main(int argc, char **argv)
             wait_until(way, round);
         }
     }
-    reach(updated, (uint64_t)ROUNDS * WAYS);
+    wait_for_threshold(updated, (uint64_t)ROUNDS * WAYS);
     uint64_t counted = fi_cntr_read(updated);
     require(counted == (uint64_t)ROUNDS * WAYS, "accesses were counted twice", (long)counted);
     require(fi_cntr_read(written) == writes && fi_cntr_read(fetched) == fetches, "operations were counted twice", 0);

@@ -1,11 +1,11 @@
-/* One of two processes whose operations wait for counters. Rank 0 sends two messages; the first one triggers at rank 1 an
+/* One of two processes whose operations wait for counters. Rank 0 sends two messages. At rank 1 the first one triggers an
  * answer, and a chain of deferred work: a tagged receive, a write to the memory of rank 0, an atomic operation that fetches,
- * and the change of a counter, which is all that rank 1 waits for. Other work it cancels and flushes.
+ * and the change of a counter. Rank 1 only waits for that change. It also cancels and flushes other work.
  *
  * usage: triggers DOMAIN RANK manual|auto unspec|none
  *
- * It prints its address as a line of hexadecimal digits, reads those of both ranks, prints "done" when all is as it should be,
- * and goes on answering the other rank until its input ends. */
+ * It prints its address as a line of hexadecimal digits, reads the addresses of both ranks, prints "done" when all checks have
+ * passed, and makes progress for the other rank until its input ends. */
 
 #include <poll.h>
 #include <sched.h>
@@ -61,8 +61,8 @@ static struct fid_cntr *open_counter(void)
     return counter;
 }
 
-/* Waits until a counter has counted so much. */
-static void reach(struct fid_cntr *counter, uint64_t threshold)
+/* Waits until a counter has reached a threshold. */
+static void wait_for_threshold(struct fid_cntr *counter, uint64_t threshold)
 {
     if (blocks)
         MUST(fi_cntr_wait(counter, threshold, WAIT_MS));
@@ -72,7 +72,7 @@ static void reach(struct fid_cntr *counter, uint64_t threshold)
     }
 }
 
-/* The context of the next completion. */
+/* Waits for the next completion, and returns its context. */
 static void *next_completion(void)
 {
     struct fi_cq_entry entry;
@@ -110,8 +110,8 @@ static int control(int command, void *argument)
     return fi_control(&domain->fid, command, argument);
 }
 
-/* Rank 0: begins, and sees what comes of it. */
-static void begin(void)
+/* Rank 0: sends the messages, and waits for the answer and for the updates of its memory. */
+static void send_and_await_answer(void)
 {
     static char answer[8];
     static struct fi_context receive, send, tagged_send;
@@ -131,8 +131,8 @@ static void begin(void)
     }
 }
 
-/* Rank 1: lets works answer. */
-static void answer(void)
+/* Rank 1: queues the triggered answer and the deferred work, and waits for the last counter. */
+static void queue_answer_and_work(void)
 {
     struct fid_cntr *tagged = open_counter(), *written = open_counter(), *fetched = open_counter();
     struct fid_cntr *last = open_counter(), *never = open_counter();
@@ -142,7 +142,7 @@ static void answer(void)
     struct fi_rma_iov place = { .addr = 0, .len = sizeof operand, .key = KEY };
     struct fi_rma_ioc element = { .addr = sizeof operand, .count = 1, .key = KEY };
 
-    /* A triggered operation. */
+    /* The answer, as a triggered operation. */
     static struct fi_triggered_context triggered;
     struct iovec answer_iov = { .iov_base = "answer", .iov_len = 6 };
     struct fi_msg answer_msg = { .msg_iov = &answer_iov, .iov_count = 1, .addr = other, .context = &triggered };
@@ -151,7 +151,7 @@ static void answer(void)
     triggered.trigger.threshold.threshold = 1;
     MUST(fi_sendmsg(endpoint, &answer_msg, FI_TRIGGER | FI_COMPLETION));
 
-    /* A chain of deferred work, from its end to its beginning. */
+    /* The chain of deferred work, queued in reverse order. */
     struct fi_op_cntr change = { .cntr = last, .value = CHANGE };
     struct fi_deferred_work fourth = work_of(FI_OP_CNTR_ADD, &change, fetched, 1, NULL);
     MUST(control(FI_QUEUE_WORK, &fourth));
@@ -183,7 +183,7 @@ static void answer(void)
     struct fi_deferred_work first = work_of(FI_OP_TRECV, &trecv, received, 1, tagged);
     MUST(control(FI_QUEUE_WORK, &first));
 
-    /* Work that is never done. Until it is taken back, its counters are busy. */
+    /* Work that never runs. Its counters are busy until it is cancelled or flushed. */
     struct fi_op_msg send = { .ep = endpoint, .msg = answer_msg };
     struct fi_deferred_work cancelled = work_of(FI_OP_SEND, &send, received, 1, never);
     struct fi_deferred_work flushed = work_of(FI_OP_SEND, &send, last, 1, never);
@@ -195,9 +195,9 @@ static void answer(void)
     MUST(control(FI_FLUSH_WORK, last));
     MUST(fi_close(&never->fid));
 
-    /* It begins with this receive, which no call of this program follows but that which waits. */
+    /* This receive counts the message that triggers everything. After it, this program only waits. */
     MUST(fi_recv(endpoint, message, sizeof message, NULL, FI_ADDR_UNSPEC, &receive));
-    reach(last, CHANGE);
+    wait_for_threshold(last, CHANGE);
     require(memcmp(message, "begin", 5) == 0 && memcmp(tagged_message, "tagged", 6) == 0, "other messages", 0);
     require(result == BEFORE, "what was fetched is not what was there", (long)result);
     void *ended[2] = { next_completion(), next_completion() };
@@ -260,7 +260,7 @@ static fi_addr_t insert_next_name(struct fid_av *av)
 
 int main(int argc, char **argv)
 {
-    /* A wait that nothing ends is a failure. */
+    /* If a wait does not end, the signal ends the program with a failure. */
     alarm(2 * WAIT_MS / 1000);
     require(argc == 5, "usage: triggers DOMAIN RANK manual|auto unspec|none", 0);
     int rank = atoi(argv[2]);
@@ -290,9 +290,9 @@ int main(int argc, char **argv)
             other = address;
     }
     if (rank == 0)
-        begin();
+        send_and_await_answer();
     else
-        answer();
+        queue_answer_and_work();
     printf("done\n");
     fflush(stdout);
 

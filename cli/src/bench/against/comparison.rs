@@ -29,7 +29,7 @@ const FLOOR_NAME: &str = "bare loop";
 const TRIES: u32 = 3;
 
 /// The number of operations in the trial run, which finds out how many operations fit into a round; and the
-/// bounds of that number. The lower bound exceeds the number that a program keeps in flight.
+/// bounds of the number in a round. The lower bound exceeds the number that a program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;

@@ -54,8 +54,13 @@ impl Libfabric {
         let plugin = plugin::find_directory(None)?;
         let mut libfabric = Libfabric { programs, libraries, plugin, version: String::new() };
         let printed = libfabric.run_fi_info(&["--version"])?.unwrap_or_default();
-        let missing =
-            || Failure::NoLibfabric { missing: LIBRARY, looked_in: libfabric.describe_library_path() };
+        let missing = || Failure::NoLibfabric {
+            missing: LIBRARY,
+            looked_in: match &libfabric.libraries {
+                Some(directory) => directory.display().to_string(),
+                None => "the directories of the loader".into(),
+            },
+        };
         libfabric.version = output::parse_library_version(&printed).ok_or_else(missing)?.to_owned();
         Ok(libfabric)
     }

@@ -102,7 +102,8 @@ impl ContenderReport {
 }
 
 impl ShortfallFields {
-    /// The word that stands in place of a missing figure. Adds the reason to the notes.
+    /// Returns the word that stands in place of a missing figure, and adds the reason to the notes. `None` if
+    /// there are figures.
     pub(super) fn add_note_and_get_word(
         &self,
         name: &str,

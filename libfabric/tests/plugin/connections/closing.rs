@@ -1,6 +1,7 @@
 //! One thread closes endpoints while another reads their errors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use homespun_fi::abi::eq::FiCqErrEntry;
 
