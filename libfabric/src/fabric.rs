@@ -80,7 +80,7 @@ unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
             // Remove it before another object may have its address.
             if !has_dependents {
                 opened::remove_fabric(fabric);
-                handles::remove_fabric(fabric);
+                handles::remove_requests_of_fabric(fabric);
             }
             has_dependents
         };

@@ -74,7 +74,7 @@ pub(crate) fn remove_passive<T>(at: *const T) {
 }
 
 /// Removes the pending requests of a fabric before it closes: they end with it.
-pub(crate) fn remove_fabric<T>(at: *const T) {
+pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }
 

@@ -174,7 +174,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn access_has_the_fields_of_a_size() {
+    fn access_report_has_the_fields_of_a_size_report() {
         let access = serde_json::to_value(make_access_report("read", 64, Way::Socket)).unwrap();
         let size = serde_json::to_value(make_size_report(64, Way::Socket)).unwrap();
         assert_eq!(access["operation"], "read");

@@ -246,7 +246,7 @@ fn getwait_returns_the_wait_object_of_a_counter() {
 }
 
 #[test]
-fn descriptors_of_counter_and_queue_are_polled_at_once() {
+fn descriptors_of_counter_and_queue_are_polled_together() {
     let attr = homespun_fi::abi::eq::FiCqAttr { wait_obj: FI_WAIT_FD, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
     let node = Node::open_with_cq_attr(&mut { attr });
     let counter = Counter::open(&node, FI_WAIT_FD);

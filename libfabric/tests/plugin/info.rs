@@ -454,7 +454,7 @@ fn getinfo_naming_objects(
 #[test]
 fn getinfo_returns_open_fabrics_and_domains() {
     let mut test = std::process::Command::new(std::env::current_exe().expect("this test's path"));
-    test.args(["--exact", "info::getinfo_returns_open_objects_in_own_process", "--ignored"])
+    test.args(["--exact", "info::open_fabrics_and_domains_process_entry", "--ignored"])
         .env_remove("FI_HOMESPUN_DOMAIN");
     let output = test.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -463,7 +463,7 @@ fn getinfo_returns_open_fabrics_and_domains() {
 
 #[test]
 #[ignore = "another test runs it, in a process of its own"]
-fn getinfo_returns_open_objects_in_own_process() {
+fn open_fabrics_and_domains_process_entry() {
     let none: *mut libc::c_void = ptr::null_mut();
     let nothing = format!("{none:?}");
     let first = getinfo_naming_objects(none, none).expect("an answer");

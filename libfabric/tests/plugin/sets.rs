@@ -87,7 +87,7 @@ fn send_to_itself_with_one_entry(node: &Node) {
     }
 }
 
-fn readerr(cq: &Object<FidCq>) {
+fn read_cq_error(cq: &Object<FidCq>) {
     // SAFETY: zeros are an entry.
     let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
     assert_eq!(call!(cq, readerr, &raw mut entry, 0), 1);
@@ -142,7 +142,7 @@ fn wait_ends_for_an_event_of_any_member() {
         assert_eq!(call!(set, wait, 0), ETIMEDOUT, "that was told");
         write_cq_error(&node);
         assert_eq!(call!(set, wait, -1), 0);
-        readerr(&cq);
+        read_cq_error(&cq);
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
         let mut entry = [0_u64; 8];
         assert_eq!(call!(cq, sread, entry.as_mut_ptr().cast(), 1, ptr::null(), -1), EINVAL as isize);
@@ -285,7 +285,7 @@ fn poll_returns_the_members_with_events() {
     both.sort_unstable();
     assert_eq!((found, both), (2, [numbered_context(11), numbered_context(12)]));
     assert_eq!(poll(2).0, 1, "a counter that has not changed since has nothing to tell");
-    readerr(&cq);
+    read_cq_error(&cq);
     assert_eq!(poll(2).0, 0);
     assert_eq!(poll(-1).0, EINVAL);
     assert_eq!(call!(set, poll, ptr::null_mut(), 0), 0);

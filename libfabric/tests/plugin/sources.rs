@@ -65,7 +65,7 @@ fn check_unknown_source_error(entry: &FiCqErrEntry, buf: &[u8; 16]) {
 }
 
 #[test]
-fn unknown_source_error_has_an_address_for_the_vector() {
+fn unknown_source_error_contains_an_insertable_address() {
     let (stranger, receiver, buf) = open_with_unknown_source_error(fi_version(1, 20));
     let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn complaint_is_the_last_line_without_escape_sequences() {
+    fn failure_reason_is_the_last_line_with_escape_sequences_escaped() {
         assert_eq!(last_line_escaped("a table\nfirst\nlast \u{1b}[2J\n\n"), "last \\u{1b}[2J");
         assert_eq!(last_line_escaped("\n"), "it says nothing");
         assert_eq!(last_line_escaped(&"x".repeat(1000)).len(), COMPLAINT_MAX_CHARS);
