@@ -343,9 +343,10 @@ fn print_head(survey: &Survey<'_>, cores: &AllowedCores, console: &Console) -> R
         None => format!("{}; the system chooses where the two processes run", cores.describe_core_count()),
     })?;
     console.print_wrapped(
-        "latency: half of a round trip, or all of an access, in us; p50, p99: of single ones",
+        "latency: half of a round trip, or a whole access, in us; p50, p99: percentiles of single latencies",
     )?;
-    console.print_wrapped("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
+    console
+        .print_wrapped("M msg/s, M op/s, MB/s: millions of messages, accesses and bytes a second one way")?;
     console.print_wrapped("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Failure {
     /// An endpoint could not be opened.
     #[error("cannot listen at {at}: {error}")]
     Bind {
-        /// Its address.
+        /// The address of the endpoint.
         at: String,
         /// The error.
         error: Errno,
@@ -77,7 +77,7 @@ pub(crate) enum Failure {
     Refused {
         /// The peer.
         address: Address,
-        /// Its reason.
+        /// The peer's reason.
         reason: String,
     },
     /// The connection to the peer was lost.
@@ -103,9 +103,9 @@ pub(crate) enum Failure {
         address: Address,
         /// The message's number.
         sequence: u64,
-        /// Its length.
+        /// The length of the message.
         actual_bytes: usize,
-        /// Its expected length.
+        /// The expected length of the message.
         expected_bytes: usize,
     },
     /// A message is longer than its receive buffer.
@@ -117,7 +117,7 @@ pub(crate) enum Failure {
         address: Address,
         /// The message's number.
         sequence: u64,
-        /// Its expected length.
+        /// The expected length of the message.
         expected_bytes: usize,
         /// The number of excess bytes.
         overflow_bytes: u64,
@@ -129,7 +129,7 @@ pub(crate) enum Failure {
         address: Address,
         /// The message's number, which is its expected tag.
         sequence: u64,
-        /// Its tag.
+        /// The tag of the message.
         tag: u64,
     },
     /// A message has wrong content.
@@ -142,7 +142,7 @@ pub(crate) enum Failure {
         address: Address,
         /// The message's number.
         sequence: u64,
-        /// Its length.
+        /// The length of the message.
         size_bytes: usize,
         /// The offset of the first wrong byte.
         offset: usize,
@@ -169,7 +169,7 @@ pub(crate) enum Failure {
     /// The peer process ended early.
     #[error("the peer process ended too early ({status}): {cause}")]
     PeerEnded {
-        /// Its exit status.
+        /// The exit status of the peer process.
         status: ExitStatus,
         /// The failure that this process noticed.
         cause: Box<Failure>,
@@ -209,7 +209,7 @@ pub(crate) enum Failure {
         .looked_in.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoPlugin {
-        /// The name of its file.
+        /// The name of the plugin's file.
         plugin: &'static str,
         /// The directories that were searched.
         looked_in: Vec<PathBuf>,
@@ -217,9 +217,9 @@ pub(crate) enum Failure {
     /// The command, a launcher of MPI programs, was not found.
     #[error("there is no command {}: install {mpi}", .command.display())]
     NoMpi {
-        /// Its name.
+        /// The name of the command.
         command: OsString,
-        /// The MPI implementation that contains it, and its packages.
+        /// The MPI implementation that contains the launcher, and its packages.
         mpi: &'static str,
     },
     /// The command is a launcher of Open MPI, which excludes the name under which homespun would be offered.
@@ -229,7 +229,7 @@ pub(crate) enum Failure {
         .command.display()
     )]
     OpenMpiExcludes {
-        /// Its name.
+        /// The name of the command.
         command: OsString,
         /// The name for homespun.
         name: OfferedName,
@@ -237,13 +237,13 @@ pub(crate) enum Failure {
     /// The command was not found.
     #[error("there is no command {}", .command.display())]
     NoCommand {
-        /// Its name.
+        /// The name of the command.
         command: OsString,
     },
     /// The command could not be executed.
     #[error("cannot run {}: {error}", .command.display())]
     NotExecuted {
-        /// Its name.
+        /// The name of the command.
         command: OsString,
         /// The error of the system.
         error: io::Error,
@@ -265,7 +265,7 @@ pub(crate) enum Failure {
         .available.join(", ")
     )]
     NoProvider {
-        /// Its name.
+        /// The name of the missing provider.
         requested: String,
         /// The version of the libfabric.
         version: String,
@@ -281,7 +281,7 @@ pub(crate) enum Failure {
     /// A program of libfabric gave no result.
     #[error("{program} over {contender} gave no result: {reason}")]
     NotMeasured {
-        /// Its name.
+        /// The name of the program.
         program: String,
         /// The provider.
         contender: String,
@@ -307,7 +307,7 @@ pub(crate) enum Failure {
     /// A file of results could not be written.
     #[error("cannot write {}: {error}", .path.display())]
     Write {
-        /// Its name.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         error: io::Error,

@@ -233,7 +233,7 @@ fn measure_with_own_server(
             domain: Some(domain),
             timeout: arguments.timeout(),
             plan: &plan,
-            about_server: ", a process that was started for this",
+            about_server: ", a process that this command started",
             about_cores: &about_cores,
             cores: [pair.map(|(own, _)| own), peer_core],
             shows_rows: !arguments.json,

@@ -22,7 +22,7 @@ pub(crate) unsafe trait State: Sized + Send + Sync {
     /// The structure that C code uses.
     type Front;
 
-    /// Its `FI_CLASS_*`.
+    /// The `FI_CLASS_*` of the object.
     const CLASS: usize;
 }
 

@@ -26,7 +26,7 @@ struct Opened {
 
 struct OpenFabric {
     at: usize,
-    /// Its name, as the application sees it.
+    /// The name of the fabric, as the application sees it.
     name: String,
 }
 

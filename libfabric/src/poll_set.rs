@@ -153,7 +153,7 @@ unsafe extern "C" fn poll(pollset: *mut FidPoll, contexts: *mut *mut c_void, cou
                 next = next.add(1);
             }
         });
-        // It is at most `count`.
+        // `poll_each` returns at most `count`.
         Ok(c_int::try_from(found).unwrap_or(count))
     })
 }

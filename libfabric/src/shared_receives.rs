@@ -96,7 +96,7 @@ unsafe fn receive_context_from_fid_ep<'a>(srx: *mut FidEp) -> Result<&'a SharedR
 ///
 /// # Safety
 ///
-/// Nothing else touches the segments until the completion is read (`fi_msg(3)`).
+/// No other code accesses the segments until the completion is read (`fi_msg(3)`).
 unsafe fn post_receive(
     srx: &SharedReceiveContext,
     buffers: impl AsRef<[SegmentMut]>,

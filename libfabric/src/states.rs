@@ -15,7 +15,7 @@ use crate::object::{Dependents, Lease, State};
 /// The state behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
     pub(crate) fabric: Fabric,
-    /// Its name, as the application sees it.
+    /// The name of the fabric, as the application sees it.
     pub(crate) name: String,
     /// The version that the application passed to `fi_getinfo`: it determines the length of the
     /// application's structures.
@@ -26,9 +26,9 @@ pub(crate) struct FabricState {
 /// The state behind a `struct fid_domain`.
 pub(crate) struct DomainState {
     pub(crate) domain: Domain,
-    /// Its name, as the application sees it.
+    /// The name of the domain, as the application sees it.
     pub(crate) name: String,
-    /// The fabric's version.
+    /// The fabric's `api_version`.
     pub(crate) api_version: Version,
     pub(crate) dependents: Dependents,
     _fabric: Lease,
@@ -43,7 +43,7 @@ pub(crate) struct EndpointState {
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
     /// The leases of the objects bound to the endpoint.
     bound: Arc<Mutex<Vec<Lease>>>,
-    /// Its aliases hold leases of it.
+    /// Counts the aliases of the endpoint, which hold leases of it.
     pub(crate) dependents: Dependents,
     /// The lease of the domain, or of the original endpoint if this is an alias.
     _parent: Lease,

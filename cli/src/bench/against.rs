@@ -199,7 +199,7 @@ fn print_head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -
     let (version, place) = (libfabric.version(), libfabric.describe_library_path());
     console.print_wrapped(format_args!("libfabric {version}{built} ({place})"))?;
     console.print_wrapped(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
-    console.print_line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
+    console.print_line(format_args!("times in µs: medians over {} rounds of turns", report.rounds))?;
     console.print_wrapped(figure_table::ABOUT_RATIOS)?;
     console.print_wrapped(figure_table::ABOUT_PERCENTILES)
 }

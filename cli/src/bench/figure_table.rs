@@ -13,7 +13,7 @@ const CASE_WIDTH: usize = 8;
 /// The name of the last column, which names the bare loop.
 const LOOP_HEADING: &str = "bare loop is";
 
-/// The same for a terminal, where room is scarce.
+/// The name of that column in a terminal, where room is scarce.
 const LOOP_HEADING_SHORT: &str = "loop";
 
 /// The width of the longest name of a bare loop in a row for a terminal.

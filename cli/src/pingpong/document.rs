@@ -21,7 +21,7 @@ pub(super) struct Document {
 /// The results of a domain.
 #[derive(Debug, Serialize)]
 pub(super) struct DomainResult {
-    /// Its name.
+    /// The name of the domain.
     pub(super) domain: String,
     /// The address of this process.
     pub(super) client_address: String,

@@ -17,7 +17,7 @@ use std::process::Command;
 use homespun_suite::prerequisites::Prerequisite;
 use tempfile::TempDir;
 
-/// A program, in a directory of providers with the plugin alone.
+/// A compiled program, in a directory of providers that has only the plugin.
 pub(crate) struct Program {
     directory: TempDir,
 }

@@ -59,7 +59,7 @@ fn known_hints_are_unmet_without_the_offered_name() {
     }
 }
 
-/// A process that listens, and is killed if the test ends before it does.
+/// A process that listens. Dropping this value kills the process.
 struct Listener {
     process: Child,
     address: String,

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A rank, which is killed if the test ends before it does.
+/// A process of a program. Dropping this value kills the process.
 struct Rank {
     process: Child,
     output: BufReader<ChildStdout>,

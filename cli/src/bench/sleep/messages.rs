@@ -44,9 +44,9 @@ pub(super) enum ExchangeError {
     /// An unexpected message arrived.
     #[error("an unexpected message arrived: {len_bytes} bytes with tag {tag}")]
     Unexpected {
-        /// Its length.
+        /// The length of the message.
         len_bytes: usize,
-        /// Its tag.
+        /// The tag of the message.
         tag: u64,
     },
     /// `poll(2)` failed.
