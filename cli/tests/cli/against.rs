@@ -324,8 +324,8 @@ fn record_of_quick_rounds_is_refused() {
         let own = ["--against", "tcp", option, path_str(directory.path())];
         let outcome = run_with_environment(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
         assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
-        let expected =
-            "error: '--quick' excludes '--record' and '--readme': so few and short rounds measure noise";
+        let expected = "error: '--quick' cannot be used with '--record' or '--readme': \
+            so few and short rounds measure noise";
         assert_eq!((outcome.stdout.as_str(), outcome.stderr.trim_end()), ("", expected));
     }
     assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
