@@ -63,6 +63,7 @@ mod triggered_connections;
 mod truncation;
 mod wait_sets;
 mod waiting;
+mod work_ends;
 
 homespun_suite::party_process_entry!();
 
@@ -582,21 +583,22 @@ macro_rules! tests_of_objects {
                 errors_count_towards_a_threshold
                 endpoint_and_region_events_trigger_work
                 work_waits_while_its_endpoint_has_no_room
-                cancelled_and_flushed_work_never_runs
                 work_stays_due_when_its_counter_is_lowered
-                cancel_does_not_mistake_work_numbers_for_contexts
-                due_work_of_a_closing_full_endpoint_is_not_counted
-                work_that_holds_the_last_endpoint_handle_is_discarded
                 triggered_operations_complete_as_ordinary_ones
                 triggered_peek_claim_and_discard_act_at_their_threshold
                 triggered_operation_is_cancelled_by_its_context
+                blocked_readers_wake_for_triggered_work
+                concurrent_counting_and_queueing_runs_each_work_once;
+            work_ends:
+                cancelled_and_flushed_work_never_runs
+                cancel_does_not_mistake_work_numbers_for_contexts
+                due_work_of_a_closing_full_endpoint_is_not_counted
+                work_that_holds_the_last_endpoint_handle_is_discarded
                 work_that_is_refused_when_due_fails
                 work_that_fails_is_counted_and_reported
                 close_of_a_counter_that_work_depends_on_fails_with_ebusy
                 closing_an_endpoint_discards_its_work
-                invalid_deferred_work_is_refused
-                blocked_readers_wake_for_triggered_work
-                concurrent_counting_and_queueing_runs_each_work_once;
+                invalid_deferred_work_is_refused;
             // The members of a set are objects of one process.
             wait_sets:
                 wait_set_wakes_for_events_of_any_member
