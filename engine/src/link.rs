@@ -2,8 +2,8 @@
 //! that is being read from it, and what the peer has yet to answer.
 //!
 //! ```text
-//!  message_begun, access_begun, offer_sent,           begin_collecting, collect_bytes ...
-//!  clear_received, access_ended, offer_done ...          |
+//!  record_message_begun, record_access_begun,         begin_collecting, collect_bytes ...
+//!  record_offer_sent, record_clear, ...                  |
 //!     |                                                  |
 //!     v                                                  v
 //!  +-- LinkTx ---------------------------------+      +-- LinkRx ------------------------+

@@ -87,7 +87,7 @@ fn take_sent_handshakes(
         }
         Sent::Whole
     };
-    let served = connection.transmit_and_take_served_links(send, asked);
+    let served = connection.transmit_and_take_links_to_close(send, asked);
     (said, served)
 }
 
@@ -176,12 +176,12 @@ fn acceptor_connects_when_the_link_takes_its_accept() {
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
     assert_eq!(asked.events, [ConnectionReport::Connected { data: Box::default() }]);
     let confirm = make_handshake(HandshakeStep::Confirm, b"");
-    let confirmed = connection.handshake_on_message_link(ASKED, confirm, false, &mut asked);
+    let confirmed = connection.handle_step_on_message_link(ASKED, confirm, false, &mut asked);
     assert_eq!(
         (confirmed, asked.events.pop()),
         (Ok(HandshakeResult::Nothing), Some(ConnectionReport::Confirmed))
     );
-    assert!(connection.handshake_on_message_link(ASKED, confirm, false, &mut asked).is_err(), "again");
+    assert!(connection.handle_step_on_message_link(ASKED, confirm, false, &mut asked).is_err(), "again");
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn rdm_endpoint_queues_one_reject_at_a_time() {
         (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
     let request = make_handshake(HandshakeStep::Request, b"");
     assert_eq!(
-        connection.handshake_on_message_link(ASKED, request, false, &mut asked),
+        connection.handle_step_on_message_link(ASKED, request, false, &mut asked),
         Ok(HandshakeResult::Nothing)
     );
     assert_eq!(asked.queued, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
-    assert!(connection.handshake_on_message_link(ASKED, request, true, &mut asked).is_err());
+    assert!(connection.handle_step_on_message_link(ASKED, request, true, &mut asked).is_err());
     assert!(connection.peer().is_none() && !connection.is_connection_oriented());
 }
 
@@ -256,7 +256,7 @@ fn shutdown_is_reported_when_the_link_ends() {
         sent.push((header.copied(), data.to_vec()));
         Sent::Whole
     };
-    connection.transmit_and_take_served_links(send, &mut asked);
+    connection.transmit_and_take_links_to_close(send, &mut asked);
     let shutdown = Header::Connection(make_handshake(HandshakeStep::Shutdown, b""));
     assert_eq!(sent, [(None, b"rest".to_vec()), (Some(Header::Fenced), vec![]), (Some(shutdown), vec![])]);
     asked.events.clear();

@@ -63,19 +63,19 @@ impl Engine {
             Sent::Partial(taken_bytes) => {
                 link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would break the protocol. At this stage
-                // none is accepted.
+                // the engine accepts no answer.
                 RequestStage::Cleared
             }
             Sent::Whole => RequestStage::Sent,
         };
-        let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
-        self.initiator.access_begun(send_id, stage, begun);
+        let begun = link.tx.record_access_begun(send_id, &access, stage, self.config.transmit_order);
+        self.initiator.record_access_begun(send_id, stage, begun);
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Ends an atomic operation whose fetched elements have all arrived.
     pub(super) fn atomic_results_arrived(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        self.access_ended(id, send_id);
-        self.completed(send_id, sink);
+        self.record_access_end(id, send_id);
+        self.end_with_success(send_id, sink);
     }
 }

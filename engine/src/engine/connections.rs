@@ -57,8 +57,8 @@ impl Engine {
     }
 
     /// Listens for connection requests. Up to `backlog_requests` of them may wait; the endpoint
-    /// rejects any more. `None` rejects all requests, as before the first call. Requests that
-    /// already wait stay.
+    /// rejects further ones. `None` makes it reject all requests, as before the first call. Requests
+    /// that already wait stay.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Engine {
         let Established { link: id, peer, .. } = established;
         let instance = self.peers.peer(peer).instance().unwrap_or(0);
         // Sends that the peer may still read must not end before the link.
-        let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
+        let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed_payload());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_between_frames());
         // After a frame that is cut off, no other frame can follow.
@@ -188,7 +188,7 @@ impl Engine {
             Some(header) => transport.send(id, header, &[IoSlice::new(data)]),
             None => transport.resume(id, &[IoSlice::new(data)]),
         };
-        for served in connection.transmit_and_take_served_links(send, &mut effects) {
+        for served in connection.transmit_and_take_links_to_close(send, &mut effects) {
             transport.close(served, Close::Drain);
         }
     }
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Handles a handshake step, or its beginning, on a link that carries messages.
     #[cold]
-    pub(super) fn handshake_on_message_link(
+    pub(super) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -239,7 +239,7 @@ impl Engine {
         let is_answer_pending =
             link.tx.pending_replies().has_header(|header| matches!(header, Header::Connection(_)));
         let (connection, mut effects) = self.connection_and_effects(sink);
-        match connection.handshake_on_message_link(id, handshake, is_answer_pending, &mut effects) {
+        match connection.handle_step_on_message_link(id, handshake, is_answer_pending, &mut effects) {
             Ok(HandshakeResult::Nothing) => {}
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);

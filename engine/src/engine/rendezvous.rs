@@ -56,14 +56,14 @@ impl Engine {
             link.tx.keep_exposed(send_id, remote);
             return OfferOutcome::Full;
         }
-        link.tx.offer_sent(send_id, !bytes.is_empty());
+        link.tx.record_offer_sent(send_id, !bytes.is_empty());
         OfferOutcome::Sent
     }
 
     /// Handles the peer's request for payload.
-    pub(super) fn offer_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
+    pub(super) fn clear_arrived(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        if let Err(ProtocolViolation(reason)) = link.tx.clear_received(op, cannot_pull) {
+        if let Err(ProtocolViolation(reason)) = link.tx.record_clear(op, cannot_pull) {
             return self.abort_breached_link(id, reason, sink);
         }
         let peer = link.peer();
@@ -72,15 +72,15 @@ impl Engine {
 
     /// Handles the peer's report that it has the payload of a message, or with `fault` that it
     /// could not read it.
-    pub(super) fn offer_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
+    pub(super) fn done_arrived(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
-        let send = match link.tx.offer_done(op, fault, is_message) {
+        let send = match link.tx.take_done_send(op, fault, is_message) {
             Ok(send) => send,
             Err(ProtocolViolation(reason)) => return self.abort_breached_link(id, reason, sink),
         };
         let outcome = if fault { Outcome::Fault } else { Outcome::Done };
-        self.answered(id, send, outcome, sink);
+        self.end_with_answer(id, send, outcome, sink);
     }
 
     /// Sends payload that the peer has asked for. Returns whether the link can take messages.
@@ -107,17 +107,22 @@ impl Engine {
                 link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
                 return false;
             }
-            self.requested_payload_sent(id, send_id, sink);
+            self.record_requested_payload_sent(id, send_id, sink);
         }
         true
     }
 
     /// Records that the link took all of a payload that the peer has asked for.
-    pub(super) fn requested_payload_sent(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+    pub(super) fn record_requested_payload_sent(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        sink: &mut impl Sink,
+    ) {
         let Some(link) = self.links.get_mut(id) else { return };
         let awaits_answer = self.initiator.needs_answer(send_id);
         if link.tx.record_payload_sent(send_id, awaits_answer) == SendEnd::Now {
-            self.completed(send_id, sink);
+            self.end_with_success(send_id, sink);
         }
     }
 }

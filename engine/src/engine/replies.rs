@@ -77,7 +77,7 @@ impl ReplySources<'_> {
         if tx.pending_replies().is_credit_grant_next() {
             let credit = Header::Credit { granted_bytes: self.receive_side.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
-                tx.pending_replies_mut().credit_sent();
+                tx.pending_replies_mut().record_credit_sent();
                 self.receive_side.credit_sent(id);
             }
         }
@@ -95,7 +95,7 @@ impl ReplySources<'_> {
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }
-            replies.ack_sent();
+            replies.record_ack_sent();
         }
         while let Some(header) = replies.peek_header() {
             let payload = match header {
@@ -137,7 +137,7 @@ impl ReplySources<'_> {
                     Sent::Partial(more_bytes) => return tx.advance_partial_frame(more_bytes),
                     Sent::Whole => {
                         tx.end_partial_frame();
-                        reading.piece_sent();
+                        reading.record_piece_sent();
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl ReplySources<'_> {
             let sent = transport.send(id, &reading.piece_header(), &reading.piece_slices(0));
             match sent {
                 Sent::Full => return,
-                Sent::Whole => reading.piece_sent(),
+                Sent::Whole => reading.record_piece_sent(),
                 Sent::Partial(taken_bytes) => {
                     return tx.record_partial_frame(Frame::ReadData, SendId::default(), taken_bytes);
                 }

@@ -144,7 +144,7 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the total is less than before.
-    pub(crate) fn credit_granted(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
+    pub(crate) fn record_credit_grant(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
         if self.credit.try_raise(granted_bytes) {
             Ok(())
         } else {
@@ -161,8 +161,8 @@ impl LinkTx {
 
     /// Records that the link has begun to take an eager message.
     #[inline(always)]
-    pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
-        self.awaited_sends.message_begun();
+    pub(crate) fn record_message_begun(&mut self, cost_bytes: u64) {
+        self.awaited_sends.record_message_begun();
         self.taken_frames += 1;
         self.credit.spend(cost_bytes);
     }

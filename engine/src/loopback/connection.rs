@@ -155,9 +155,9 @@ impl End {
         }
     }
 
-    /// Detaches the owner. It reads nothing more here, and the other end can no longer read payload
-    /// that the owner has exposed.
-    pub(super) fn leave(&mut self, state: EndState) {
+    /// Detaches the owner, which then reads nothing more from this end. The other end can no longer
+    /// read payload that the owner has exposed.
+    pub(super) fn detach_owner(&mut self, state: EndState) {
         self.state = state;
         self.link = None;
         self.exposed = Exposed::default();

@@ -1,7 +1,7 @@
 //! The network itself: its endpoints, the connections between them, and what happens to these.
 //!
-//! One lock guards all of this. No function here calls a receiver, so no thread holds the lock
-//! while a receiver runs.
+//! One lock guards all of this. No function here calls a frame handler, so no thread holds the lock
+//! while a handler runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
@@ -142,7 +142,7 @@ impl State {
         EndKey { connection, side }
     }
 
-    /// Starts a call of `receive`: advances the clock, and makes the connections that are due.
+    /// Starts a call of `receive`: counts the call, and makes the connections that are due.
     pub(super) fn begin_receive_call(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.calls += 1;
@@ -174,7 +174,7 @@ impl State {
     /// Ends a connection that no endpoint has accepted.
     fn refuse_connection(&mut self, connection: ConnectionKey, why: Errno) {
         if let Some(state) = self.connections.get_mut(connection) {
-            state.acceptor.leave(EndState::Gone);
+            state.acceptor.detach_owner(EndState::Gone);
             self.sever(connection, why);
             self.remove_if_unused(connection);
         }
@@ -192,8 +192,8 @@ impl State {
         }
     }
 
-    /// Sends the hello of the acceptor, once it has read the connector's hello. With this answer,
-    /// the connector takes the link to be up on both sides, so it must not come sooner.
+    /// Sends the hello of the acceptor, once it has read the connector's hello. The connector takes
+    /// this answer as proof that the link is up on both sides, so the acceptor must not send it sooner.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -455,14 +455,14 @@ impl State {
     pub(super) fn close(&mut self, end: EndKey, how: Close) {
         let Some(connection) = self.connections.get(end.connection) else { return };
         if connection.severed {
-            self.end_mut(end).leave(EndState::Gone);
+            self.end_mut(end).detach_owner(EndState::Gone);
         } else if !connection.made {
             // The connector has written nothing, and the acceptor does not know this connection.
-            self.end_mut(end).leave(EndState::Gone);
-            self.end_mut(end.other_end()).leave(EndState::Gone);
+            self.end_mut(end).detach_owner(EndState::Gone);
+            self.end_mut(end.other_end()).detach_owner(EndState::Gone);
         } else if how == Close::Drain {
             self.flush_end(end);
-            self.end_mut(end).leave(EndState::Draining);
+            self.end_mut(end).detach_owner(EndState::Draining);
             let owner = self.end_mut(end).owner;
             if let Some(endpoint) = self.endpoints.get_mut(owner) {
                 endpoint.draining.push(end);
@@ -470,15 +470,15 @@ impl State {
             self.end_mut(end.other_end()).inbound.finish(LinkError::Closed);
             self.schedule_if_ready(end.other_end());
         } else {
-            self.end_mut(end).leave(EndState::Gone);
+            self.end_mut(end).detach_owner(EndState::Gone);
             self.sever(end.connection, Errno::ECONNRESET);
         }
         self.remove_if_unused(end.connection);
     }
 
-    /// Leaves an end whose owner was told that the link is down.
-    pub(super) fn leave_after_down(&mut self, end: EndKey) {
-        self.end_mut(end).leave(EndState::Gone);
+    /// Detaches an owner from its end, since it was told that the link is down.
+    pub(super) fn detach_owner_after_down(&mut self, end: EndKey) {
+        self.end_mut(end).detach_owner(EndState::Gone);
         self.remove_if_unused(end.connection);
     }
 
@@ -491,13 +491,13 @@ impl State {
         }
         if !state.made {
             // The acceptor does not know this connection, and never will.
-            state.acceptor.leave(EndState::Gone);
+            state.acceptor.detach_owner(EndState::Gone);
         }
         for side in [Side::Connector, Side::Acceptor] {
             let loses = self.dice.draw_chance(self.faults.lose_per_mille);
             let end = state.end_mut(side);
             if end.state != EndState::Open {
-                end.leave(EndState::Gone);
+                end.detach_owner(EndState::Gone);
                 continue;
             }
             end.exposed = Exposed::default();
@@ -529,7 +529,7 @@ impl State {
             let mut loses = false;
             for end in [&mut state.connector, &mut state.acceptor] {
                 if end.owner == key && end.state != EndState::Delivered {
-                    end.leave(EndState::Gone);
+                    end.detach_owner(EndState::Gone);
                     loses = true;
                 }
             }

@@ -42,8 +42,8 @@ pub struct LoopbackTransport {
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// A copy of the bytes that were read last, so that the network is not locked while the receiver
-    /// runs.
+    /// A copy of the bytes that were read last, so that the network is not locked while the frame
+    /// handler runs.
     scratch: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ enum Stream {
 /// the lock.
 enum PendingReport {
     /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
-    /// into the receiver's space.
+    /// into the frame handler's space.
     Bytes {
         link: LinkId,
         place: bool,
@@ -91,8 +91,8 @@ impl LoopbackTransport {
         end
     }
 
-    /// Returns the number of the next link: the number that was freed last, if there is one. So a
-    /// caller that uses a number after its link has ended soon meets another link.
+    /// Returns the number of the next link: the number that was freed last, if there is one. So a test
+    /// soon shows if a caller still uses the number of a link that has ended.
     fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -128,7 +128,7 @@ impl LoopbackTransport {
             let ready = state.take_next_ready(self.key)?;
             let Ready { end, link, available_bytes } = ready;
             let Some(known) = self.links.get(link.0 as usize).and_then(Option::as_ref) else {
-                state.leave_after_down(end);
+                state.detach_owner_after_down(end);
                 continue;
             };
             if available_bytes > 0 {
@@ -140,12 +140,12 @@ impl LoopbackTransport {
                 return Some(PendingReport::Bytes { link, place });
             }
             let why = state.inbound(end).end_reason().cloned()?;
-            state.leave_after_down(end);
+            state.detach_owner_after_down(end);
             return Some(PendingReport::Down { link, why });
         }
     }
 
-    /// Reports the bytes in the scratch buffer. Returns how many reports that made.
+    /// Reports the bytes in the scratch buffer. Returns the number of reports.
     fn report_scratch_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
         let outcome = match &mut link.stream {
@@ -177,7 +177,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Reports the end of a link, unless the receiver was never told of the link.
+    /// Reports the end of a link, unless the frame handler was never told of the link.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove_link(id) else { return 0 };
         let why = match (&link.stream, why) {
@@ -366,8 +366,8 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload goes into the receiver's space, as far as
-/// it fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
+/// Reports bytes that follow the hello. With `place`, payload goes into the handler's space, as far as it
+/// fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,
@@ -381,7 +381,7 @@ fn report_frames(
             usize::try_from(decoder.payload_left()).map_or(bytes.len(), |left| left.min(bytes.len()));
         let placed_bytes = copy_into_slices(&mut receiver.payload_space(link), &bytes[..payload_bytes]);
         if placed_bytes > 0 {
-            decoder.placed(link, placed_bytes, receiver);
+            decoder.report_placed_bytes(link, placed_bytes, receiver);
             bytes = &bytes[placed_bytes..];
             reported += 1;
         }
