@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn null_room_takes_no_bytes() {
+    fn null_segment_takes_no_bytes() {
         let nowhere = SegmentMut { address: ptr::null_mut(), len_bytes: 9 };
         let mut byte = [0_u8];
         let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };

@@ -194,7 +194,7 @@ fn acceptor_refuses_new_instance_of_the_requester() {
 }
 
 #[test]
-fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
+fn passive_endpoint_sends_reject_for_the_application_and_beyond_backlog() {
     let (mut connection, mut asked, request) = passive_with_request();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
@@ -211,7 +211,7 @@ fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
 }
 
 #[test]
-fn request_is_withdrawn_unless_it_is_being_accepted() {
+fn request_of_lost_requester_is_withdrawn_unless_being_accepted() {
     for is_being_accepted in [false, true] {
         let (mut connection, mut asked, request) = passive_with_request();
         if is_being_accepted {

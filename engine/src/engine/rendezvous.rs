@@ -35,7 +35,7 @@ impl Engine {
         let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
             return OfferOutcome::Gone;
         };
-        let exposed = match (link.tx.take_exposed(send_id), protocol) {
+        let exposed = match (link.tx.take_exposed_description(send_id), protocol) {
             (Some(remote), _) => Some(remote),
             (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
             (None, _) => None,
@@ -53,7 +53,7 @@ impl Engine {
         let Ok(remote_bytes) = u8::try_from(bytes.len()) else { return OfferOutcome::SendEagerly };
         let header = Header::Request { message: send.message, op: op_number_of(send_id), remote_bytes };
         if transport.send_inline(id, &header, bytes).is_err() {
-            link.tx.keep_exposed(send_id, remote);
+            link.tx.keep_exposed_description(send_id, remote);
             return OfferOutcome::Full;
         }
         link.tx.record_offer_sent(send_id, !bytes.is_empty());

@@ -54,7 +54,7 @@ impl Engine {
             let offer = rma_header(send_id, send, one_sided, kind);
             let sent = whole_or_full(transport.send_inline(id, &offer, remote.as_bytes()));
             if sent == Sent::Full {
-                link.tx.keep_exposed(send_id, remote);
+                link.tx.keep_exposed_description(send_id, remote);
             }
             (sent, RequestStage::Offered)
         } else {
@@ -170,7 +170,7 @@ fn expose_write_payload(
     transport: &mut impl Transport,
 ) -> Option<(RemotePayload, u8)> {
     let len_bytes = send.message.len_bytes;
-    let exposed = link.tx.take_exposed(send_id).or_else(|| {
+    let exposed = link.tx.take_exposed_description(send_id).or_else(|| {
         let is_offered = send.may_be_fetched
             && len_bytes >= caps.pull_min_bytes as u64
             && len_bytes > 0

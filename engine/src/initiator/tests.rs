@@ -134,14 +134,14 @@ fn operation_ends_once_and_is_counted() {
 }
 
 #[test]
-fn unsignalled_operation_is_counted_alone() {
+fn unsignalled_operation_is_counted_but_not_reported() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     initiator.report_immediate_success(Send { signalled: Signalled::No, ..message_send(1) }, &mut asked);
     assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
 }
 
 #[test]
-fn deferred_work_is_reported_by_number_or_as_completion() {
+fn deferred_work_end_is_recorded_and_reported_if_the_sink_asks() {
     for reports_work in [false, true] {
         for completes_in_order in [false, true] {
             let mut initiator = Initiator::new(completes_in_order);
@@ -193,7 +193,7 @@ fn completions_in_order_wait_for_their_turn() {
 }
 
 #[test]
-fn cancel_takes_the_oldest_of_an_active_peer() {
+fn cancel_ends_only_queued_operations_with_its_context() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let taken = initiator.insert(message_send(5));
     initiator.enqueue(PEER, message_send(4));

@@ -191,7 +191,7 @@ fn collected_frame_is_whole_with_its_last_byte() {
 }
 
 #[test]
-fn piece_that_is_read_ends_with_its_last_byte() {
+fn read_piece_ends_with_its_last_byte() {
     let [send] = make_send_ids();
     let mut rx = LinkRx::default();
     rx.begin_read_piece(Reassembly { len_bytes: 5, arrived_bytes: 2, owner: send });

@@ -163,12 +163,12 @@ impl LinkTx {
     }
 
     /// Takes the description of a send's exposed memory, if an earlier attempt has exposed it.
-    pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<RemotePayload> {
+    pub(crate) fn take_exposed_description(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
 
     /// Keeps the description of a send's exposed memory, since the link had no room for the offer.
-    pub(crate) fn keep_exposed(&mut self, send: SendId, remote: RemotePayload) {
+    pub(crate) fn keep_exposed_description(&mut self, send: SendId, remote: RemotePayload) {
         self.requests.next = Some((send, remote));
     }
 
