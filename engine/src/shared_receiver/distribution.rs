@@ -46,8 +46,10 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
             Err(failure) => effects.fail(*failure, recipient).map_err(|failure| Err(Box::new(failure))),
         };
         if let Err(refused) = refused {
-            self.mailboxes
-                .add_report_without_notification(member, Report { outcome: with_source(refused, source), ..report });
+            self.mailboxes.add_report_without_notification(
+                member,
+                Report { outcome: with_source(refused, source), ..report },
+            );
         }
     }
 

@@ -288,7 +288,10 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     for _ in 0..3 {
         engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
         assert!(engine.try_inject(peer, None, None, b"m", transport));
-        assert!(!post_write_returning_if_direct(&mut engine, peer, transport, sink), "messages are under way");
+        assert!(
+            !post_write_returning_if_direct(&mut engine, peer, transport, sink),
+            "messages are under way"
+        );
         assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink), "it was answered");
     }
     // The results of an atomic operation prove arrival, too.
