@@ -28,6 +28,6 @@ pub(crate) use self::links::{Link, Links};
 pub(crate) use self::pending_replies::PendingReplies;
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{
-    BegunAccess, Frame, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage, SendEnd,
-    SendProtocol, op_number_of,
+    BegunAccess, FrameKind, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage,
+    SendEnd, SendProtocol, op_number_of,
 };

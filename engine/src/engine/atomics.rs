@@ -17,7 +17,7 @@ use super::Engine;
 use super::rma::whole_or_full;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::link::{Frame, LinkAccess, RequestStage, op_number_of};
+use crate::link::{FrameKind, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, SendId};
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Atomic, AtomicForm, Header};
@@ -61,7 +61,7 @@ impl Engine {
         let stage = match sent {
             Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
-                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would break the protocol. At this stage
                 // the engine accepts no answer.
                 RequestStage::Cleared

@@ -11,7 +11,7 @@ use crate::connecting::{Established, HandshakeResult};
 use crate::connection::{RequestId, Requester};
 use crate::error::{Error, OperationError};
 use crate::limits::EAGER_MAX_BYTES;
-use crate::link::{Frame, PartialFrame};
+use crate::link::{FrameKind, PartialFrame};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -165,13 +165,13 @@ impl Engine {
     /// [`EAGER_MAX_BYTES`] of requested payload are left. Eager messages and pieces of reads are
     /// always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
-        let PartialFrame { frame, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
-        let slices = match frame {
-            Frame::Message | Frame::Data => self.initiator.get(send)?.source.slices(taken_bytes),
-            Frame::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes),
+        let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
+        let slices = match kind {
+            FrameKind::Message | FrameKind::Data => self.initiator.get(send)?.source.slices(taken_bytes),
+            FrameKind::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes),
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
-        if frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
+        if kind == FrameKind::Data && rest_bytes > EAGER_MAX_BYTES {
             return None;
         }
         let mut rest = Vec::with_capacity(rest_bytes);

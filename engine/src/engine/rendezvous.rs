@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::completion::Sink;
-use crate::link::{Frame, SendEnd, SendProtocol, op_number_of};
+use crate::link::{FrameKind, SendEnd, SendProtocol, op_number_of};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkCaps, LinkId, RemotePayload, Sent, Transport};
@@ -104,7 +104,7 @@ impl Engine {
             }
             link.tx.pop_cleared();
             if let Sent::Partial(taken_bytes) = sent {
-                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
                 return false;
             }
             self.record_requested_payload_sent(id, send_id, sink);

@@ -4,7 +4,7 @@ use super::Engine;
 use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::limits::READ_PIECE_MAX_BYTES;
-use crate::link::{Frame, LinkTx};
+use crate::link::{FrameKind, LinkTx};
 use crate::operation::SendId;
 use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
@@ -66,7 +66,7 @@ impl ReplySources<'_> {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) {
-        let is_reading = tx.partial_frame().is_some_and(|writing| writing.frame == Frame::ReadData);
+        let is_reading = tx.partial_frame().is_some_and(|writing| writing.kind == FrameKind::ReadData);
         if is_reading {
             self.send_read_data(id, tx, transport, sink);
         }
@@ -165,7 +165,7 @@ impl ReplySources<'_> {
                 Sent::Full => return,
                 Sent::Whole => reading.record_piece_sent(),
                 Sent::Partial(taken_bytes) => {
-                    return tx.record_partial_frame(Frame::ReadData, SendId::default(), taken_bytes);
+                    return tx.record_partial_frame(FrameKind::ReadData, SendId::default(), taken_bytes);
                 }
             }
         }

@@ -19,7 +19,7 @@
 use super::Engine;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::link::{Frame, Link, LinkAccess, RequestStage, op_number_of};
+use crate::link::{FrameKind, Link, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, Send, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome, Rma, RmaKind};
@@ -74,7 +74,7 @@ impl Engine {
             return Taken::Nothing;
         }
         if let Sent::Partial(taken_bytes) = sent {
-            link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+            link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
         }
         let begun = link.tx.record_access_begun(send_id, &access, stage, self.config.transmit_order);
         self.initiator.record_access_begun(send_id, stage, begun);

@@ -4,7 +4,7 @@ use super::Engine;
 use super::fences::try_pass_fence;
 use super::rendezvous::OfferOutcome;
 use crate::completion::Sink;
-use crate::link::{Frame, PartialFrame, SendProtocol};
+use crate::link::{FrameKind, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -232,10 +232,10 @@ impl Engine {
     /// Continues the link's partly written frame. Returns whether the link can take another frame.
     fn try_finish_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.get_mut(id) else { return true };
-        let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
+        let Some(PartialFrame { kind, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
             return true;
         };
-        if frame == Frame::ReadData {
+        if kind == FrameKind::ReadData {
             return self.try_send_pending_replies_of(id, transport, sink);
         }
         let Some(send) = self.initiator.get(send_id) else { return true };
@@ -249,10 +249,10 @@ impl Engine {
             Sent::Whole => {}
         }
         link.tx.end_partial_frame();
-        match frame {
-            Frame::Message => self.await_reply_or_complete_queued(id, send_id, sink),
-            Frame::Data => self.record_requested_payload_sent(id, send_id, sink),
-            Frame::ReadData => {}
+        match kind {
+            FrameKind::Message => self.await_reply_or_complete_queued(id, send_id, sink),
+            FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
+            FrameKind::ReadData => {}
         }
         // Frame after frame may be partly written. The answers that the peer waits for must not
         // wait for all of them.
@@ -270,7 +270,7 @@ impl Engine {
     /// Records that a link took a part of an eager message.
     pub(super) fn record_partial_message(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
-            link.tx.record_partial_frame(Frame::Message, send, taken_bytes);
+            link.tx.record_partial_frame(FrameKind::Message, send, taken_bytes);
         }
     }
 

@@ -59,7 +59,7 @@ fn acknowledgement_ends_sends_that_await_it() {
 fn message_that_is_being_written_cannot_be_acknowledged() {
     let [send] = make_send_ids();
     let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
-    tx.record_partial_frame(Frame::Message, send, 4);
+    tx.record_partial_frame(FrameKind::Message, send, 4);
     tx.advance_partial_frame(3);
     assert_eq!(tx.partial_frame().map(|writing| writing.taken_bytes), Some(7));
     assert!(tx.record_ack(1).is_err() && !tx.may_begin_message_given_credit());
@@ -170,7 +170,7 @@ fn offered_write_holds_up_messages_that_must_not_overtake_it() {
 fn ended_link_returns_unended_and_exposed_sends() {
     let [awaits, writing, requested] = make_send_ids();
     let mut tx = link_with_sent(&[(awaits, AwaitedReply::Arrival), (writing, AwaitedReply::Nothing)]);
-    tx.record_partial_frame(Frame::Message, writing, 1);
+    tx.record_partial_frame(FrameKind::Message, writing, 1);
     tx.record_offer_sent(requested, true);
     let unended = tx.into_pending_sends();
     assert_eq!((unended.sends, unended.exposed), (vec![awaits, writing], vec![requested]));

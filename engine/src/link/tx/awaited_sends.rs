@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Frame, LinkTx};
+use super::{FrameKind, LinkTx};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
@@ -70,7 +70,7 @@ impl LinkTx {
     /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
     pub(crate) fn record_ack(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
-        let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
+        let is_mid_message = self.writing.is_some_and(|writing| writing.kind == FrameKind::Message);
         let taken_messages = self.awaited_sends.sent_messages - u64::from(is_mid_message);
         if received_count > taken_messages || received_count < self.awaited_sends.acked_messages {
             return Err(ProtocolViolation("acknowledges what was not sent"));
