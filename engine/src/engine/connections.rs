@@ -120,14 +120,14 @@ impl Engine {
 
     /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
     /// answers to the peer's operations. This call cancels every other operation, and reports it
-    /// before it returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed the
+    /// before it returns. [`ConnectionReport::Shutdown`] follows when the peer has confirmed the
     /// shutdown, or has shut down too. A second call does nothing.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotConnected`] if there was no connection yet.
     ///
-    /// [`ConnectionEvent::Shutdown`]: crate::connection::ConnectionReport::Shutdown
+    /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
     /// [`Misuse::NotConnected`]: crate::error::Misuse::NotConnected
     pub fn shutdown(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) -> Result<(), Error> {
         let Some(established) = self.connection.connection_to_shut_down()? else { return Ok(()) };
