@@ -122,7 +122,7 @@ impl Provider for ShmProvider {
     }
 
     fn host_findings(&self) -> Vec<String> {
-        vec![cross_memory::cross_memory_finding(self.allows_any_tracer)]
+        vec![cross_memory::describe_cross_memory_support(self.allows_any_tracer)]
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

@@ -214,7 +214,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::Done { op, fault } => engine.done_arrived(id, *op, *fault, self.sink),
             Header::Matched { number } => engine.match_report_arrived(id, *number, self.sink),
             Header::Credit { granted_bytes } => engine.credit_grant_arrived(id, *granted_bytes, self.sink),
-            Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
+            Header::Fence { matched } => engine.fence_arrived(id, *matched, self.sink),
             Header::Fenced => engine.fence_answer_arrived(id, self.sink),
             Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
             Header::Atomic(atomic) => engine.atomic_arrived(id, atomic, payload, self.sink),
@@ -223,7 +223,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 self.put_payload(id, payload);
             }
             Header::MappableRegion(shown) => {
-                engine.region_offered_for_mapping(id, *shown, payload, self.sink);
+                engine.mappable_region_arrived(id, *shown, payload, self.sink);
             }
             Header::Answer { op, outcome } => engine.answer_arrived(id, *op, *outcome, self.sink),
             Header::Connection(handshake) => engine.handle_step_on_message_link(id, *handshake, self.sink),
@@ -312,7 +312,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             CollectedHeader::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
             CollectedHeader::Region(shown) => {
-                engine.region_offered_for_mapping(id, shown, payload, self.sink);
+                engine.mappable_region_arrived(id, shown, payload, self.sink);
             }
             CollectedHeader::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
         }

@@ -61,7 +61,7 @@ impl Engine {
     /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
     /// They always have, since a link keeps the order. With `asks_match` the fence also asks whether
     /// receives have matched these messages.
-    pub(super) fn fence_asked(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
+    pub(super) fn fence_arrived(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =
             self.links.get(id).is_some_and(|link| link.tx.pending_replies().has_header(is_fenced));

@@ -20,7 +20,8 @@ impl Engine {
     /// Sends the pending replies of all links, as far as the links take them.
     pub(super) fn send_pending_replies(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.send_pending_replies(|id, tx| sources.send_on_link(id, tx, transport, sink));
+        self.links
+            .send_pending_replies(|id, tx| sources.send_pending_replies_on_link(id, tx, transport, sink));
     }
 
     /// As [`send_pending_replies`](Self::send_pending_replies), on one link. Returns whether the link
@@ -32,7 +33,9 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> bool {
         let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.try_send_pending_replies_of(id, |id, tx| sources.send_on_link(id, tx, transport, sink))
+        self.links.try_send_pending_replies_of(id, |id, tx| {
+            sources.send_pending_replies_on_link(id, tx, transport, sink)
+        })
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
@@ -59,7 +62,7 @@ impl Engine {
 
 impl ReplySources<'_> {
     /// Sends the pending replies of one link. If that ends a read, the target may count an event.
-    fn send_on_link(
+    fn send_pending_replies_on_link(
         &mut self,
         id: LinkId,
         tx: &mut LinkTx,

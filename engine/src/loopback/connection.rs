@@ -122,14 +122,14 @@ impl EndKey {
 }
 
 impl LoopbackConnection {
-    pub(super) fn end(&self, side: Side) -> &End {
+    pub(super) fn end_at(&self, side: Side) -> &End {
         match side {
             Side::Connector => &self.connector,
             Side::Acceptor => &self.acceptor,
         }
     }
 
-    pub(super) fn end_mut(&mut self, side: Side) -> &mut End {
+    pub(super) fn end_at_mut(&mut self, side: Side) -> &mut End {
         match side {
             Side::Connector => &mut self.connector,
             Side::Acceptor => &mut self.acceptor,
@@ -161,6 +161,6 @@ impl End {
         self.state = state;
         self.link = None;
         self.exposed = Exposed::default();
-        self.inbound.abandon();
+        self.inbound.detach_reader();
     }
 }

@@ -208,7 +208,7 @@ impl State {
     /// Returns the capabilities of an end, or `None` if its connection no longer exists.
     pub(super) fn caps(&self, end: EndKey) -> Option<LinkCaps> {
         let connection = self.connections.get(end.connection)?;
-        let capacity_bytes = connection.end(end.side).inbound.capacity_bytes();
+        let capacity_bytes = connection.end_at(end.side).inbound.capacity_bytes();
         Some(LinkCaps {
             inline_max_bytes: INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES),
             pull_min_bytes: connection.pull_min_bytes.map_or(usize::MAX, |bytes| bytes as usize),
@@ -306,7 +306,7 @@ impl State {
         }
         self.exposures += 1;
         let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
-        connection.end_mut(end.side).exposed.insert(self.exposures, bytes);
+        connection.end_at_mut(end.side).exposed.insert(self.exposures, bytes);
         RemotePayload::new(&self.exposures.to_le_bytes())
     }
 
@@ -320,17 +320,17 @@ impl State {
     ) -> Pull {
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
-        let is_there = connection.end(end.other_end().side).state == EndState::Open;
+        let is_there = connection.end_at(end.other_end().side).state == EndState::Open;
         if connection.severed || !is_there {
             return Pull::Gone;
         }
-        let puller = connection.end_mut(end.side);
+        let puller = connection.end_at_mut(end.side);
         puller.cannot_pull |= dice.draw_chance(faults.refuse_pull_per_mille);
         if puller.cannot_pull {
             return Pull::Refused;
         }
         let Ok(number) = from.as_bytes().try_into().map(u64::from_le_bytes) else { return Pull::Fault };
-        let exposed = &connection.end(end.other_end().side).exposed;
+        let exposed = &connection.end_at(end.other_end().side).exposed;
         if dice.draw_chance(faults.fault_pull_per_mille)
             || exposed.read_at(number, offset_bytes, into).is_none()
         {
@@ -347,11 +347,11 @@ impl State {
         match header {
             Header::Request { op, .. } => {
                 if let Ok(number) = payload.try_into() {
-                    connection.end_mut(end.side).exposed.attach_to_op(*op, u64::from_le_bytes(number));
+                    connection.end_at_mut(end.side).exposed.attach_to_op(*op, u64::from_le_bytes(number));
                 }
             }
             Header::Done { op, .. } | Header::Clear { op, .. } => {
-                connection.end_mut(end.other_end().side).exposed.release_op(*op);
+                connection.end_at_mut(end.other_end().side).exposed.release_op(*op);
             }
             _ => {}
         }
@@ -373,9 +373,9 @@ impl State {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
             if let Some(connection) = self.connections.get_mut(end.connection)
-                && connection.end(end.side).state == EndState::Draining
+                && connection.end_at(end.side).state == EndState::Draining
             {
-                connection.end_mut(end.side).state = EndState::Delivered;
+                connection.end_at_mut(end.side).state = EndState::Delivered;
             }
         }
     }
@@ -405,7 +405,7 @@ impl State {
             let end = self.endpoints[key].ready.pop_front()?;
             let Some(connection) = self.connections.get_mut(end.connection) else { continue };
             let severed = connection.severed;
-            let state = connection.end_mut(end.side);
+            let state = connection.end_at_mut(end.side);
             state.is_ready = false;
             if !severed && self.dice.draw_chance(self.faults.drop_link_per_mille) {
                 self.sever(end.connection, Errno::ECONNRESET);
@@ -468,7 +468,7 @@ impl State {
     /// Returns an end of a connection. The connection must exist: its owner still knows it, or the
     /// caller has just checked.
     fn end_mut(&mut self, end: EndKey) -> &mut End {
-        self.connections[end.connection].end_mut(end.side)
+        self.connections[end.connection].end_at_mut(end.side)
     }
 }
 

@@ -85,7 +85,7 @@ impl LoopbackTransport {
     }
 
     /// Returns the end of a link that the caller names.
-    pub(super) fn end_of_link(&self, link: LinkId) -> Option<EndKey> {
+    pub(super) fn end_key_of_link(&self, link: LinkId) -> Option<EndKey> {
         let end = self.find_link(link).map(|link| link.end);
         debug_assert!(end.is_some(), "{link:?} is none of this transport's links");
         end
@@ -217,7 +217,7 @@ impl Transport for LoopbackTransport {
             payload.len() <= self.caps(link).inline_max_bytes,
             "a payload too long to be sent inline"
         );
-        let Some(end) = self.end_of_link(link) else { return Err(Full) };
+        let Some(end) = self.end_key_of_link(link) else { return Err(Full) };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         let mut state = self.network.lock();
@@ -233,19 +233,19 @@ impl Transport for LoopbackTransport {
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let payload_bytes: usize = payload.iter().map(|slice| slice.len()).sum();
         debug_assert_eq!(header.payload_len_bytes(), payload_bytes as u64, "a payload of another length");
-        let Some(end) = self.end_of_link(link) else { return Sent::Full };
+        let Some(end) = self.end_key_of_link(link) else { return Sent::Full };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         self.network.lock().send(end, &buffer[..header_bytes], payload, true)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        let Some(end) = self.end_of_link(link) else { return Sent::Full };
+        let Some(end) = self.end_key_of_link(link) else { return Sent::Full };
         self.network.lock().resume(end, rest)
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        self.network.lock().expose(self.end_of_link(link)?, payload)
+        self.network.lock().expose(self.end_key_of_link(link)?, payload)
     }
 
     fn pull(
@@ -255,7 +255,7 @@ impl Transport for LoopbackTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        let Some(end) = self.end_of_link(link) else { return Pull::Gone };
+        let Some(end) = self.end_key_of_link(link) else { return Pull::Gone };
         self.network.lock().pull(end, from, offset_bytes, into)
     }
 
@@ -265,7 +265,7 @@ impl Transport for LoopbackTransport {
         from: &RemotePayload,
         len_bytes: u64,
     ) -> Option<Arc<dyn SharedMemory>> {
-        self.end_of_link(link)?;
+        self.end_key_of_link(link)?;
         self.network.memories.map(from, len_bytes)
     }
 

@@ -45,7 +45,7 @@ impl Decoder {
     ///
     /// A frame whose payload lies wholly in `bytes` goes to [`FrameHandler::frame`], without a copy.
     /// Any other frame goes to [`FrameHandler::frame_begun`], and the payload at hand to
-    /// [`FrameHandler::payload_arrived`]. This call never uses the receiver's
+    /// [`FrameHandler::payload_arrived`]. This call never uses the handler's
     /// [space](FrameHandler::payload_space).
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_dat
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the buffer for payload for which the receiver has no space yet. It fits into the first-level
+/// The size of the buffer for payload for which the frame handler has no space yet. It fits into the first-level
 /// cache.
 const STAGING_BYTES: usize = 4096;
 
@@ -262,7 +262,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Copies a piece into the receiver's space, or through the staging buffer.
+    /// Copies a piece into the frame handler's space, or through the staging buffer.
     fn deliver_piece(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {

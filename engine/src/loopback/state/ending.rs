@@ -59,7 +59,7 @@ impl State {
         }
         for side in [Side::Connector, Side::Acceptor] {
             let loses = self.dice.draw_chance(self.faults.lose_per_mille);
-            let end = state.end_mut(side);
+            let end = state.end_at_mut(side);
             if end.state != EndState::Open {
                 end.detach_owner(EndState::Gone);
                 continue;
