@@ -75,8 +75,8 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Watches the epoll descriptor of another transport. Each poll reports it as long as it has events, since
-    /// that transport may take only some of them at once.
+    /// Watches the epoll descriptor of another transport. Each poll reports it as long as it has events,
+    /// since that transport may take only some of them at once.
     pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventSource::Companion.token(), EventFlags::IN)?)
     }

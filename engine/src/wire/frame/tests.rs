@@ -257,7 +257,10 @@ proptest! {
     }
 
     #[test]
-    fn any_header_with_a_changed_byte_is_refused(header in any_header(MESSAGE_MAX_BYTES), change in 1..=u8::MAX) {
+    fn random_header_with_a_changed_byte_is_refused(
+        header in any_header(MESSAGE_MAX_BYTES),
+        change in 1..=u8::MAX,
+    ) {
         let bytes = encoded_header(&header);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
