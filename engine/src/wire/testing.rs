@@ -7,7 +7,8 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
 
-/// Returns the header with this form, these words and this end, if a correct peer may send it.
+/// Returns the header with this form, these words, and this pair of last word and payload length, if a
+/// correct peer may send it.
 fn valid_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
     let header = samples::header_with_last_word(form, words, end)?;
     let encoded = header.encode_words(drop::<u64>).form;
@@ -24,7 +25,7 @@ fn all_atomic_forms(count: usize) -> Vec<AtomicForm> {
 /// Returns headers of every form, also with numbers whose bytes all differ.
 pub(super) fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
-    // More ends than `samples` has.
+    // More pairs of last word and payload length than `samples` has.
     let mut ends = vec![
         (NUMBER, 0),
         (0, 1),

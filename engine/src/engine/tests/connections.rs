@@ -14,7 +14,7 @@ use crate::limits::{
 };
 use crate::wire::{Handshake, HandshakeStep};
 
-/// The number of all requests in these tests.
+/// The number that names each request in these tests.
 const NUMBER: u64 = 0x5eed;
 
 const OWN: LinkId = LinkId(0);
