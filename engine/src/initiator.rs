@@ -93,9 +93,9 @@ impl Initiator {
     /// Copies the source of an operation that has not ended, unless the operation owns the source.
     /// The application may then reuse its buffer.
     #[inline]
-    pub(crate) fn detach_source(&mut self, id: SendId) {
+    pub(crate) fn copy_borrowed_source(&mut self, id: SendId) {
         if let Some(send) = self.sends.get_mut(id) {
-            send.source.detach();
+            send.source.copy_borrowed_memory();
         }
     }
 

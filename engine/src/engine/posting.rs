@@ -148,7 +148,7 @@ impl Engine {
             _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {
-            send.source.detach();
+            send.source.copy_borrowed_memory();
         }
         match sent {
             Sent::Whole => {
@@ -184,7 +184,7 @@ impl Engine {
             self.initiator.activate(to);
         }
         if inject {
-            self.initiator.detach_source(id);
+            self.initiator.copy_borrowed_source(id);
         }
     }
 }
