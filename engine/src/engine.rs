@@ -375,10 +375,11 @@ impl Engine {
         receiver.discard_claimed(tagged, context, work, &mut effects)
     }
 
-    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`]. A
-    /// receive that no message has matched goes first, or a multi-receive buffer that still takes
-    /// messages; then a send that was not offered, and of which no link has taken a byte. Among
-    /// receives of one kind, or sends to one peer, the oldest goes first.
+    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`].
+    ///
+    /// It looks first for a receive that no message has matched, or a multi-receive buffer that
+    /// still takes messages; then for a send that was not offered, and of which no link has taken a
+    /// byte. Among receives of one kind, or sends to one peer, it takes the oldest.
     ///
     /// # Errors
     ///

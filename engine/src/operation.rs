@@ -405,8 +405,8 @@ impl Receive {
 
     /// Returns the completion of a receive for `message`, of which `placed_bytes` fitted into the
     /// destination, or of a peek that has found `message`.
-    // Inlined, as is the completion's way to the application: moving a completion costs more than
-    // making it.
+    // Inlined, like every function that hands the completion on to the application: moving a
+    // completion costs more than making it.
     #[inline(always)]
     pub(crate) fn take_completion(
         &mut self,

@@ -39,8 +39,8 @@ impl Engine {
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
-    /// Returns the answers that the link had no room for, in order. The caller sends nothing else
-    /// on the link afterwards.
+    /// Returns the answers that the link had no room for, in the order in which they were to go.
+    /// The caller sends nothing else on the link afterwards.
     #[cold]
     pub(super) fn send_last_answers_or_return_rest(
         &mut self,

@@ -36,8 +36,6 @@ impl Reports {
     }
 
     /// Counts an operation that has succeeded, whether it is reported or not.
-    // Counted before the completion is built: a count in between would move the completion once
-    // more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -46,6 +44,8 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
+    // It takes the send, since a count between building the completion and reporting it would move
+    // the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
