@@ -250,7 +250,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
             }
             Header::ReadData { op, len_bytes } => {
-                engine.begin_read_data_or_abort_link(id, op, len_bytes, self.sink)
+                engine.begin_read_data_or_abort_link(id, op, len_bytes, self.sink);
             }
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));

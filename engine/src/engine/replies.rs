@@ -34,7 +34,7 @@ impl Engine {
     ) -> bool {
         let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
         self.links.try_send_pending_replies_of(id, |id, tx| {
-            sources.send_pending_replies_on_link(id, tx, transport, sink)
+            sources.send_pending_replies_on_link(id, tx, transport, sink);
         })
     }
 

@@ -133,7 +133,7 @@ impl TransmitOp {
             TransmitOp::Rma { local: RmaLocal::Read(_), .. } => {}
             TransmitOp::Atomic { local, op, .. } if op.has_operand() => match local {
                 AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => {
-                    operand.copy_borrowed_memory()
+                    operand.copy_borrowed_memory();
                 }
                 AtomicLocal::Compare { operand, compare, .. } => {
                     operand.copy_borrowed_memory();
