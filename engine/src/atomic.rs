@@ -27,7 +27,7 @@
 //! # use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 //! // fi_fetch_atomicvalid
 //! assert_eq!(AtomicKind::Fetch.count_max(AtomicOp::Sum, Datatype::Uint64), Some(2048));
-//! // What is smaller of two complex numbers?
+//! // Complex numbers have no order, so they have no minimum.
 //! assert_eq!(AtomicKind::Fetch.count_max(AtomicOp::Min, Datatype::DoubleComplex), None);
 //! ```
 

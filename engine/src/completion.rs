@@ -54,7 +54,7 @@ impl FailedOperation {
     }
 }
 
-/// How to report an operation that was deferred work and has ended, besides the end of its work.
+/// How to report an ended operation that was deferred work. The end of the work is recorded in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkEnd {
     /// The application's context.
@@ -105,9 +105,9 @@ pub trait Sink {
     }
 
     /// Takes an event of a connection. The sink must always have room for it. An endpoint has few
-    /// such events in its life. A passive endpoint has at most as many as its backlog allows
-    /// unanswered requests, if the sink forgets withdrawn requests. Endpoints without connections
-    /// have no such events.
+    /// such events in its life. A passive endpoint has at most one for each request that its backlog
+    /// has room for, if the sink forgets withdrawn requests. Endpoints without connections have no
+    /// such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

@@ -12,8 +12,8 @@
 //! A connected endpoint takes messages from one peer, a passive endpoint from none. So the links of
 //! these endpoints begin here, apart from the links that carry messages. When both sides have
 //! agreed, one link becomes the connection, and moves to the links that carry messages. A message
-//! on any other link finds no peer. It is handed to this module, which ends that link. So the code
-//! for messages needs no code for connections.
+//! on any other link finds no peer, so the engine hands the message to this module, which ends the
+//! link. So the code for messages needs no code for connections.
 //!
 //! The caller passes events to the connection, as to the [receiver](crate::receiver), and carries
 //! out the small [`ConnectionEffects`] that it answers with. The connection knows a link only by
@@ -90,7 +90,7 @@ impl Connection {
         !matches!(self.role, RoleState::Unconnected)
     }
 
-    /// Whether [`transmit_and_take_served_links`](Self::transmit_and_take_served_links) has work.
+    /// Whether [`transmit_and_take_links_to_close`](Self::transmit_and_take_links_to_close) has work.
     #[inline(always)]
     pub(crate) fn has_output(&self) -> bool {
         self.handshakes.have_output()
@@ -105,14 +105,14 @@ impl Connection {
     /// Sends the frames that wait for handshake links. `send` gives a link a frame; without a
     /// header, it gives the link the rest of a frame. Returns the links that are no longer needed,
     /// which the caller closes.
-    pub(crate) fn transmit_and_take_served_links(
+    pub(crate) fn transmit_and_take_links_to_close(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
         effects: &mut impl ConnectionEffects,
     ) -> Vec<LinkId> {
-        let (accepted, served) = self.handshakes.transmit_and_take_served_links(&mut send);
+        let (accepted, served) = self.handshakes.transmit_and_take_links_to_close(&mut send);
         if let Some(id) = accepted {
-            self.accept_sent(id, effects);
+            self.establish_if_accepting(id, effects);
         }
         served
     }
@@ -158,7 +158,7 @@ impl Connection {
                     effects.report(ConnectionReport::Withdrawn(request));
                 }
             }
-            RoleState::Connected(_) => self.attempt_link_ended(id, was_up, error, effects),
+            RoleState::Connected(_) => self.handle_handshake_link_end(id, was_up, error, effects),
         }
         true
     }
@@ -186,7 +186,7 @@ impl Connection {
     ) {
         match header {
             Header::Connection(handshake) => self.handshake_arrived(id, *handshake, payload, effects),
-            _ => self.unexpected_frame(id, effects),
+            _ => self.handle_unexpected_frame(id, effects),
         }
     }
 
@@ -194,7 +194,7 @@ impl Connection {
     pub(crate) fn frame_begun(&mut self, id: LinkId, header: &Header, effects: &mut impl ConnectionEffects) {
         match header {
             Header::Connection(handshake) => self.handshakes.begin_incoming(id, *handshake),
-            _ if self.handshakes.contains(id) => self.unexpected_frame(id, effects),
+            _ if self.handshakes.contains(id) => self.handle_unexpected_frame(id, effects),
             _ => {}
         }
     }
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// Handles a frame that is not a handshake step.
-    fn unexpected_frame(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
+    fn handle_unexpected_frame(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         match &self.role {
             // After this side has shut down, the peer still sends until it has received the
             // shutdown.
@@ -229,8 +229,8 @@ impl Connection {
         }
         match &self.role {
             RoleState::Unconnected => {}
-            RoleState::Passive(_) => self.handshake_at_passive(id, handshake, data, effects),
-            RoleState::Connected(_) => self.handshake_at_connected(id, handshake, data, effects),
+            RoleState::Passive(_) => self.handle_step_at_passive(id, handshake, data, effects),
+            RoleState::Connected(_) => self.handle_step_at_connected(id, handshake, data, effects),
         }
     }
 
@@ -240,7 +240,7 @@ impl Connection {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the step is out of turn.
-    pub(crate) fn handshake_on_message_link(
+    pub(crate) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
         handshake: Handshake,

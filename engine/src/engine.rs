@@ -215,7 +215,7 @@ impl Engine {
     }
 
     /// Whether anything is unsent: operations, answers and handshakes that wait for a link to take
-    /// them, and sends whose payload a peer has not fetched yet, for which it needs this endpoint.
+    /// them, and sends whose payload a peer has yet to fetch from this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_pending_replies()
@@ -291,8 +291,8 @@ impl Engine {
     /// lost. While completions of receives wait for room in their queue, the buffer takes no
     /// messages.
     ///
-    /// `work` is the number of the deferred work that the buffer is, if it is one. This work ends with
-    /// the release of the buffer, which then is always a completion without a message.
+    /// If the call is deferred work, `work` is its number. The work ends with the release of the buffer,
+    /// which then is always a completion without a message.
     ///
     /// # Errors
     ///
@@ -358,8 +358,8 @@ impl Engine {
         receiver.receive_claimed(request, claimed_by, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does. `work`
-    /// is the number of the deferred work that this is, if it is one.
+    /// Discards the message that a peek with this context has claimed. Completes as a peek does. If the
+    /// call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///
@@ -375,10 +375,11 @@ impl Engine {
         receiver.discard_claimed(tagged, context, work, &mut effects)
     }
 
-    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`]. A
-    /// receive that no message has matched goes first, or a multi-receive buffer that still takes
-    /// messages; then a send that was not offered, and of which no link has taken a byte. Among
-    /// receives of one kind, or sends to one peer, the oldest goes first.
+    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`].
+    ///
+    /// It looks first for a receive that no message has matched, or a multi-receive buffer that
+    /// still takes messages; then for a send that was not offered, and of which no link has taken a
+    /// byte. Among receives of one kind, or sends to one peer, it takes the oldest.
     ///
     /// # Errors
     ///
@@ -387,7 +388,7 @@ impl Engine {
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_selected(CancelKey::Context(context), sink)
+        self.cancel_by_key(CancelKey::Context(context), sink)
     }
 
     /// As [`cancel`](Self::cancel), for the operation of the deferred work with this number.
@@ -396,10 +397,10 @@ impl Engine {
     ///
     /// As [`cancel`](Self::cancel).
     pub fn cancel_work(&mut self, number: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_selected(CancelKey::Work(number), sink)
+        self.cancel_by_key(CancelKey::Work(number), sink)
     }
 
-    fn cancel_selected(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
+    fn cancel_by_key(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         if receiver.cancel(key, &mut effects) {
             return Ok(());

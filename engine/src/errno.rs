@@ -173,14 +173,14 @@ mod tests {
     use crate::error::{InUse, Misuse, SystemRequest};
 
     #[test]
-    fn io_error_keeps_the_number_of_the_system() {
+    fn errno_of_io_error_is_the_system_error_number() {
         assert_eq!(Errno::from(io::Error::from_raw_os_error(98)), Errno::EADDRINUSE);
         assert_eq!(Errno::from(io::Error::from(io::ErrorKind::TimedOut)), Errno::ETIMEDOUT);
         assert_eq!(Errno::from(io::Error::other("of an application")), Errno::EIO);
     }
 
     #[test]
-    fn number_survives_the_way_through_an_io_error() {
+    fn errno_survives_conversion_to_io_error_and_back() {
         for errno in [Errno::EADDRINUSE, Errno::EIO, Errno::EOPBADSTATE, Errno::new(999)] {
             assert_eq!(Errno::from(io::Error::from(errno)), errno);
         }

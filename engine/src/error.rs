@@ -235,7 +235,7 @@ impl Misuse {
     }
 }
 
-/// Why an operation failed that was accepted: the `err` of a completion error.
+/// Why an accepted operation failed: the `err` of a completion error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
     /// The message was longer than the receive buffer. The bytes that did not fit are lost.

@@ -28,7 +28,7 @@ use crate::operation::FetchId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Pull, RemotePayload};
 
-/// The payloads that peers have offered. `P` says where a payload goes.
+/// The payloads that peers have offered. `O` names what a payload belongs to: a message or a write.
 #[derive(Debug)]
 pub(crate) struct Fetches<O> {
     // Boxed, since a table never shrinks, and this one may once have held very many fetches.
@@ -69,7 +69,7 @@ enum FetchStage {
 }
 
 /// The memory that fetched payload goes to.
-pub(crate) trait Memory<O> {
+pub(crate) trait FetchMemory<O> {
     /// Returns how many bytes of the payload the memory takes.
     fn wanted_bytes(&mut self, filling: &Reassembly<O>) -> u64;
 
@@ -82,7 +82,7 @@ pub(crate) trait Memory<O> {
     ) -> Pull;
 
     /// Discards the bytes that were pulled, since the payload will come again from its beginning.
-    fn forget_pulled(&mut self, owner: &O);
+    fn discard_pulled(&mut self, owner: &O);
 }
 
 /// The result of a pull step.
@@ -164,7 +164,7 @@ impl<O> Fetches<O> {
     ) -> FetchId {
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
         self.by_offer.insert((link, op), id);
-        self.count_change(link, 1);
+        self.add_to_change_count(link, 1);
         id
     }
 
@@ -178,7 +178,7 @@ impl<O> Fetches<O> {
         }
     }
 
-    /// Returns how many steps advance every fetch once.
+    /// Returns how many fetches this side pulls. This many steps advance each of them once.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.pulling.len()
@@ -202,7 +202,7 @@ impl<O> Fetches<O> {
     /// exposed.
     pub(crate) fn pull_step(
         &mut self,
-        memory: &mut impl Memory<O>,
+        memory: &mut impl FetchMemory<O>,
         pull: &mut impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
     ) -> FetchStep<O> {
         let Some(id) = self.pulling.pop_front() else { return FetchStep::Pulled(0) };
@@ -226,7 +226,7 @@ impl<O> Fetches<O> {
             Pull::Done => {
                 fetch.filling.arrived_bytes += step_bytes as u64;
                 let is_whole = fetch.filling.arrived_bytes >= wanted_bytes;
-                self.count_change(link, step_bytes as u64);
+                self.add_to_change_count(link, step_bytes as u64);
                 if !is_whole {
                     self.pulling.push_back(id);
                     return FetchStep::Pulled(step_bytes);
@@ -257,17 +257,17 @@ impl<O> Fetches<O> {
         &mut self,
         id: FetchId,
         cannot_pull: bool,
-        memory: &mut impl Memory<O>,
+        memory: &mut impl FetchMemory<O>,
     ) -> FetchStep<O> {
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
         fetch.stage = FetchStage::Cleared;
         fetch.filling.arrived_bytes = 0;
-        memory.forget_pulled(&fetch.filling.owner);
+        memory.discard_pulled(&fetch.filling.owner);
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
-    /// Returns the fetch to which the payload belongs that a link's peer sends. Returns `None` if
-    /// this side has not asked for this payload, or has asked for another length.
+    /// Returns the fetch whose payload a link's peer begins to send. Returns `None` if this side has
+    /// not asked for this payload, or has asked for another length.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
@@ -279,11 +279,11 @@ impl<O> Fetches<O> {
     pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<O>>> {
         let fetch = self.by_id.remove(id)?;
         self.by_offer.remove(&(fetch.link, fetch.op));
-        self.count_change(fetch.link, 1);
+        self.add_to_change_count(fetch.link, 1);
         Some(fetch)
     }
 
-    /// Ends one fetch of a link, that with the lowest number, and returns it. The caller repeats
+    /// Ends the fetch of a link whose offer has the lowest number, and returns it. The caller repeats
     /// this until it returns `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<O>>> {
         self.unpullable.remove(&link);
@@ -291,8 +291,8 @@ impl<O> Fetches<O> {
         self.remove(*id)
     }
 
-    /// Returns a number that changes whenever a link's peer makes an offer, an offer of it ends, or
-    /// bytes of one are pulled. The peer may have made very many offers, so they are not counted.
+    /// Returns a number that changes whenever a link's peer makes an offer, and whenever an offer ends
+    /// or some of its bytes are pulled. Reading it costs the same however many offers there are.
     pub(crate) fn change_count(&self, link: LinkId) -> u64 {
         self.changes.get(link.0 as usize).copied().unwrap_or(0)
     }
@@ -302,7 +302,7 @@ impl<O> Fetches<O> {
         self.by_id.get(id).map_or(0, |fetch| fetch.filling.arrived_bytes)
     }
 
-    fn count_change(&mut self, link: LinkId, by: u64) {
+    fn add_to_change_count(&mut self, link: LinkId, by: u64) {
         let place = link.0 as usize;
         if self.changes.len() <= place {
             self.changes.resize(place + 1, 0);

@@ -48,8 +48,8 @@ impl ForkGeneration {
 /// The owner of a descriptor, such as a socket. A forked child closes its copy of the descriptor at once.
 ///
 /// In a forked child nothing may use the owner, since the number of the descriptor may belong to another one
-/// by then. Dropping it does nothing there. The owner must keep its descriptor: if another owner took its
-/// place, forked children would keep that one's descriptor open.
+/// by then. Dropping it does nothing there. Do not replace the owner through `DerefMut`: the descriptor of
+/// the new owner would not be registered, so forked children would keep it open.
 pub struct CloseOnFork<T: AsRawFd> {
     owner: ManuallyDrop<T>,
     generation: ForkGeneration,

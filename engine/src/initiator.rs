@@ -4,9 +4,9 @@
 //! ```text
 //!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
 //!  -----------------------------> | operations that have not ended            | ----------------------->
-//!  first_queued, pop_active, ...  | queues per peer, peers to be looked at    |
+//!  first_queued, pop_active, ...  | queues per peer, peers with work to do    |
 //!  -----------------------------> | reads and atomics that await an answer    |
-//!  completed, answered, ...       | turns, and completions that wait for room |
+//!  end_with_success, ...          | turns, and completions that wait for room |
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
@@ -93,15 +93,15 @@ impl Initiator {
     /// Copies the source of an operation that has not ended, unless the operation owns the source.
     /// The application may then reuse its buffer.
     #[inline]
-    pub(crate) fn detach_source(&mut self, id: SendId) {
+    pub(crate) fn copy_borrowed_source(&mut self, id: SendId) {
         if let Some(send) = self.sends.get_mut(id) {
-            send.source.detach();
+            send.source.copy_borrowed_memory();
         }
     }
 
     /// Records that a link has begun to take an access, at this stage.
     #[inline]
-    pub(crate) fn access_begun(&mut self, id: SendId, stage: RequestStage, begun: BegunAccess) {
+    pub(crate) fn record_access_begun(&mut self, id: SendId, stage: RequestStage, begun: BegunAccess) {
         let Some(send) = self.sends.get_mut(id) else { return };
         let Some(one_sided) = &mut send.one_sided else { return };
         one_sided.begun = begun;
@@ -172,27 +172,27 @@ impl Initiator {
 
     /// Ends an operation that has succeeded.
     #[inline]
-    pub(crate) fn completed(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {
+    pub(crate) fn end_with_success(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {
         if let Some(send) = self.sends.remove(id) {
-            self.reports.send_completed(send, effects);
+            self.reports.report_success_in_turn(send, effects);
         }
     }
 
     /// Reports an operation that succeeded when it was posted, and never entered the table.
     #[inline(always)]
-    pub(crate) fn completed_at_once(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
-        self.reports.send_completed(send, effects);
+    pub(crate) fn report_immediate_success(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
+        self.reports.report_success_in_turn(send, effects);
     }
 
-    /// As [`completed_at_once`](Self::completed_at_once), for an access.
-    pub(crate) fn access_completed_at_once(
+    /// As [`report_immediate_success`](Self::report_immediate_success), for an access.
+    pub(crate) fn report_immediate_access(
         &mut self,
         to: PeerId,
         completion: EndedOperation,
         signalled: Signalled,
         effects: &mut impl InitiatorEffects,
     ) {
-        self.reports.completed_at_once(to, completion, signalled, effects);
+        self.reports.report_immediate_access_in_turn(to, completion, signalled, effects);
     }
 
     /// Reports the success of an operation that the caller has counted.
@@ -216,7 +216,7 @@ impl Initiator {
     ) {
         for send in sends {
             if let Some(send) = self.sends.remove(send) {
-                self.reports.send_failed(send, target, error.clone(), effects);
+                self.reports.report_failure_in_turn(send, target, error.clone(), effects);
             }
         }
     }

@@ -42,8 +42,8 @@ pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
 /// How many bytes of one message one step pulls, before another message has its turn.
 pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
-/// How many bytes of messages one pass pulls before the engine reads frames again. For the data of
-/// writes there is the same limit. The step that reaches the limit is the last.
+/// How many bytes of messages one pass pulls before the engine reads frames again. The data of
+/// writes has a limit of the same size. The step that reaches the limit is the last of the pass.
 pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
 
 /// How many unmatched offers one pass checks for room in the budget.
@@ -78,8 +78,8 @@ pub const EAGER_MAX_BYTES: usize = 256 << 10;
 /// each.
 pub const RMA_LINK_MAX_OPS: usize = 1024;
 
-/// The most bytes of a read that travel in one frame. Then other frames have their turn on the
-/// link.
+/// The most bytes of a read that travel in one frame. After such a frame, other frames have their
+/// turn on the link.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 
 /// How many regions of its peer an endpoint may map on one link, and how many of its own regions it
@@ -116,8 +116,8 @@ pub const CONNECTION_DATA_MAX_BYTES: usize = 256;
 pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 
 /// How long a requester waits for an answer, in milliseconds, after its link to the passive
-/// endpoint has ended, if an accepting endpoint has reached the requester. The answer is then on
-/// its way. The time is enough for TCP to send it again after 0.2 and 0.6 s.
+/// endpoint has ended. It waits only if a link of an accepting endpoint is up, since the answer is
+/// then on its way. The time is enough for TCP to send it again after 0.2 and 0.6 s.
 pub const REQUESTER_WAIT_MAX_MS: u64 = 1_000;
 
 /// How long silence may last, in milliseconds, after the engine first finds a deadline exceeded. In
@@ -128,8 +128,8 @@ pub const TIMEOUT_GRACE_MS: u64 = 100;
 /// the answer. The endpoint ends further links.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
-/// How often the engine repeats an attempt to connect that was cut short, before the operations
-/// fail that wait for it.
+/// How often the engine repeats an attempt to connect that was cut short. Then the operations that
+/// wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends

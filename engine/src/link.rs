@@ -2,8 +2,8 @@
 //! that is being read from it, and what the peer has yet to answer.
 //!
 //! ```text
-//!  message_begun, access_begun, offer_sent,           begin_collecting, collect_bytes ...
-//!  clear_received, access_ended, offer_done ...          |
+//!  record_message_begun, record_access_begun,         begin_collecting, collect_bytes ...
+//!  record_offer_sent, record_clear, ...                  |
 //!     |                                                  |
 //!     v                                                  v
 //!  +-- LinkTx ---------------------------------+      +-- LinkRx ------------------------+
@@ -28,6 +28,6 @@ pub(crate) use self::links::{Link, Links};
 pub(crate) use self::pending_replies::PendingReplies;
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{
-    BegunAccess, Frame, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage, SendEnd,
-    SendProtocol, op_number_of,
+    BegunAccess, FrameKind, LinkAccess, LinkTx, MappedRegion, PartialFrame, PendingSends, RequestStage,
+    SendEnd, SendProtocol, op_number_of,
 };

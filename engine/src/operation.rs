@@ -221,7 +221,7 @@ pub struct PeekRequest {
     pub criteria: Criteria,
     /// The completion hands this back. It is also the name of a message that the peek claims.
     pub context: u64,
-    /// The number of the deferred work that the peek is, if it is one. Its result then goes to
+    /// The number of the deferred work, if the peek is deferred work. Its result then goes to
     /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
     pub work: Option<u64>,
     /// What happens to the message.
@@ -269,7 +269,7 @@ pub(crate) struct OneSided {
     pub(crate) atomic: Option<AtomicForm>,
     /// Which writes must be durable before the target answers.
     pub(crate) durable: Durable,
-    /// How it began on its link.
+    /// How the access began on its link.
     pub(crate) begun: BegunAccess,
 }
 
@@ -294,8 +294,8 @@ pub(crate) enum ReceiveRole {
     /// place in the buffer. The buffer decides whether the message is reported, so the receive's
     /// own [`signalled`](Receive::signalled) is [`Signalled::No`].
     Part,
-    /// The receive is a single receive or a part, and has a turn. The turn keeps its original role,
-    /// and whether it is signalled.
+    /// The receive is a single receive or a part, and has a turn. The turn keeps the receive's
+    /// original role, and whether it is signalled.
     InTurn,
 }
 
@@ -405,8 +405,8 @@ impl Receive {
 
     /// Returns the completion of a receive for `message`, of which `placed_bytes` fitted into the
     /// destination, or of a peek that has found `message`.
-    // Inlined, as is the completion's way to the application: moving a completion costs more than
-    // making it.
+    // Inlined, like every function that hands the completion on to the application: moving a
+    // completion costs more than making it.
     #[inline(always)]
     pub(crate) fn take_completion(
         &mut self,

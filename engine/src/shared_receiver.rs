@@ -90,7 +90,9 @@ impl SharedReceiver {
         from: Option<Address>,
         request: ReceiveRequest,
     ) -> Result<(), Rejected<Destination>> {
-        self.post_with(from, request, |receiver, request, effects| receiver.post(request, effects))
+        self.intern_source_and_post(from, request, |receiver, request, effects| {
+            receiver.post(request, effects)
+        })
     }
 
     /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive). If `from` is given,
@@ -106,7 +108,7 @@ impl SharedReceiver {
         min_free_bytes: usize,
         work: Option<u64>,
     ) -> Result<(), Rejected<Destination>> {
-        self.post_with(from, request, |receiver, request, effects| {
+        self.intern_source_and_post(from, request, |receiver, request, effects| {
             receiver.post_multi_receive(request, min_free_bytes, work, effects)
         })
     }
@@ -121,7 +123,7 @@ impl SharedReceiver {
         request: ReceiveRequest,
         claimed_by: u64,
     ) -> Result<(), Rejected<Destination>> {
-        self.post_with(None, request, |receiver, request, effects| {
+        self.intern_source_and_post(None, request, |receiver, request, effects| {
             receiver.receive_claimed(request, claimed_by, effects)
         })
     }
@@ -205,7 +207,8 @@ impl SharedReceiver {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
 
-    fn post_with(
+    /// Posts a receive with `post`. If `from` is given, it becomes the only source of the receive.
+    fn intern_source_and_post(
         &self,
         from: Option<Address>,
         mut request: ReceiveRequest,
@@ -248,7 +251,7 @@ impl SharedReceiver {
         self.lock().peers.len()
     }
 
-    // If a thread has panicked, other threads must be able to go on.
+    /// Locks the state. If a thread has panicked while it held the lock, other threads still go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -291,8 +294,8 @@ impl State {
         self.act_for_caller(None, act, shared)
     }
 
-    /// Runs an action of the receiver that the application has asked for. Then gives room that this
-    /// has freed to the members, which may be asleep.
+    /// Runs an action of the receiver that the application has asked for. Then shares the budget that
+    /// the action has freed among the members, which may be asleep.
     fn act_for_application<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,

@@ -331,9 +331,10 @@ pub trait Transport: Send + 'static {
     /// [`Sent::Partial`].
     ///
     /// A frame or an event of a link keeps the transport [`Ready`](Armed::Ready) until `receive`
-    /// has reported it, however often the caller arms the transport, and whichever call has found
-    /// the event: a connect may be refused at once. Room on a link does so once, since the caller
-    /// then sends again. An event that makes no descriptor readable needs
+    /// has reported it, however often the caller arms the transport. This also holds for an event that
+    /// another call has found, such as a connect that is refused at once. Room on a link makes the
+    /// transport ready only once, since the caller then sends again. An event that makes no
+    /// descriptor readable needs
     /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress
     /// of a link that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {

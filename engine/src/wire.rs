@@ -3,8 +3,9 @@
 //! A [`Header`] is the meaning of a frame: transports and engine exchange headers. One file of
 //! `headers/` describes each header, with its number, flags, words and limits. [`Fields`] are a
 //! header's parts: [`frame`] lays them out on a byte stream, and shared memory in a line of its
-//! ring. Neither knows any single header. [`hello`] is the first data on a stream, from both sides,
-//! [`claim`] are the records by which endpoints over TCP check a hello, and [`stream`] parses a stream.
+//! ring. Neither layout knows any single header. [`hello`] is the first data on a stream, from both
+//! sides, [`claim`] has the records by which endpoints over TCP check a hello, and [`stream`] parses a
+//! stream.
 
 pub mod checksum;
 pub mod claim;

@@ -64,7 +64,7 @@ impl Transport for AutoTransport {
 
     fn connect(&mut self, to: Address) -> LinkId {
         let near = self.near.connect(to);
-        let carried = if self.near.take_absent().is_none() {
+        let carried = if self.near.take_absent_link().is_none() {
             self.proven.link_begun(near, to);
             self.update_reserved_addresses();
             Carried::Near(near)
@@ -213,7 +213,7 @@ impl AutoTransport {
     /// Connects over TCP the links that waited at a full backlog and then found no near peer.
     #[inline]
     fn move_absent_links(&mut self) {
-        while let Some((near, to)) = self.near.take_absent() {
+        while let Some((near, to)) = self.near.take_absent_link() {
             let far = self.far.connect(to);
             tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);

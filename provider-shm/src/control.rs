@@ -100,8 +100,9 @@ impl Control {
         self.peer
     }
 
-    /// A descriptor that becomes readable when the peer's process ends. `None` if the peer is in another PID
-    /// namespace or has already ended. Then only the hang-up of the control socket announces the peer's end.
+    /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if the peer is
+    /// in another PID namespace or has already ended. Then only the hang-up of the control socket announces
+    /// the peer's end.
     pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnFork<OwnedFd>> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;

@@ -9,9 +9,9 @@ use crate::memory;
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Describes in one sentence whether this host permits copies of large messages from process to process.
-pub(crate) fn cross_memory_finding(allows_any_tracer: bool) -> String {
+pub(crate) fn describe_cross_memory_support(allows_any_tracer: bool) -> String {
     let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok());
-    describe_availability(
+    describe_probe_result(
         memory::probe_process_vm_readv(),
         scope,
         rustix::process::geteuid().is_root(),
@@ -19,7 +19,7 @@ pub(crate) fn cross_memory_finding(allows_any_tracer: bool) -> String {
     )
 }
 
-fn describe_availability(
+fn describe_probe_result(
     probe: io::Result<()>,
     scope: Option<u32>,
     is_root: bool,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cross_memory_finding_names_cause_and_remedy() {
+    fn cross_memory_description_names_cause_and_remedy() {
         let barred = || Err(io::Error::from(rustix::io::Errno::PERM));
         let cases = [
             (barred(), None, true, "barred here (process_vm_readv: Operation not permitted"),
@@ -67,9 +67,9 @@ mod tests {
             (Ok(()), Some(2), false, "administrators only (kernel.yama.ptrace_scope is 2)"),
         ];
         for (probe, scope, is_root, expected) in cases {
-            let finding = describe_availability(probe, scope, is_root, false);
+            let finding = describe_probe_result(probe, scope, is_root, false);
             assert!(finding.contains(expected), "{finding}");
         }
-        assert!(describe_availability(Ok(()), Some(1), false, true).contains("as this one does"));
+        assert!(describe_probe_result(Ok(()), Some(1), false, true).contains("as this one does"));
     }
 }

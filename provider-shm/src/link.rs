@@ -111,7 +111,7 @@ impl Outgoing {
 
 impl Incoming {
     /// Maps the ring that came with the peer's greeting.
-    pub(crate) fn map_greeted_ring(
+    pub(crate) fn map_peer_ring(
         received: ReceivedGreeting,
         control: &Control,
     ) -> Result<Incoming, LinkError> {

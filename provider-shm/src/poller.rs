@@ -56,7 +56,7 @@ impl EventSource {
     }
 }
 
-/// An edge-triggered epoll instance: it reports each event once, but for those of a companion.
+/// An edge-triggered epoll instance: it reports each event once, except the events of a companion.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: CloseOnFork<OwnedFd>,
@@ -75,8 +75,8 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Watches an epoll descriptor, and reports it in each poll as long as that has events: its owner may
-    /// take only some of them at once.
+    /// Watches the epoll descriptor of another transport. Each poll reports it as long as it has events,
+    /// since that transport may take only some of them at once.
     pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventSource::Companion.token(), EventFlags::IN)?)
     }

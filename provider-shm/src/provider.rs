@@ -68,7 +68,7 @@ impl ShmProvider {
     /// Opens the transport over shared memory of an endpoint that has one over TCP, too. TCP has bound the
     /// endpoint to `bound`, an address with a port, or a wildcard with a port; peers reach it at `address`.
     /// Such endpoints find only each other, and only those of the same neighbourhood:
-    /// [`ShmTransport::take_absent`] returns connects to other addresses.
+    /// [`ShmTransport::take_absent_link`] returns connects to other addresses.
     ///
     /// ```
     /// use homespun_engine::address::Address;
@@ -78,7 +78,7 @@ impl ShmProvider {
     /// let bound: Address = "127.71.3.9:7471".parse().unwrap();
     /// let mut transport = ShmProvider::new().open_beside_tcp(bound, bound, "", 7)?;
     /// let link = transport.connect(bound.with_port(7472));
-    /// assert_eq!(transport.take_absent(), Some((link, bound.with_port(7472))), "no endpoint is there");
+    /// assert_eq!(transport.take_absent_link(), Some((link, bound.with_port(7472))), "no endpoint is there");
     /// # Ok::<(), homespun_engine::errno::Errno>(())
     /// ```
     ///
@@ -122,7 +122,7 @@ impl Provider for ShmProvider {
     }
 
     fn host_findings(&self) -> Vec<String> {
-        vec![cross_memory::cross_memory_finding(self.allows_any_tracer)]
+        vec![cross_memory::describe_cross_memory_support(self.allows_any_tracer)]
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

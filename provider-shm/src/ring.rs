@@ -23,7 +23,7 @@ use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES};
 pub(crate) const INLINE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 4096 };
 
 /// The largest payload outside a line that the consumer reports together with its header, through a buffer.
-/// It copies larger payload straight to the receiver's space.
+/// It copies larger payload straight to the frame handler's space.
 const FRAME_MAX_BYTES: usize = 1024;
 
 /// After consuming this many lines the consumer publishes its progress.

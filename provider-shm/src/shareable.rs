@@ -79,7 +79,7 @@ struct Allocation {
 /// Allocates at least this many bytes, all zero.
 pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let words = len_bytes.div_ceil(size_of::<u64>());
-    let file_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
+    let file_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
     // The kernel overcommits: it would grant more memory than the host has, and kill the process that touches
     // it.
     let host = sysinfo();
@@ -104,7 +104,7 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
     let (descriptor, nonce) = from.as_bytes().split_first_chunk()?;
     let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
     let words = usize::try_from(len_bytes.div_ceil(size_of::<u64>() as u64)).ok()?;
-    let expected_bytes = file_bytes(words)?;
+    let expected_bytes = file_size_bytes(words)?;
     if pid == 0 || words == 0 {
         return None;
     }
@@ -131,7 +131,7 @@ pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<
 }
 
 /// The size of the file for this many shared words.
-fn file_bytes(words: usize) -> Option<usize> {
+fn file_size_bytes(words: usize) -> Option<usize> {
     let bytes = words.checked_mul(size_of::<u64>())?.checked_add(START_BYTES)?;
     isize::try_from(bytes).is_ok().then_some(bytes)
 }
@@ -139,7 +139,7 @@ fn file_bytes(words: usize) -> Option<usize> {
 impl Mapping {
     /// Maps a sealed file of the size for this many words.
     fn map_sealed(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
-        let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
+        let len_bytes = file_size_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
@@ -223,7 +223,7 @@ impl Drop for Mapping {
         if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return;
         }
-        let len_bytes = file_bytes(self.words).unwrap_or_default();
+        let len_bytes = file_size_bytes(self.words).unwrap_or_default();
         // SAFETY: this is the whole mapping that `map_sealed` has made, and no reference outlives `self`. A
         // forked child either has inherited this mapping or has returned above.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), len_bytes) };

@@ -339,7 +339,7 @@ impl ShmTransport {
         Some(written)
     }
 
-    /// Polls the kernel for events, accepts connections, and retries connects.
+    /// Polls the kernel for events. Then accepts connections that wait, and retries connects.
     fn poll_kernel(&mut self) {
         if self.generation.is_in_forked_child() {
             self.control_ready = self.links.ids().collect();

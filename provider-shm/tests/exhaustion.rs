@@ -72,7 +72,7 @@ fn connect_with_few_descriptors(
 ) -> (LinkId, Option<LinkError>) {
     let shortage = |at| (phase == at).then(|| Shortage::leaving_free_fds(free));
     let [a, b] = endpoints;
-    let (downs, ups) = (count_down_events(a), a.recorder.live_link_count());
+    let (downs, ups) = (count_link_down_events(a), a.recorder.live_link_count());
 
     let short = shortage(Phase::Connecting);
     let link = a.connect(b.address());
@@ -92,12 +92,12 @@ fn connect_with_few_descriptors(
     drop(short);
 
     drive_until(endpoints, "a link that is up or down", |[a, _]| {
-        count_down_events(a) > downs || a.recorder.live_link_count() > ups
+        count_link_down_events(a) > downs || a.recorder.live_link_count() > ups
     });
     (link, endpoints[0].recorder.down_error(link).cloned())
 }
 
-fn count_down_events(endpoint: &TestEndpoint<ShmTransport>) -> usize {
+fn count_link_down_events(endpoint: &TestEndpoint<ShmTransport>) -> usize {
     endpoint.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
 }
 
@@ -128,7 +128,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
         if endpoints[0].queued_frame_count(link) == 0 {
             endpoints[0].close(link, Close::Drain);
         }
-        assert_eq!(count_down_events(&endpoints[0]), 0);
+        assert_eq!(count_link_down_events(&endpoints[0]), 0);
     }
     // Both sides are in this process, which needs descriptors for all links at once.
     limit_fds(8 * LIMIT_FDS);
@@ -136,7 +136,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
         let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
         b.recorder.log().iter().filter(is_frame).count() as u64 == LIMIT_FDS
     });
-    assert_eq!(count_down_events(&endpoints[0]), 0);
+    assert_eq!(count_link_down_events(&endpoints[0]), 0);
     limit_fds(LIMIT_FDS);
 }
 

@@ -168,7 +168,7 @@ impl Inbound {
         }
         if let StreamState::Frames(decoder) = &mut self.state {
             if placed_bytes > 0 {
-                reported += u32::from(decoder.placed(id, placed_bytes, receiver));
+                reported += u32::from(decoder.report_placed_bytes(id, placed_bytes, receiver));
             }
             reported += decoder.feed(id, bytes, receiver).map_err(violation)?;
             let left_bytes = decoder.payload_left();

@@ -18,24 +18,24 @@ impl AtomicOp {
     /// [`AtomicKind`](super::AtomicKind) offers the combination.
     pub(crate) fn combine_fn(self, datatype: Datatype) -> Option<Combine> {
         match datatype {
-            Datatype::Int8 => integer_operation::<i8>(self),
-            Datatype::Uint8 => integer_operation::<u8>(self),
-            Datatype::Int16 => integer_operation::<i16>(self),
-            Datatype::Uint16 => integer_operation::<u16>(self),
-            Datatype::Int32 => integer_operation::<i32>(self),
-            Datatype::Uint32 => integer_operation::<u32>(self),
-            Datatype::Int64 => integer_operation::<i64>(self),
-            Datatype::Uint64 => integer_operation::<u64>(self),
-            Datatype::Int128 => integer_operation::<i128>(self),
-            Datatype::Uint128 => integer_operation::<u128>(self),
-            Datatype::Float => ordered_operation::<f32>(self),
-            Datatype::Double => ordered_operation::<f64>(self),
-            Datatype::FloatComplex => number_operation::<Complex<f32>>(self),
-            Datatype::DoubleComplex => number_operation::<Complex<f64>>(self),
+            Datatype::Int8 => integer_combine_fn::<i8>(self),
+            Datatype::Uint8 => integer_combine_fn::<u8>(self),
+            Datatype::Int16 => integer_combine_fn::<i16>(self),
+            Datatype::Uint16 => integer_combine_fn::<u16>(self),
+            Datatype::Int32 => integer_combine_fn::<i32>(self),
+            Datatype::Uint32 => integer_combine_fn::<u32>(self),
+            Datatype::Int64 => integer_combine_fn::<i64>(self),
+            Datatype::Uint64 => integer_combine_fn::<u64>(self),
+            Datatype::Int128 => integer_combine_fn::<i128>(self),
+            Datatype::Uint128 => integer_combine_fn::<u128>(self),
+            Datatype::Float => ordered_combine_fn::<f32>(self),
+            Datatype::Double => ordered_combine_fn::<f64>(self),
+            Datatype::FloatComplex => number_combine_fn::<Complex<f32>>(self),
+            Datatype::DoubleComplex => number_combine_fn::<Complex<f64>>(self),
             #[cfg(target_arch = "x86_64")]
-            Datatype::LongDouble => ordered_operation::<LongDouble>(self),
+            Datatype::LongDouble => ordered_combine_fn::<LongDouble>(self),
             #[cfg(target_arch = "x86_64")]
-            Datatype::LongDoubleComplex => number_operation::<Complex<LongDouble>>(self),
+            Datatype::LongDoubleComplex => number_combine_fn::<Complex<LongDouble>>(self),
             #[cfg(not(target_arch = "x86_64"))]
             Datatype::LongDouble | Datatype::LongDoubleComplex => None,
         }
@@ -43,7 +43,7 @@ impl AtomicOp {
 }
 
 /// Returns the function of an operation on integers.
-fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+fn integer_combine_fn<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Bor => |e, o, _| store_combined::<T>(e, o, T::bitor),
         AtomicOp::Band => |e, o, _| store_combined::<T>(e, o, T::bitand),
@@ -52,13 +52,13 @@ fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
             let mask = T::read(c);
             store_combined::<T>(e, o, |element, operand| operand & mask | element & !mask)
         },
-        _ => return ordered_operation::<T>(op),
+        _ => return ordered_combine_fn::<T>(op),
     };
     Some(combine)
 }
 
 /// Returns the function of an operation on ordered numbers, that is, all numbers but complex ones.
-fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+fn ordered_combine_fn<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Min => |e, o, _| store_operand_if(e, o, T::read(o) < T::read(e)),
         AtomicOp::Max => |e, o, _| store_operand_if(e, o, T::read(o) > T::read(e)),
@@ -66,13 +66,13 @@ fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
         AtomicOp::CswapLt => |e, o, c| store_operand_if(e, o, T::read(c) < T::read(e)),
         AtomicOp::CswapGe => |e, o, c| store_operand_if(e, o, T::read(c) >= T::read(e)),
         AtomicOp::CswapGt => |e, o, c| store_operand_if(e, o, T::read(c) > T::read(e)),
-        _ => return number_operation::<T>(op),
+        _ => return number_combine_fn::<T>(op),
     };
     Some(combine)
 }
 
 /// Returns the function of an operation that all numbers have.
-fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
+fn number_combine_fn<T: Number>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Sum => |e, o, _| store_combined::<T>(e, o, T::sum),
         AtomicOp::Prod => |e, o, _| store_combined::<T>(e, o, T::product),

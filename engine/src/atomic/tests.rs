@@ -20,7 +20,7 @@ fn combined_element(
 }
 
 #[test]
-fn numbers_match_positions_in_all() {
+fn numbers_of_datatypes_ops_and_kinds_are_positions_in_all() {
     for (number, datatype) in (0..).zip(Datatype::ALL) {
         assert_eq!((datatype as u32, Datatype::from_number(number)), (number, Some(datatype)));
         assert!(datatype.size_bytes() <= ELEMENT_MAX_BYTES);
@@ -36,7 +36,7 @@ fn numbers_match_positions_in_all() {
 }
 
 #[test]
-fn datatype_and_op_combine_exactly_if_an_atomic_kind_offers_them() {
+fn combine_fn_exists_exactly_for_offered_ops_and_datatypes() {
     for datatype in Datatype::ALL {
         for op in AtomicOp::ALL {
             let is_offered = AtomicKind::ALL.map(|kind| kind.count_max(op, datatype).is_some());

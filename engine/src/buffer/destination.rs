@@ -140,9 +140,8 @@ impl Destination {
         address.wrapping_neg() % align_bytes
     }
 
-    /// Cuts `skip_bytes` off the front, which are lost, then the next `len_bytes`, which it
-    /// returns. The rest stays. If the memory is too short, or not in one piece, it stays as it is,
-    /// and the result is empty.
+    /// Drops the first `skip_bytes`, returns the next `len_bytes`, and keeps the rest. If the
+    /// memory is too short, or not in one piece, it stays as it is, and the result is empty.
     pub(crate) fn skip_and_split_to(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn null_room_takes_no_bytes() {
+    fn null_segment_takes_no_bytes() {
         let nowhere = SegmentMut { address: ptr::null_mut(), len_bytes: 9 };
         let mut byte = [0_u8];
         let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };

@@ -26,7 +26,7 @@ use bytes::BytesMut;
 /// let buffer = ReusableBuffer::zeroed(1 << 20);
 /// assert_eq!((buffer.room_bytes(), &buffer[..]), (1 << 20, &b""[..]));
 ///
-/// // Memory that is there already is room as far as it is initialised.
+/// // Existing memory becomes room as far as it is initialised.
 /// let buffer = ReusableBuffer::from(BytesMut::from("what is overwritten"));
 /// assert_eq!((buffer.room_bytes(), buffer.len()), (19, 0));
 /// ```
@@ -76,7 +76,7 @@ impl ReusableBuffer {
     }
 }
 
-/// Makes the bytes the room, which holds no message. Capacity behind the bytes is given up.
+/// Makes an empty buffer whose room is these bytes. Capacity behind the bytes is given up.
 impl From<BytesMut> for ReusableBuffer {
     fn from(mut bytes: BytesMut) -> ReusableBuffer {
         if bytes.capacity() > bytes.len() {

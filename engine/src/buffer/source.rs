@@ -145,7 +145,7 @@ impl Source {
     }
 
     /// Copies the caller's memory, unless it is owned. The source then no longer depends on it.
-    pub fn detach(&mut self) {
+    pub fn copy_borrowed_memory(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);
             for slice in self.slices(0) {
@@ -153,8 +153,8 @@ impl Source {
             }
             self.memory = SourceMemory::Copied(copy.into());
         } else if let SourceMemory::Pair(pair) = &mut self.memory {
-            pair.0.detach();
-            pair.1.detach();
+            pair.0.copy_borrowed_memory();
+            pair.1.copy_borrowed_memory();
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
             let owned = Source::owned_vector(copies).unwrap();
             // SAFETY: as above.
             let mut copied = unsafe { Source::raw(&segments) }.unwrap();
-            copied.detach();
+            copied.copy_borrowed_memory();
             for source in [&raw, &owned, &copied] {
                 prop_assert_eq!(source.len_bytes(), whole.len());
                 prop_assert_eq!(concat(&source.slices(offset)), &whole[offset..]);
@@ -270,7 +270,7 @@ mod tests {
                 prop_assert_eq!(pair.len_bytes(), whole.len());
                 prop_assert_eq!(concat(&pair.slices(offset)), &whole[offset..]);
                 prop_assert_eq!(pair.contiguous(), None);
-                pair.detach();
+                pair.copy_borrowed_memory();
             }
             pair.release_raw_memory();
             let slice_count = pair.slices(first.concat().len()).len();

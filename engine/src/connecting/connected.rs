@@ -120,7 +120,7 @@ impl Connection {
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
-        let stage = self.fresh_stage()?;
+        let stage = self.stage_if_fresh()?;
         let link = open();
         *stage = ConnectStage::Asked {
             link: Some(link),
@@ -146,7 +146,7 @@ impl Connection {
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
         check_data_len(data)?;
-        let stage = self.fresh_stage()?;
+        let stage = self.stage_if_fresh()?;
         let link = open();
         *stage = ConnectStage::Accepting { link, requester, data: data.into() };
         self.handshakes.add(link);
@@ -180,8 +180,8 @@ impl Connection {
         answers: Vec<Header>,
     ) {
         let Established { link, number, .. } = connection;
-        // The link counts as up, so an endpoint that is closed first waits until the link has taken
-        // these frames.
+        // The link counts as up, so that closing the endpoint waits until the link has taken these
+        // frames.
         self.handshakes.mark_up(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshakes.queue_rest_of_frame(link, rest);
@@ -224,7 +224,8 @@ impl Connection {
         }
     }
 
-    fn fresh_stage(&mut self) -> Result<&mut ConnectStage, Error> {
+    /// Returns the stage, to be replaced, if the endpoint has neither asked nor accepted.
+    fn stage_if_fresh(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
                 Ok(&mut connected.stage)
@@ -259,8 +260,8 @@ impl Connection {
         self.handshakes.queue_step(id, HandshakeStep::Accept, number, &data);
     }
 
-    /// Establishes the connection, since the link has taken the `Accept`.
-    pub(super) fn accept_sent(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
+    /// Handles a link that has taken an `Accept`: the connection is established.
+    pub(super) fn establish_if_accepting(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &self.role
             && let ConnectStage::Accepting { link, requester, .. } = connected.stage
             && link == id
@@ -271,7 +272,7 @@ impl Connection {
     }
 
     /// Handles a handshake step on a handshake link.
-    pub(super) fn handshake_at_connected(
+    pub(super) fn handle_step_at_connected(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -347,8 +348,8 @@ impl Connection {
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
-    /// Records the end of a link that was not the connection.
-    pub(super) fn attempt_link_ended(
+    /// Handles the end of a handshake link, which may end an attempt to connect or a shutdown.
+    pub(super) fn handle_handshake_link_end(
         &mut self,
         id: LinkId,
         was_up: bool,

@@ -105,15 +105,16 @@ impl Handshakes {
         self.mark_pending(id);
     }
 
-    /// Queues the rest of a frame on a link that has carried messages, before any other frame.
+    /// Queues the rest of a frame on a link that has carried messages. The caller has queued no other
+    /// frame on this link yet.
     pub(super) fn queue_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.mark_pending(id);
     }
 
-    /// Queues the answers to the peer's operations on a link that has carried messages, before any
-    /// handshake step.
+    /// Queues the answers to the peer's operations on a link that has carried messages. The caller has
+    /// queued no handshake step on this link yet.
     pub(super) fn queue_answers(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
@@ -152,10 +153,10 @@ impl Handshakes {
     }
 
     /// Sends the waiting frames with `send`, as
-    /// [`Connection::transmit_and_take_served_links`](super::Connection::transmit_and_take_served_links)
-    /// describes. Returns the link that has taken an `Accept`, if there is one, and the links that are no
-    /// longer needed. It forgets these.
-    pub(super) fn transmit_and_take_served_links(
+    /// [`Connection::transmit_and_take_links_to_close`](super::Connection::transmit_and_take_links_to_close)
+    /// describes. Returns the link that has taken an `Accept`, if there is one. Also removes the links that
+    /// are no longer needed, and returns them for the caller to close.
+    pub(super) fn transmit_and_take_links_to_close(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
     ) -> (Option<LinkId>, Vec<LinkId>) {

@@ -44,8 +44,8 @@ impl Passive {
 }
 
 impl Connection {
-    /// Sets how many requests may wait from now on. The endpoint rejects any more. `None` rejects
-    /// all requests.
+    /// Sets how many requests may wait from now on. The endpoint rejects further ones. `None` makes it
+    /// reject all requests.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Connection {
 
     /// Handles a handshake step at a passive endpoint. It may only be a request, and the first on
     /// its link.
-    pub(super) fn handshake_at_passive(
+    pub(super) fn handle_step_at_passive(
         &mut self,
         id: LinkId,
         handshake: Handshake,

@@ -87,7 +87,7 @@ fn take_sent_handshakes(
         }
         Sent::Whole
     };
-    let served = connection.transmit_and_take_served_links(send, asked);
+    let served = connection.transmit_and_take_links_to_close(send, asked);
     (said, served)
 }
 
@@ -176,12 +176,12 @@ fn acceptor_connects_when_the_link_takes_its_accept() {
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
     assert_eq!(asked.events, [ConnectionReport::Connected { data: Box::default() }]);
     let confirm = make_handshake(HandshakeStep::Confirm, b"");
-    let confirmed = connection.handshake_on_message_link(ASKED, confirm, false, &mut asked);
+    let confirmed = connection.handle_step_on_message_link(ASKED, confirm, false, &mut asked);
     assert_eq!(
         (confirmed, asked.events.pop()),
         (Ok(HandshakeResult::Nothing), Some(ConnectionReport::Confirmed))
     );
-    assert!(connection.handshake_on_message_link(ASKED, confirm, false, &mut asked).is_err(), "again");
+    assert!(connection.handle_step_on_message_link(ASKED, confirm, false, &mut asked).is_err(), "again");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn acceptor_refuses_new_instance_of_the_requester() {
 }
 
 #[test]
-fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
+fn passive_endpoint_sends_reject_for_the_application_and_beyond_backlog() {
     let (mut connection, mut asked, request) = passive_with_request();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
@@ -211,7 +211,7 @@ fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
 }
 
 #[test]
-fn request_is_withdrawn_unless_it_is_being_accepted() {
+fn request_of_lost_requester_is_withdrawn_unless_being_accepted() {
     for is_being_accepted in [false, true] {
         let (mut connection, mut asked, request) = passive_with_request();
         if is_being_accepted {
@@ -229,11 +229,11 @@ fn rdm_endpoint_queues_one_reject_at_a_time() {
         (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
     let request = make_handshake(HandshakeStep::Request, b"");
     assert_eq!(
-        connection.handshake_on_message_link(ASKED, request, false, &mut asked),
+        connection.handle_step_on_message_link(ASKED, request, false, &mut asked),
         Ok(HandshakeResult::Nothing)
     );
     assert_eq!(asked.queued, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
-    assert!(connection.handshake_on_message_link(ASKED, request, true, &mut asked).is_err());
+    assert!(connection.handle_step_on_message_link(ASKED, request, true, &mut asked).is_err());
     assert!(connection.peer().is_none() && !connection.is_connection_oriented());
 }
 
@@ -256,7 +256,7 @@ fn shutdown_is_reported_when_the_link_ends() {
         sent.push((header.copied(), data.to_vec()));
         Sent::Whole
     };
-    connection.transmit_and_take_served_links(send, &mut asked);
+    connection.transmit_and_take_links_to_close(send, &mut asked);
     let shutdown = Header::Connection(make_handshake(HandshakeStep::Shutdown, b""));
     assert_eq!(sent, [(None, b"rest".to_vec()), (Some(Header::Fenced), vec![]), (Some(shutdown), vec![])]);
     asked.events.clear();

@@ -117,29 +117,29 @@ impl Engine {
     }
 
     /// Records that a receive of the peer has matched a message.
-    fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
+    fn match_report_arrived(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        let send = match link.tx.matched(number) {
+        let send = match link.tx.take_matched_send(number) {
             Ok(send) => send,
             Err(ProtocolViolation(reason)) => return self.abort_breached_link(id, reason, sink),
         };
-        self.completed(send, sink);
+        self.end_with_success(send, sink);
     }
 
     /// Records that the peer has granted more credit.
-    fn credit_granted(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
+    fn credit_grant_arrived(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        let outcome = link.tx.credit_granted(granted_bytes);
+        let outcome = link.tx.record_credit_grant(granted_bytes);
         self.abort_link_if_violated(id, outcome, sink);
     }
 
-    fn acknowledged(&mut self, id: LinkId, received_count: u64, sink: &mut impl Sink) {
+    fn ack_arrived(&mut self, id: LinkId, received_count: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        if let Err(ProtocolViolation(reason)) = link.tx.acknowledged(received_count) {
+        if let Err(ProtocolViolation(reason)) = link.tx.record_ack(received_count) {
             return self.abort_breached_link(id, reason, sink);
         }
         while let Some(send) = self.links.get_mut(id).and_then(|link| link.tx.pop_acknowledged()) {
-            self.completed(send, sink);
+            self.end_with_success(send, sink);
         }
     }
 }
@@ -151,7 +151,7 @@ impl<S: Sink> Arrivals<'_, S> {
         if let Some(filling) = engine.arriving_read_piece(id) {
             let bytes = filling.clip_bytes(bytes);
             engine.initiator.put_read_piece(&filling, bytes);
-            self.read_bytes_placed(id, bytes.len());
+            self.count_read_bytes(id, bytes.len());
         } else if engine.target.is_write_arriving(id) {
             let (target, mut effects) = engine.target_and_effects(self.sink);
             target.put_payload(id, bytes, &mut effects);
@@ -162,9 +162,9 @@ impl<S: Sink> Arrivals<'_, S> {
     }
 
     /// Counts bytes of a read that are in their destination.
-    fn read_bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
+    fn count_read_bytes(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        let Some(ended) = engine.links.get_mut(id).and_then(|link| link.rx.read_bytes_placed(count_bytes))
+        let Some(ended) = engine.links.get_mut(id).and_then(|link| link.rx.count_read_bytes(count_bytes))
         else {
             return;
         };
@@ -202,31 +202,31 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         }
         match header {
             Header::Message(_) => {}
-            Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
+            Header::Ack { received } => engine.ack_arrived(id, *received, self.sink),
             Header::Request { message, op, .. } => {
                 engine.message_offer_arrived(id, message, *op, payload, self.sink);
             }
-            Header::Clear { op, cannot_pull } => engine.offer_cleared(id, *op, *cannot_pull, self.sink),
+            Header::Clear { op, cannot_pull } => engine.clear_arrived(id, *op, *cannot_pull, self.sink),
             Header::Data { op, len_bytes } => {
                 self.begin_data_or_abort_link(id, *op, *len_bytes);
                 self.put_payload(id, payload);
             }
-            Header::Done { op, fault } => engine.offer_done(id, *op, *fault, self.sink),
-            Header::Matched { number } => engine.match_acknowledged(id, *number, self.sink),
-            Header::Credit { granted_bytes } => engine.credit_granted(id, *granted_bytes, self.sink),
-            Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
-            Header::Fenced => engine.fence_answered(id, self.sink),
+            Header::Done { op, fault } => engine.done_arrived(id, *op, *fault, self.sink),
+            Header::Matched { number } => engine.match_report_arrived(id, *number, self.sink),
+            Header::Credit { granted_bytes } => engine.credit_grant_arrived(id, *granted_bytes, self.sink),
+            Header::Fence { matched } => engine.fence_arrived(id, *matched, self.sink),
+            Header::Fenced => engine.fence_answer_arrived(id, self.sink),
             Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
             Header::Atomic(atomic) => engine.atomic_arrived(id, atomic, payload, self.sink),
             Header::ReadData { op, len_bytes } => {
-                engine.begin_read_data(id, *op, *len_bytes, self.sink);
+                engine.begin_read_data_or_abort_link(id, *op, *len_bytes, self.sink);
                 self.put_payload(id, payload);
             }
             Header::MappableRegion(shown) => {
-                engine.region_offered_for_mapping(id, *shown, payload, self.sink);
+                engine.mappable_region_arrived(id, *shown, payload, self.sink);
             }
-            Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
-            Header::Connection(handshake) => engine.handshake_on_message_link(id, *handshake, self.sink),
+            Header::Answer { op, outcome } => engine.answer_arrived(id, *op, *outcome, self.sink),
+            Header::Connection(handshake) => engine.handle_step_on_message_link(id, *handshake, self.sink),
         }
     }
 
@@ -249,12 +249,14 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::Atomic(atomic) => {
                 link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
             }
-            Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
+            Header::ReadData { op, len_bytes } => {
+                engine.begin_read_data_or_abort_link(id, op, len_bytes, self.sink);
+            }
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
             // The header tells enough: the data of the handshake does not matter here.
-            Header::Connection(handshake) => engine.handshake_on_message_link(id, handshake, self.sink),
+            Header::Connection(handshake) => engine.handle_step_on_message_link(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }
             | Header::Done { .. }
@@ -283,7 +285,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
         if engine.arriving_read_piece(id).is_some() {
-            self.read_bytes_placed(id, count_bytes);
+            self.count_read_bytes(id, count_bytes);
         } else if engine.target.is_write_arriving(id) {
             let (target, mut effects) = engine.target_and_effects(self.sink);
             target.bytes_placed(id, count_bytes, &mut effects);
@@ -310,7 +312,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             CollectedHeader::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
             CollectedHeader::Region(shown) => {
-                engine.region_offered_for_mapping(id, shown, payload, self.sink);
+                engine.mappable_region_arrived(id, shown, payload, self.sink);
             }
             CollectedHeader::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
         }

@@ -17,7 +17,7 @@ use super::Engine;
 use super::rma::whole_or_full;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::link::{Frame, LinkAccess, RequestStage, op_number_of};
+use crate::link::{FrameKind, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, SendId};
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Atomic, AtomicForm, Header};
@@ -61,21 +61,21 @@ impl Engine {
         let stage = match sent {
             Sent::Full => return Taken::Nothing,
             Sent::Partial(taken_bytes) => {
-                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would break the protocol. At this stage
-                // none is accepted.
+                // the engine accepts no answer.
                 RequestStage::Cleared
             }
             Sent::Whole => RequestStage::Sent,
         };
-        let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
-        self.initiator.access_begun(send_id, stage, begun);
+        let begun = link.tx.record_access_begun(send_id, &access, stage, self.config.transmit_order);
+        self.initiator.record_access_begun(send_id, stage, begun);
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Ends an atomic operation whose fetched elements have all arrived.
     pub(super) fn atomic_results_arrived(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        self.access_ended(id, send_id);
-        self.completed(send_id, sink);
+        self.record_access_end(id, send_id);
+        self.end_with_success(send_id, sink);
     }
 }

@@ -1,6 +1,6 @@
-//! Awaited sources: peers that posted receives name as their only source, and that were lost, or to
-//! which an attempt to connect was cut short. The engine connects to each, to learn whether it is
-//! there. See `docs/decisions/directed-receives.md`.
+//! Awaited sources: peers that posted receives name as their only source, and to which this side has
+//! no link: they were lost, or an attempt to connect was cut short. The engine connects to each, to
+//! learn whether it is there. See `docs/decisions/directed-receives.md`.
 
 use std::mem;
 

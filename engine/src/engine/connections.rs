@@ -11,7 +11,7 @@ use crate::connecting::{Established, HandshakeResult};
 use crate::connection::{RequestId, Requester};
 use crate::error::{Error, OperationError};
 use crate::limits::EAGER_MAX_BYTES;
-use crate::link::{Frame, PartialFrame};
+use crate::link::{FrameKind, PartialFrame};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -57,8 +57,8 @@ impl Engine {
     }
 
     /// Listens for connection requests. Up to `backlog_requests` of them may wait; the endpoint
-    /// rejects any more. `None` rejects all requests, as before the first call. Requests that
-    /// already wait stay.
+    /// rejects further ones. `None` makes it reject all requests, as before the first call. Requests
+    /// that already wait stay.
     ///
     /// # Errors
     ///
@@ -120,21 +120,21 @@ impl Engine {
 
     /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
     /// answers to the peer's operations. This call cancels every other operation, and reports it
-    /// before it returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed the
+    /// before it returns. [`ConnectionReport::Shutdown`] follows when the peer has confirmed the
     /// shutdown, or has shut down too. A second call does nothing.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotConnected`] if there was no connection yet.
     ///
-    /// [`ConnectionEvent::Shutdown`]: crate::connection::ConnectionReport::Shutdown
+    /// [`ConnectionReport::Shutdown`]: crate::connection::ConnectionReport::Shutdown
     /// [`Misuse::NotConnected`]: crate::error::Misuse::NotConnected
     pub fn shutdown(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) -> Result<(), Error> {
         let Some(established) = self.connection.connection_to_shut_down()? else { return Ok(()) };
         let Established { link: id, peer, .. } = established;
         let instance = self.peers.peer(peer).instance().unwrap_or(0);
         // Sends that the peer may still read must not end before the link.
-        let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
+        let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed_payload());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_between_frames());
         // After a frame that is cut off, no other frame can follow.
@@ -165,13 +165,13 @@ impl Engine {
     /// [`EAGER_MAX_BYTES`] of requested payload are left. Eager messages and pieces of reads are
     /// always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
-        let PartialFrame { frame, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
-        let slices = match frame {
-            Frame::Message | Frame::Data => self.initiator.get(send)?.source.slices(taken_bytes),
-            Frame::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes),
+        let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
+        let slices = match kind {
+            FrameKind::Message | FrameKind::Data => self.initiator.get(send)?.source.slices(taken_bytes),
+            FrameKind::ReadData => self.target.next_outgoing_read(id)?.piece_slices(taken_bytes),
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
-        if frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
+        if kind == FrameKind::Data && rest_bytes > EAGER_MAX_BYTES {
             return None;
         }
         let mut rest = Vec::with_capacity(rest_bytes);
@@ -188,7 +188,7 @@ impl Engine {
             Some(header) => transport.send(id, header, &[IoSlice::new(data)]),
             None => transport.resume(id, &[IoSlice::new(data)]),
         };
-        for served in connection.transmit_and_take_served_links(send, &mut effects) {
+        for served in connection.transmit_and_take_links_to_close(send, &mut effects) {
             transport.close(served, Close::Drain);
         }
     }
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Handles a handshake step, or its beginning, on a link that carries messages.
     #[cold]
-    pub(super) fn handshake_on_message_link(
+    pub(super) fn handle_step_on_message_link(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -239,7 +239,7 @@ impl Engine {
         let is_answer_pending =
             link.tx.pending_replies().has_header(|header| matches!(header, Header::Connection(_)));
         let (connection, mut effects) = self.connection_and_effects(sink);
-        match connection.handshake_on_message_link(id, handshake, is_answer_pending, &mut effects) {
+        match connection.handle_step_on_message_link(id, handshake, is_answer_pending, &mut effects) {
             Ok(HandshakeResult::Nothing) => {}
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);

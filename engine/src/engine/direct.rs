@@ -53,7 +53,7 @@ pub enum Attempt {
 
 impl Engine {
     /// Records a region that the peer offers for mapping.
-    pub(super) fn region_offered_for_mapping(
+    pub(super) fn mappable_region_arrived(
         &mut self,
         id: LinkId,
         shown: MappableRegion,

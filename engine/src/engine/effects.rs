@@ -1,5 +1,5 @@
-//! Carries out the effects that the parts of an engine ask for. This module does so for the
-//! receiver.
+//! Carries out the effects that the receiver of an engine asks for. The submodules do the same for
+//! the other parts.
 
 mod connecting;
 mod initiating;

@@ -1,8 +1,8 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
 //! A fenced send waits at the head of its peer's queue until all earlier sends to the peer have
-//! completed and have reached the level of the fenced send. Later sends wait behind it. What the
-//! sender cannot know, it asks the peer, for example whether messages without acknowledgement have
+//! completed and have reached the level of the fenced send. Later sends wait behind it. The sender
+//! asks the peer for what it cannot know, for example whether messages without acknowledgement have
 //! arrived:
 //!
 //! ```text
@@ -38,17 +38,20 @@ pub(super) fn try_pass_fence(
     transport: &mut impl Transport,
 ) -> bool {
     let awaits = send.message.awaits;
-    if links_of_peer.iter().any(|other| links.get(*other).is_some_and(|link| !link.tx.has_all_completed())) {
+    if links_of_peer
+        .iter()
+        .any(|other| links.get(*other).is_some_and(|link| !link.tx.all_operations_have_completed()))
+    {
         return false;
     }
     let Some(link) = links.get_mut(id) else { return true };
-    if link.tx.all_taken_are_known_to_have_reached(awaits) {
+    if link.tx.all_operations_have_reached_level(awaits) {
         return true;
     }
     if !link.tx.is_fence_unanswered() {
         let matched = awaits.wants_match();
         if transport.send_inline(id, &Header::Fence { matched }, &[]).is_ok() {
-            link.tx.fence_sent(matched);
+            link.tx.record_fence_sent(matched);
         }
     }
     false
@@ -58,7 +61,7 @@ impl Engine {
     /// Handles a fence of the peer. A fence asks whether the peer's earlier messages have arrived.
     /// They always have, since a link keeps the order. With `asks_match` the fence also asks whether
     /// receives have matched these messages.
-    pub(super) fn fence_asked(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
+    pub(super) fn fence_arrived(&mut self, id: LinkId, asks_match: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered =
             self.links.get(id).is_some_and(|link| link.tx.pending_replies().has_header(is_fenced));
@@ -71,9 +74,9 @@ impl Engine {
     }
 
     /// Handles the peer's answer to a fence.
-    pub(super) fn fence_answered(&mut self, id: LinkId, sink: &mut impl Sink) {
+    pub(super) fn fence_answer_arrived(&mut self, id: LinkId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        if let Err(ProtocolViolation(reason)) = link.tx.fence_answered() {
+        if let Err(ProtocolViolation(reason)) = link.tx.record_fence_answer() {
             return self.abort_breached_link(id, reason, sink);
         }
         let peer = link.peer();

@@ -2,7 +2,7 @@
 //!
 //! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
 //! opened if there is one, else on a new link. If two endpoints connect to each other at the same
-//! moment, both links stay, and each side sends on its own. When a link ends, the operations end
+//! moment, both links stay, and each side sends on its own. When a link ends, so do the operations
 //! that it has taken.
 
 use std::mem;
@@ -81,6 +81,8 @@ impl Engine {
         self.target.link_added(id, peer);
     }
 
+    /// Handles a link that has come up, and finds out whether it leads to the present instance of the
+    /// peer, to an earlier one, or to a new one.
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
         if self.receive_side.is_budget_overdrawn() {
             debug!(%address, "refusing a link: links that have ended left too much behind");
@@ -121,8 +123,8 @@ impl Engine {
     /// to the peer ends too: messages on the lost link are missing, and later messages must not
     /// arrive as if none were.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        // The transport may give the link's number to another link, which closing it later would
-        // hit.
+        // Forget a link that was to be closed: the transport may give its number to a new link,
+        // which would then be closed.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
             self.fail_exposed_sends(unended, &error, sink);
@@ -253,6 +255,8 @@ impl Engine {
         self.condemned.push(ClosingLink { link: id, how: Close::Abort, error, unended });
     }
 
+    /// Closes the links that the engine has ended, and fails the sends that the peers could read until
+    /// then.
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         for ClosingLink { link, how, error, unended } in mem::take(&mut self.condemned) {
             transport.close(link, how);

@@ -82,7 +82,7 @@ impl Engine {
                     let (flags, buffer) = (local.completion_flags(), local.take_buffer());
                     let completion = EndedOperation::of_transmit(context, flags, buffer);
                     let (initiator, mut effects) = self.initiator_and_effects(sink);
-                    initiator.access_completed_at_once(to, completion, signalled, &mut effects);
+                    initiator.report_immediate_access(to, completion, signalled, &mut effects);
                     return Ok(());
                 }
                 let (source, data, one_sided) = OneSided::of_rma(local.take(), *memory, level, fence);
@@ -148,18 +148,18 @@ impl Engine {
             _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {
-            send.source.detach();
+            send.source.copy_borrowed_memory();
         }
         match sent {
             Sent::Whole => {
                 send.source.release_raw_memory();
-                self.eager_message_begun(link_id, &send.message);
-                self.eager_message_sent(link_id, send, sink);
+                self.record_eager_message_begun(link_id, &send.message);
+                self.await_reply_or_complete_unqueued(link_id, send, sink);
             }
             Sent::Partial(taken_bytes) => {
-                self.eager_message_begun(link_id, &send.message);
+                self.record_eager_message_begun(link_id, &send.message);
                 let send = self.initiator.insert(send);
-                self.message_partly_sent(link_id, send, taken_bytes);
+                self.record_partial_message(link_id, send, taken_bytes);
                 self.initiator.activate(to);
             }
             Sent::Full => {
@@ -184,7 +184,7 @@ impl Engine {
             self.initiator.activate(to);
         }
         if inject {
-            self.initiator.detach_source(id);
+            self.initiator.copy_borrowed_source(id);
         }
     }
 }

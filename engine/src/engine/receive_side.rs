@@ -340,7 +340,7 @@ impl Engine {
         for id in self.links.ids() {
             let received = self.receive_side.arrived_eager_count(id);
             if let Some(link) = self.links.get_mut(id) {
-                link.tx.pending_replies_mut().fix_ack_and_drop_credit(received);
+                link.tx.pending_replies_mut().freeze_ack_and_drop_credit_grant(received);
             }
         }
         self.receive_side = ReceiveSide::Left;

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::completion::Sink;
-use crate::link::{Frame, SendEnd, SendProtocol, op_number_of};
+use crate::link::{FrameKind, SendEnd, SendProtocol, op_number_of};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkCaps, LinkId, RemotePayload, Sent, Transport};
@@ -35,7 +35,7 @@ impl Engine {
         let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
             return OfferOutcome::Gone;
         };
-        let exposed = match (link.tx.take_exposed(send_id), protocol) {
+        let exposed = match (link.tx.take_exposed_description(send_id), protocol) {
             (Some(remote), _) => Some(remote),
             (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
             (None, _) => None,
@@ -53,17 +53,17 @@ impl Engine {
         let Ok(remote_bytes) = u8::try_from(bytes.len()) else { return OfferOutcome::SendEagerly };
         let header = Header::Request { message: send.message, op: op_number_of(send_id), remote_bytes };
         if transport.send_inline(id, &header, bytes).is_err() {
-            link.tx.keep_exposed(send_id, remote);
+            link.tx.keep_exposed_description(send_id, remote);
             return OfferOutcome::Full;
         }
-        link.tx.offer_sent(send_id, !bytes.is_empty());
+        link.tx.record_offer_sent(send_id, !bytes.is_empty());
         OfferOutcome::Sent
     }
 
     /// Handles the peer's request for payload.
-    pub(super) fn offer_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
+    pub(super) fn clear_arrived(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        if let Err(ProtocolViolation(reason)) = link.tx.clear_received(op, cannot_pull) {
+        if let Err(ProtocolViolation(reason)) = link.tx.record_clear(op, cannot_pull) {
             return self.abort_breached_link(id, reason, sink);
         }
         let peer = link.peer();
@@ -72,15 +72,15 @@ impl Engine {
 
     /// Handles the peer's report that it has the payload of a message, or with `fault` that it
     /// could not read it.
-    pub(super) fn offer_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
+    pub(super) fn done_arrived(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
-        let send = match link.tx.offer_done(op, fault, is_message) {
+        let send = match link.tx.take_done_send(op, fault, is_message) {
             Ok(send) => send,
             Err(ProtocolViolation(reason)) => return self.abort_breached_link(id, reason, sink),
         };
         let outcome = if fault { Outcome::Fault } else { Outcome::Done };
-        self.answered(id, send, outcome, sink);
+        self.end_with_answer(id, send, outcome, sink);
     }
 
     /// Sends payload that the peer has asked for. Returns whether the link can take messages.
@@ -104,20 +104,25 @@ impl Engine {
             }
             link.tx.pop_cleared();
             if let Sent::Partial(taken_bytes) = sent {
-                link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+                link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
                 return false;
             }
-            self.requested_payload_sent(id, send_id, sink);
+            self.record_requested_payload_sent(id, send_id, sink);
         }
         true
     }
 
     /// Records that the link took all of a payload that the peer has asked for.
-    pub(super) fn requested_payload_sent(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+    pub(super) fn record_requested_payload_sent(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        sink: &mut impl Sink,
+    ) {
         let Some(link) = self.links.get_mut(id) else { return };
         let awaits_answer = self.initiator.needs_answer(send_id);
         if link.tx.record_payload_sent(send_id, awaits_answer) == SendEnd::Now {
-            self.completed(send_id, sink);
+            self.end_with_success(send_id, sink);
         }
     }
 }

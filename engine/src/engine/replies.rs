@@ -4,7 +4,7 @@ use super::Engine;
 use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::limits::READ_PIECE_MAX_BYTES;
-use crate::link::{Frame, LinkTx};
+use crate::link::{FrameKind, LinkTx};
 use crate::operation::SendId;
 use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
@@ -20,7 +20,8 @@ impl Engine {
     /// Sends the pending replies of all links, as far as the links take them.
     pub(super) fn send_pending_replies(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.send_pending_replies(|id, tx| sources.send_on_link(id, tx, transport, sink));
+        self.links
+            .send_pending_replies(|id, tx| sources.send_pending_replies_on_link(id, tx, transport, sink));
     }
 
     /// As [`send_pending_replies`](Self::send_pending_replies), on one link. Returns whether the link
@@ -32,12 +33,14 @@ impl Engine {
         sink: &mut impl Sink,
     ) -> bool {
         let mut sources = ReplySources { receive_side: &mut self.receive_side, target: &mut self.target };
-        self.links.try_send_pending_replies_of(id, |id, tx| sources.send_on_link(id, tx, transport, sink))
+        self.links.try_send_pending_replies_of(id, |id, tx| {
+            sources.send_pending_replies_on_link(id, tx, transport, sink);
+        })
     }
 
     /// Sends the last answers to a peer's operations, unless the link is in the middle of a frame.
-    /// Returns the answers that the link had no room for, in order. The caller sends nothing else
-    /// on the link afterwards.
+    /// Returns the answers that the link had no room for, in the order in which they were to go.
+    /// The caller sends nothing else on the link afterwards.
     #[cold]
     pub(super) fn send_last_answers_or_return_rest(
         &mut self,
@@ -59,14 +62,14 @@ impl Engine {
 
 impl ReplySources<'_> {
     /// Sends the pending replies of one link. If that ends a read, the target may count an event.
-    fn send_on_link(
+    fn send_pending_replies_on_link(
         &mut self,
         id: LinkId,
         tx: &mut LinkTx,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) {
-        let is_reading = tx.partial_frame().is_some_and(|writing| writing.frame == Frame::ReadData);
+        let is_reading = tx.partial_frame().is_some_and(|writing| writing.kind == FrameKind::ReadData);
         if is_reading {
             self.send_read_data(id, tx, transport, sink);
         }
@@ -77,7 +80,7 @@ impl ReplySources<'_> {
         if tx.pending_replies().is_credit_grant_next() {
             let credit = Header::Credit { granted_bytes: self.receive_side.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
-                tx.pending_replies_mut().credit_sent();
+                tx.pending_replies_mut().record_credit_sent();
                 self.receive_side.credit_sent(id);
             }
         }
@@ -95,7 +98,7 @@ impl ReplySources<'_> {
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }
-            replies.ack_sent();
+            replies.record_ack_sent();
         }
         while let Some(header) = replies.peek_header() {
             let payload = match header {
@@ -137,7 +140,7 @@ impl ReplySources<'_> {
                     Sent::Partial(more_bytes) => return tx.advance_partial_frame(more_bytes),
                     Sent::Whole => {
                         tx.end_partial_frame();
-                        reading.piece_sent();
+                        reading.record_piece_sent();
                     }
                 }
             }
@@ -163,9 +166,9 @@ impl ReplySources<'_> {
             let sent = transport.send(id, &reading.piece_header(), &reading.piece_slices(0));
             match sent {
                 Sent::Full => return,
-                Sent::Whole => reading.piece_sent(),
+                Sent::Whole => reading.record_piece_sent(),
                 Sent::Partial(taken_bytes) => {
-                    return tx.record_partial_frame(Frame::ReadData, SendId::default(), taken_bytes);
+                    return tx.record_partial_frame(FrameKind::ReadData, SendId::default(), taken_bytes);
                 }
             }
         }

@@ -19,7 +19,7 @@
 use super::Engine;
 use super::transmit::Taken;
 use crate::completion::Sink;
-use crate::link::{Frame, Link, LinkAccess, RequestStage, op_number_of};
+use crate::link::{FrameKind, Link, LinkAccess, RequestStage, op_number_of};
 use crate::operation::{OneSided, Send, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome, Rma, RmaKind};
@@ -54,7 +54,7 @@ impl Engine {
             let offer = rma_header(send_id, send, one_sided, kind);
             let sent = whole_or_full(transport.send_inline(id, &offer, remote.as_bytes()));
             if sent == Sent::Full {
-                link.tx.keep_exposed(send_id, remote);
+                link.tx.keep_exposed_description(send_id, remote);
             }
             (sent, RequestStage::Offered)
         } else {
@@ -65,7 +65,8 @@ impl Engine {
                 }
                 _ => transport.send(id, &write, &send.source.slices(0)),
             };
-            // An answer before the end of the frame would break the protocol.
+            // An answer before the end of the frame would break the protocol. At the stage `Cleared`
+            // the engine accepts no answer.
             let is_cut = matches!(sent, Sent::Partial(_));
             (sent, if is_cut { RequestStage::Cleared } else { RequestStage::Sent })
         };
@@ -73,15 +74,21 @@ impl Engine {
             return Taken::Nothing;
         }
         if let Sent::Partial(taken_bytes) = sent {
-            link.tx.record_partial_frame(Frame::Data, send_id, taken_bytes);
+            link.tx.record_partial_frame(FrameKind::Data, send_id, taken_bytes);
         }
-        let begun = link.tx.access_begun(send_id, &access, stage, self.config.transmit_order);
-        self.initiator.access_begun(send_id, stage, begun);
+        let begun = link.tx.record_access_begun(send_id, &access, stage, self.config.transmit_order);
+        self.initiator.record_access_begun(send_id, stage, begun);
         if sent == Sent::Whole { Taken::Whole } else { Taken::Partly }
     }
 
     /// Begins a piece of read data. Ends the link if this side has not asked for the piece.
-    pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
+    pub(super) fn begin_read_data_or_abort_link(
+        &mut self,
+        id: LinkId,
+        op: u64,
+        len_bytes: u64,
+        sink: &mut impl Sink,
+    ) {
         let Some(link) = self.links.get_mut(id) else { return };
         // A fetching atomic operation is at the stage `Sent`, since its operands were sent.
         let is_asked = |stage| matches!(stage, RequestStage::Requested | RequestStage::Sent);
@@ -94,7 +101,7 @@ impl Engine {
     }
 
     /// Handles the target's answer to an access.
-    pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
+    pub(super) fn answer_arrived(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_due =
             |(send, stage): &(SendId, RequestStage)| self.initiator.is_answer_allowed(*send, *stage, outcome);
@@ -102,38 +109,44 @@ impl Engine {
         let Some((send_id, _)) = found else {
             return self.abort_breached_link(id, "answers what was not asked for", sink);
         };
-        self.access_ended(id, send_id);
-        self.answered(id, send_id, outcome, sink);
+        self.record_access_end(id, send_id);
+        self.end_with_answer(id, send_id, outcome, sink);
     }
 
     /// Tells the link that the peer has answered an access.
     #[inline]
-    pub(super) fn access_ended(&mut self, id: LinkId, send_id: SendId) {
+    pub(super) fn record_access_end(&mut self, id: LinkId, send_id: SendId) {
         if let Some(link) = self.links.get_mut(id)
             && let Some(send) = self.initiator.get(send_id)
             && let Some(one_sided) = &send.one_sided
         {
             let order = self.config.transmit_order;
-            link.tx.access_ended(send_id, &LinkAccess::of(send), one_sided.begun, order);
+            link.tx.record_access_end(send_id, &LinkAccess::of(send), one_sided.begun, order);
         }
     }
 
     /// Ends an operation with the peer's answer.
     #[inline(always)]
-    pub(super) fn answered(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
+    pub(super) fn end_with_answer(
+        &mut self,
+        id: LinkId,
+        send: SendId,
+        outcome: Outcome,
+        sink: &mut impl Sink,
+    ) {
         if outcome != Outcome::Done {
-            return self.answered_with_failure(id, send, outcome, sink);
+            return self.fail_with_answer(id, send, outcome, sink);
         }
         let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.completed(send, &mut effects);
+        initiator.end_with_success(send, &mut effects);
     }
 
     /// Fails an operation with the peer's answer.
     #[cold]
-    fn answered_with_failure(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
+    fn fail_with_answer(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         let Some(peer) = self.links.get(id).map(Link::peer) else { return };
         let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.answered(send, peer, outcome, &mut effects);
+        initiator.end_with_answer(send, peer, outcome, &mut effects);
     }
 }
 
@@ -157,7 +170,7 @@ fn expose_write_payload(
     transport: &mut impl Transport,
 ) -> Option<(RemotePayload, u8)> {
     let len_bytes = send.message.len_bytes;
-    let exposed = link.tx.take_exposed(send_id).or_else(|| {
+    let exposed = link.tx.take_exposed_description(send_id).or_else(|| {
         let is_offered = send.may_be_fetched
             && len_bytes >= caps.pull_min_bytes as u64
             && len_bytes > 0

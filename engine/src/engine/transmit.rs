@@ -4,7 +4,7 @@ use super::Engine;
 use super::fences::try_pass_fence;
 use super::rendezvous::OfferOutcome;
 use crate::completion::Sink;
-use crate::link::{Frame, PartialFrame, SendProtocol};
+use crate::link::{FrameKind, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -50,7 +50,7 @@ impl Engine {
         }
         let is_sent = transport.send_inline(id, &Header::Message(header), message).is_ok();
         if is_sent {
-            link.tx.message_begun(cost_bytes);
+            link.tx.record_message_begun(cost_bytes);
         }
         is_sent
     }
@@ -172,7 +172,7 @@ impl Engine {
     ) -> Taken {
         let link = self.find_or_open_transmit_link(peer, transport);
         let caps = transport.caps(link);
-        // An operation that has ended already takes nothing of the link.
+        // An operation that has ended already has nothing to send.
         let Some(send) = self.initiator.get(id) else { return Taken::Whole };
         if send.fence
             && !try_pass_fence(&mut self.links, link, self.peers.peer(peer).links(), send, transport)
@@ -217,13 +217,13 @@ impl Engine {
         match send_eager(transport, link, caps, send) {
             Sent::Full => Taken::Nothing,
             Sent::Partial(taken_bytes) => {
-                self.eager_message_begun(link, &message);
-                self.message_partly_sent(link, id, taken_bytes);
+                self.record_eager_message_begun(link, &message);
+                self.record_partial_message(link, id, taken_bytes);
                 Taken::Partly
             }
             Sent::Whole => {
-                self.eager_message_begun(link, &message);
-                self.queued_message_sent(link, id, sink);
+                self.record_eager_message_begun(link, &message);
+                self.await_reply_or_complete_queued(link, id, sink);
                 Taken::Whole
             }
         }
@@ -232,10 +232,10 @@ impl Engine {
     /// Continues the link's partly written frame. Returns whether the link can take another frame.
     fn try_finish_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.get_mut(id) else { return true };
-        let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
+        let Some(PartialFrame { kind, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
             return true;
         };
-        if frame == Frame::ReadData {
+        if kind == FrameKind::ReadData {
             return self.try_send_pending_replies_of(id, transport, sink);
         }
         let Some(send) = self.initiator.get(send_id) else { return true };
@@ -249,10 +249,10 @@ impl Engine {
             Sent::Whole => {}
         }
         link.tx.end_partial_frame();
-        match frame {
-            Frame::Message => self.queued_message_sent(id, send_id, sink),
-            Frame::Data => self.requested_payload_sent(id, send_id, sink),
-            Frame::ReadData => {}
+        match kind {
+            FrameKind::Message => self.await_reply_or_complete_queued(id, send_id, sink),
+            FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
+            FrameKind::ReadData => {}
         }
         // Frame after frame may be partly written. The answers that the peer waits for must not
         // wait for all of them.
@@ -261,45 +261,51 @@ impl Engine {
 
     /// Records that a link has begun to take an eager message.
     #[inline(always)]
-    pub(super) fn eager_message_begun(&mut self, link: LinkId, message: &Message) {
+    pub(super) fn record_eager_message_begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.get_mut(link) {
-            link.tx.message_begun(message.eager_cost_bytes());
+            link.tx.record_message_begun(message.eager_cost_bytes());
         }
     }
 
     /// Records that a link took a part of an eager message.
-    pub(super) fn message_partly_sent(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
+    pub(super) fn record_partial_message(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
-            link.tx.record_partial_frame(Frame::Message, send, taken_bytes);
+            link.tx.record_partial_frame(FrameKind::Message, send, taken_bytes);
         }
     }
 
-    /// Handles a message that the link has taken whole and that is not in the operation table.
-    pub(super) fn eager_message_sent(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
+    /// Handles a message that the link has taken whole and that is not in the operation table. If the
+    /// message awaits a reply, enters it into the table.
+    pub(super) fn await_reply_or_complete_unqueued(
+        &mut self,
+        link: LinkId,
+        send: Send,
+        sink: &mut impl Sink,
+    ) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
             self.await_reply(link, send, awaits);
         } else {
             let (initiator, mut effects) = self.initiator_and_effects(sink);
-            initiator.completed_at_once(send, &mut effects);
+            initiator.report_immediate_success(send, &mut effects);
         }
     }
 
     /// Handles a message in the operation table that the link has taken whole.
-    fn queued_message_sent(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
+    fn await_reply_or_complete_queued(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
             self.await_reply(link, id, awaits);
         } else {
-            self.completed(id, sink);
+            self.end_with_success(id, sink);
         }
     }
 
-    /// Ends an operation that has succeeded.
-    pub(super) fn completed(&mut self, id: SendId, sink: &mut impl Sink) {
+    /// Ends an operation of the operation table that has succeeded.
+    pub(super) fn end_with_success(&mut self, id: SendId, sink: &mut impl Sink) {
         let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.completed(id, &mut effects);
+        initiator.end_with_success(id, &mut effects);
     }
 
     /// Keeps a send until the peer acknowledges or matches its message, which is the last that the link

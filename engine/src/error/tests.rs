@@ -25,7 +25,7 @@ fn io_error_of_a_failed_call_keeps_its_kind_and_text() {
 }
 
 #[test]
-fn text_says_what_is_wrong_and_what_is_accepted() {
+fn error_text_names_the_mistake_and_the_accepted_values() {
     let text = |misuse: Misuse| Error::from(misuse).to_string();
     assert_eq!(
         text(Misuse::State(ObjectState::EndpointNotEnabled)),

@@ -88,7 +88,7 @@ impl Initiator {
     }
 
     /// Ends an operation that the peer has answered.
-    pub(crate) fn answered(
+    pub(crate) fn end_with_answer(
         &mut self,
         id: SendId,
         peer: PeerId,
@@ -96,7 +96,7 @@ impl Initiator {
         effects: &mut impl InitiatorEffects,
     ) {
         let error = match outcome {
-            Outcome::Done => return self.completed(id, effects),
+            Outcome::Done => return self.end_with_success(id, effects),
             Outcome::Refused(refusal) => OperationError::Refused(refusal),
             Outcome::Fault => OperationError::Fault,
             Outcome::NotDurable => OperationError::NotDurable,

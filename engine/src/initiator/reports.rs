@@ -1,5 +1,5 @@
 //! Reports completions to the sink, and holds them while the sink is full. Counts all operations
-//! that have ended, also those that it does not report.
+//! that have ended, reported or not.
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
@@ -36,8 +36,6 @@ impl Reports {
     }
 
     /// Counts an operation that has succeeded, whether it is reported or not.
-    // Counted before the completion is built: a count in between would move the completion once
-    // more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -46,6 +44,8 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
+    // It takes the send, since a count between building the completion and reporting it would move
+    // the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -56,11 +56,11 @@ impl Reports {
     /// Counts a send or an access that has succeeded, and reports it if it is signalled. If the
     /// operation has a turn, both wait for the turn.
     #[inline(always)]
-    pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
+    pub(super) fn report_success_in_turn(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
                 Signalled::Yes => Ending::Completed(send.into_completion()),
-                Signalled::No => Ending::Unreported(send.counter_event()),
+                Signalled::No => Ending::CountedOnly(send.counter_event()),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(send.into_completion())),
             };
             return self.end_turn(turn, ending, effects);
@@ -71,12 +71,13 @@ impl Reports {
                 self.report_success(send.into_completion(), effects);
             }
             Signalled::No => self.count_send(&send, effects),
-            Signalled::Deferred => self.deferred_work_completed(send.into_completion(), effects),
+            Signalled::Deferred => self.report_deferred_work_success(send.into_completion(), effects),
         }
     }
 
-    /// As [`send_completed`](Self::send_completed), for an access that ended when it was posted.
-    pub(super) fn completed_at_once(
+    /// As [`report_success_in_turn`](Self::report_success_in_turn), for an access that ended when it was
+    /// posted.
+    pub(super) fn report_immediate_access_in_turn(
         &mut self,
         to: PeerId,
         completion: EndedOperation,
@@ -87,7 +88,7 @@ impl Reports {
         if let Some(turn) = self.assign_turn(to) {
             let ending = match signalled {
                 Signalled::Yes => Ending::Completed(completion),
-                Signalled::No => Ending::Unreported(event),
+                Signalled::No => Ending::CountedOnly(event),
                 Signalled::Deferred => Ending::DeferredWork(Box::new(completion)),
             };
             return self.end_turn(turn, ending, effects);
@@ -98,7 +99,7 @@ impl Reports {
                 self.report_success(completion, effects);
             }
             Signalled::No => self.count(event, effects),
-            Signalled::Deferred => self.deferred_work_completed(completion, effects),
+            Signalled::Deferred => self.report_deferred_work_success(completion, effects),
         }
     }
 
@@ -118,7 +119,7 @@ impl Reports {
 
     /// Reports deferred work that has succeeded.
     #[cold]
-    pub(super) fn deferred_work_completed(
+    pub(super) fn report_deferred_work_success(
         &mut self,
         mut completion: EndedOperation,
         effects: &mut impl InitiatorEffects,
@@ -160,7 +161,8 @@ impl Reports {
         self.held.fail_or_hold(failure, |failure| effects.fail(failure));
     }
 
-    pub(super) fn send_failed(
+    /// As [`report_success_in_turn`](Self::report_success_in_turn), for a failure, which is always reported.
+    pub(super) fn report_failure_in_turn(
         &mut self,
         send: Send,
         target: Option<PeerId>,
@@ -183,12 +185,12 @@ impl Reports {
         let peer = turns.record_end(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.take_first_if_ended(peer)) {
             match ending {
-                Ending::Unreported(event) => self.count(event, effects),
+                Ending::CountedOnly(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
                     self.count(CounterEvents::of_completion(completion.flags), effects);
                     self.report_success(completion, effects);
                 }
-                Ending::DeferredWork(completion) => self.deferred_work_completed(*completion, effects),
+                Ending::DeferredWork(completion) => self.report_deferred_work_success(*completion, effects),
                 Ending::Failed(failure, signalled) => {
                     self.count_and_report_failure(*failure, signalled, effects);
                 }

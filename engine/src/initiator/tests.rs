@@ -126,22 +126,22 @@ fn operation_ends_once_and_is_counted() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let send = initiator.insert(message_send(1));
     assert_eq!(initiator.awaited_reply(send), AwaitedReply::Arrival);
-    initiator.completed(send, &mut asked);
-    initiator.completed(send, &mut asked);
+    initiator.end_with_success(send, &mut asked);
+    initiator.end_with_success(send, &mut asked);
     initiator.fail_sends([send], None, &OperationError::Fault, &mut asked);
     assert_eq!((&asked.ended[..], &asked.counted[..]), (&[(1, None)][..], &[CounterEvents::SEND][..]));
     assert_eq!((initiator.outstanding_ops(), asked.errors_counted), (0, 0));
 }
 
 #[test]
-fn unsignalled_operation_is_counted_alone() {
+fn unsignalled_operation_is_counted_but_not_reported() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    initiator.completed_at_once(Send { signalled: Signalled::No, ..message_send(1) }, &mut asked);
+    initiator.report_immediate_success(Send { signalled: Signalled::No, ..message_send(1) }, &mut asked);
     assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
 }
 
 #[test]
-fn deferred_work_is_reported_by_number_or_as_completion() {
+fn deferred_work_end_is_recorded_and_reported_if_the_sink_asks() {
     for reports_work in [false, true] {
         for completes_in_order in [false, true] {
             let mut initiator = Initiator::new(completes_in_order);
@@ -151,7 +151,7 @@ fn deferred_work_is_reported_by_number_or_as_completion() {
                 initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message_send(context) })
             };
             let [done, failed] = [work(1), work(2)];
-            initiator.completed(done, &mut asked);
+            initiator.end_with_success(done, &mut asked);
             initiator.fail_sends([failed], None, &OperationError::Fault, &mut asked);
             assert_eq!(asked.works, [(1, true), (2, false)]);
             let failure = (102, Some(OperationError::Fault));
@@ -168,7 +168,7 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let sends = [1, 2].map(|context| initiator.insert(message_send(context)));
     asked.is_full = true;
-    initiator.completed(sends[0], &mut asked);
+    initiator.end_with_success(sends[0], &mut asked);
     asked.is_full = false;
     initiator.fail_sends([sends[1]], None, &OperationError::Cancelled, &mut asked);
     assert!(asked.ended.is_empty() && initiator.has_held_reports() && !initiator.can_report_at_once());
@@ -186,14 +186,14 @@ fn completions_in_order_wait_for_their_turn() {
         assert!(turn.is_some());
         initiator.insert(Send { turn, ..message_send(context) })
     });
-    initiator.completed(sends[1], &mut asked);
+    initiator.end_with_success(sends[1], &mut asked);
     assert!(asked.ended.is_empty() && initiator.outstanding_ops() == 2);
-    initiator.completed(sends[0], &mut asked);
+    initiator.end_with_success(sends[0], &mut asked);
     assert_eq!(asked.ended, [(1, None), (2, None)]);
 }
 
 #[test]
-fn cancel_takes_the_oldest_of_an_active_peer() {
+fn cancel_ends_only_queued_operations_with_its_context() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let taken = initiator.insert(message_send(5));
     initiator.enqueue(PEER, message_send(4));
@@ -232,7 +232,7 @@ fn answer_to_read_is_allowed_once_all_pieces_have_arrived() {
         assert!(piece.advance(bytes.len()) == Arrived::Whole && !initiator.finish_read_piece(&piece));
     }
     assert!(initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
-    initiator.answered(read, PEER, Outcome::Done, &mut asked);
+    initiator.end_with_answer(read, PEER, Outcome::Done, &mut asked);
     assert_eq!(asked.ended, [(1, None)]);
     assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
 }
@@ -257,7 +257,7 @@ fn answer_to_write_is_allowed_once_sent_or_exposed() {
         !initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::NotDurable),
         "it was not to be durable"
     );
-    initiator.answered(write, PEER, refused, &mut asked);
+    initiator.end_with_answer(write, PEER, refused, &mut asked);
     assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
 }
 

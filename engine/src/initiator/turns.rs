@@ -4,8 +4,8 @@
 //! needs no answer ends when the link has taken it; others end when the peer answers. If
 //! completions must keep the order of posting (`FI_ORDER_STRICT`), each operation gets a *turn*
 //! when it is posted. Its end is held until all operations with earlier turns to the same peer have
-//! ended. Unreported operations have turns too, since a completion implies that all operations
-//! before it have ended.
+//! ended. Operations that report no success have turns too, since a completion implies that all
+//! operations before it have ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -23,7 +23,7 @@ pub(crate) struct Turn(NonZeroU32);
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Success that is counted but not reported.
-    Unreported(CounterEvents),
+    CountedOnly(CounterEvents),
     Completed(EndedOperation),
     /// Success of deferred work.
     DeferredWork(Box<EndedOperation>),
@@ -74,8 +74,8 @@ impl Turns {
         turn
     }
 
-    /// Records the end of an operation. Returns its peer. [`take_first_if_ended`](Self::take_first_if_ended)
-    /// may now have ends of this peer's operations to report.
+    /// Records the end of an operation. Returns its peer. The caller then calls
+    /// [`take_first_if_ended`](Self::take_first_if_ended) for this peer until it returns `None`.
     pub(super) fn record_end(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
@@ -117,11 +117,11 @@ mod tests {
     fn completion_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.assign(PEERS[peer]));
-        assert_eq!(turns.record_end(third, Ending::Unreported(CounterEvents::SEND)), PEERS[0]);
+        assert_eq!(turns.record_end(third, Ending::CountedOnly(CounterEvents::SEND)), PEERS[0]);
         assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
-        assert_eq!(turns.record_end(second, Ending::Unreported(CounterEvents::SEND)), PEERS[1]);
+        assert_eq!(turns.record_end(second, Ending::CountedOnly(CounterEvents::SEND)), PEERS[1]);
         assert_eq!((take_and_count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
-        turns.record_end(first, Ending::Unreported(CounterEvents::SEND));
+        turns.record_end(first, Ending::CountedOnly(CounterEvents::SEND));
         assert_eq!((take_and_count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
         assert!(turns.by_peer.is_empty());
     }
@@ -132,7 +132,7 @@ mod tests {
         for _ in 0..3 {
             let two = [turns.assign(PEERS[0]), turns.assign(PEERS[1])];
             for turn in two {
-                let peer = turns.record_end(turn, Ending::Unreported(CounterEvents::SEND));
+                let peer = turns.record_end(turn, Ending::CountedOnly(CounterEvents::SEND));
                 assert_eq!(take_and_count_due(&mut turns, peer), 1);
             }
         }

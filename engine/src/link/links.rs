@@ -68,7 +68,7 @@ pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
     /// Links with pending replies. Each is listed once.
     with_replies: Vec<LinkId>,
-    /// How many links were ever created: the creation number of the next link.
+    /// How many links were ever created, which is the creation number of the newest link.
     count: u64,
 }
 
@@ -99,7 +99,7 @@ impl Links {
 
     /// Whether a peer has yet to fetch the payload of an offered send.
     pub(crate) fn have_unfetched_sends(&self) -> bool {
-        self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched())
+        self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched_payload())
     }
 
     pub(crate) fn insert(&mut self, id: LinkId, peer: PeerId) {

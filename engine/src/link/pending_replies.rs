@@ -53,9 +53,9 @@ impl PendingReplies {
         self.headers.push_back(header);
     }
 
-    /// Turns a pending acknowledgement into a header, and drops a pending grant of credit. The
-    /// receiver that knew both numbers is about to go.
-    pub(crate) fn fix_ack_and_drop_credit(&mut self, received_count: u64) {
+    /// Turns a pending acknowledgement into a header with this count, and drops a pending grant of
+    /// credit: the engine is about to leave the receiver that knows the count and the credit.
+    pub(crate) fn freeze_ack_and_drop_credit_grant(&mut self, received_count: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
             self.headers.push_back(Header::Ack { received: received_count });
@@ -70,7 +70,7 @@ impl PendingReplies {
 
     /// Records that the link took an acknowledgement.
     #[inline(always)]
-    pub(crate) fn ack_sent(&mut self) {
+    pub(crate) fn record_ack_sent(&mut self) {
         self.ack = false;
     }
 
@@ -82,7 +82,7 @@ impl PendingReplies {
     }
 
     /// Records that the link took a grant of credit.
-    pub(crate) fn credit_sent(&mut self) {
+    pub(crate) fn record_credit_sent(&mut self) {
         self.credit = false;
     }
 

@@ -102,7 +102,7 @@ impl LinkRx {
     }
 
     /// Counts bytes of read data that are in place. Returns the piece when it is whole.
-    pub(crate) fn read_bytes_placed(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
+    pub(crate) fn count_read_bytes(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = (filling.advance(count_bytes) == Arrived::Whole).then_some(*filling);
         if ended.is_some() {

@@ -60,7 +60,7 @@ pub(crate) struct LinkTx {
 /// A frame that a link has taken in part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartialFrame {
-    pub(crate) frame: Frame,
+    pub(crate) kind: FrameKind,
     /// The operation of the frame; the null key if the frame belongs to none.
     pub(crate) send: SendId,
     pub(crate) taken_bytes: usize,
@@ -68,7 +68,7 @@ pub(crate) struct PartialFrame {
 
 /// The kind of a frame with payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum FrameKind {
     /// An eager message.
     Message,
     /// Payload that the peer has requested, or data to write to its memory.
@@ -112,8 +112,8 @@ impl LinkTx {
     }
 
     /// Records that the link took the beginning of a frame.
-    pub(crate) fn record_partial_frame(&mut self, frame: Frame, send: SendId, taken_bytes: usize) {
-        self.writing = Some(PartialFrame { frame, send, taken_bytes });
+    pub(crate) fn record_partial_frame(&mut self, kind: FrameKind, send: SendId, taken_bytes: usize) {
+        self.writing = Some(PartialFrame { kind, send, taken_bytes });
     }
 
     /// Records that the link took more of a frame that it had taken in part.
@@ -144,7 +144,7 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the total is less than before.
-    pub(crate) fn credit_granted(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
+    pub(crate) fn record_credit_grant(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
         if self.credit.try_raise(granted_bytes) {
             Ok(())
         } else {
@@ -161,8 +161,8 @@ impl LinkTx {
 
     /// Records that the link has begun to take an eager message.
     #[inline(always)]
-    pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
-        self.awaited_sends.message_begun();
+    pub(crate) fn record_message_begun(&mut self, cost_bytes: u64) {
+        self.awaited_sends.record_message_begun();
         self.taken_frames += 1;
         self.credit.spend(cost_bytes);
     }
@@ -218,7 +218,7 @@ impl LinkTx {
         } = self;
         let mut sends = awaited_sends.into_sends();
         // A payload that the peer has asked for is among the requests.
-        let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
+        let mid_message = writing.filter(|writing| writing.kind == FrameKind::Message);
         sends.extend(mid_message.map(|writing| writing.send));
         PendingSends { sends, exposed: requests.into_sends() }
     }

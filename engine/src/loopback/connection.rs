@@ -122,14 +122,14 @@ impl EndKey {
 }
 
 impl LoopbackConnection {
-    pub(super) fn end(&self, side: Side) -> &End {
+    pub(super) fn end_at(&self, side: Side) -> &End {
         match side {
             Side::Connector => &self.connector,
             Side::Acceptor => &self.acceptor,
         }
     }
 
-    pub(super) fn end_mut(&mut self, side: Side) -> &mut End {
+    pub(super) fn end_at_mut(&mut self, side: Side) -> &mut End {
         match side {
             Side::Connector => &mut self.connector,
             Side::Acceptor => &mut self.acceptor,
@@ -155,12 +155,12 @@ impl End {
         }
     }
 
-    /// Detaches the owner. It reads nothing more here, and the other end can no longer read payload
-    /// that the owner has exposed.
-    pub(super) fn leave(&mut self, state: EndState) {
+    /// Detaches the owner, which then reads nothing more from this end. The other end can no longer
+    /// read payload that the owner has exposed.
+    pub(super) fn detach_owner(&mut self, state: EndState) {
         self.state = state;
         self.link = None;
         self.exposed = Exposed::default();
-        self.inbound.abandon();
+        self.inbound.detach_reader();
     }
 }

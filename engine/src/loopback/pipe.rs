@@ -132,7 +132,7 @@ impl Pipe {
     }
 
     /// Drops all bytes in the pipe and all that are written later, since the reader has left.
-    pub(super) fn abandon(&mut self) {
+    pub(super) fn detach_reader(&mut self) {
         self.truncate(0);
         self.reader_has_left = true;
     }
@@ -203,7 +203,7 @@ mod tests {
     fn abandoned_pipe_discards_what_is_written() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"ab");
-        pipe.abandon();
+        pipe.detach_reader();
         pipe.write(b"cd");
         pipe.flush(0);
         assert_eq!((pipe.deliver_due_bytes(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));

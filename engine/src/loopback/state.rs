@@ -1,7 +1,9 @@
 //! The network itself: its endpoints, the connections between them, and what happens to these.
 //!
-//! One lock guards all of this. No function here calls a receiver, so no thread holds the lock
-//! while a receiver runs.
+//! One lock guards all of this. No function here calls a frame handler, so no thread holds the lock
+//! while a handler runs.
+
+mod ending;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
@@ -13,11 +15,11 @@ use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::connection::{
-    ConnectionKey, End, EndKey, EndState, EndpointKey, Exposed, LoopbackConnection, Side,
+    ConnectionKey, End, EndKey, EndState, EndpointKey, LoopbackConnection, Side,
 };
 use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults, RandomSource};
 use crate::loopback::pipe::Pipe;
-use crate::transport::{Close, LinkCaps, LinkError, LinkId, Pull, RemotePayload, Sent};
+use crate::transport::{LinkCaps, LinkId, Pull, RemotePayload, Sent};
 use crate::wire::Header;
 use crate::wire::frame::HEADER_MAX_BYTES;
 use crate::wire::hello::Hello;
@@ -142,7 +144,7 @@ impl State {
         EndKey { connection, side }
     }
 
-    /// Starts a call of `receive`: advances the clock, and makes the connections that are due.
+    /// Starts a call of `receive`: counts the call, and makes the connections that are due.
     pub(super) fn begin_receive_call(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.calls += 1;
@@ -171,15 +173,6 @@ impl State {
         }
     }
 
-    /// Ends a connection that no endpoint has accepted.
-    fn refuse_connection(&mut self, connection: ConnectionKey, why: Errno) {
-        if let Some(state) = self.connections.get_mut(connection) {
-            state.acceptor.leave(EndState::Gone);
-            self.sever(connection, why);
-            self.remove_if_unused(connection);
-        }
-    }
-
     /// Accepts a connection that waits, if there is one, and gives it this link number.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
         loop {
@@ -192,8 +185,8 @@ impl State {
         }
     }
 
-    /// Sends the hello of the acceptor, once it has read the connector's hello. With this answer,
-    /// the connector takes the link to be up on both sides, so it must not come sooner.
+    /// Sends the hello of the acceptor, once it has read the connector's hello. The connector takes
+    /// this answer as proof that the link is up on both sides, so the acceptor must not send it sooner.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -215,7 +208,7 @@ impl State {
     /// Returns the capabilities of an end, or `None` if its connection no longer exists.
     pub(super) fn caps(&self, end: EndKey) -> Option<LinkCaps> {
         let connection = self.connections.get(end.connection)?;
-        let capacity_bytes = connection.end(end.side).inbound.capacity_bytes();
+        let capacity_bytes = connection.end_at(end.side).inbound.capacity_bytes();
         Some(LinkCaps {
             inline_max_bytes: INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES),
             pull_min_bytes: connection.pull_min_bytes.map_or(usize::MAX, |bytes| bytes as usize),
@@ -313,7 +306,7 @@ impl State {
         }
         self.exposures += 1;
         let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
-        connection.end_mut(end.side).exposed.insert(self.exposures, bytes);
+        connection.end_at_mut(end.side).exposed.insert(self.exposures, bytes);
         RemotePayload::new(&self.exposures.to_le_bytes())
     }
 
@@ -327,17 +320,17 @@ impl State {
     ) -> Pull {
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
-        let is_there = connection.end(end.other_end().side).state == EndState::Open;
+        let is_there = connection.end_at(end.other_end().side).state == EndState::Open;
         if connection.severed || !is_there {
             return Pull::Gone;
         }
-        let puller = connection.end_mut(end.side);
+        let puller = connection.end_at_mut(end.side);
         puller.cannot_pull |= dice.draw_chance(faults.refuse_pull_per_mille);
         if puller.cannot_pull {
             return Pull::Refused;
         }
         let Ok(number) = from.as_bytes().try_into().map(u64::from_le_bytes) else { return Pull::Fault };
-        let exposed = &connection.end(end.other_end().side).exposed;
+        let exposed = &connection.end_at(end.other_end().side).exposed;
         if dice.draw_chance(faults.fault_pull_per_mille)
             || exposed.read_at(number, offset_bytes, into).is_none()
         {
@@ -354,11 +347,11 @@ impl State {
         match header {
             Header::Request { op, .. } => {
                 if let Ok(number) = payload.try_into() {
-                    connection.end_mut(end.side).exposed.attach_to_op(*op, u64::from_le_bytes(number));
+                    connection.end_at_mut(end.side).exposed.attach_to_op(*op, u64::from_le_bytes(number));
                 }
             }
             Header::Done { op, .. } | Header::Clear { op, .. } => {
-                connection.end_mut(end.other_end().side).exposed.release_op(*op);
+                connection.end_at_mut(end.other_end().side).exposed.release_op(*op);
             }
             _ => {}
         }
@@ -380,9 +373,9 @@ impl State {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
             if let Some(connection) = self.connections.get_mut(end.connection)
-                && connection.end(end.side).state == EndState::Draining
+                && connection.end_at(end.side).state == EndState::Draining
             {
-                connection.end_mut(end.side).state = EndState::Delivered;
+                connection.end_at_mut(end.side).state = EndState::Delivered;
             }
         }
     }
@@ -412,7 +405,7 @@ impl State {
             let end = self.endpoints[key].ready.pop_front()?;
             let Some(connection) = self.connections.get_mut(end.connection) else { continue };
             let severed = connection.severed;
-            let state = connection.end_mut(end.side);
+            let state = connection.end_at_mut(end.side);
             state.is_ready = false;
             if !severed && self.dice.draw_chance(self.faults.drop_link_per_mille) {
                 self.sever(end.connection, Errno::ECONNRESET);
@@ -451,115 +444,6 @@ impl State {
         }
     }
 
-    /// Closes an end on behalf of its owner.
-    pub(super) fn close(&mut self, end: EndKey, how: Close) {
-        let Some(connection) = self.connections.get(end.connection) else { return };
-        if connection.severed {
-            self.end_mut(end).leave(EndState::Gone);
-        } else if !connection.made {
-            // The connector has written nothing, and the acceptor does not know this connection.
-            self.end_mut(end).leave(EndState::Gone);
-            self.end_mut(end.other_end()).leave(EndState::Gone);
-        } else if how == Close::Drain {
-            self.flush_end(end);
-            self.end_mut(end).leave(EndState::Draining);
-            let owner = self.end_mut(end).owner;
-            if let Some(endpoint) = self.endpoints.get_mut(owner) {
-                endpoint.draining.push(end);
-            }
-            self.end_mut(end.other_end()).inbound.finish(LinkError::Closed);
-            self.schedule_if_ready(end.other_end());
-        } else {
-            self.end_mut(end).leave(EndState::Gone);
-            self.sever(end.connection, Errno::ECONNRESET);
-        }
-        self.remove_if_unused(end.connection);
-    }
-
-    /// Leaves an end whose owner was told that the link is down.
-    pub(super) fn leave_after_down(&mut self, end: EndKey) {
-        self.end_mut(end).leave(EndState::Gone);
-        self.remove_if_unused(end.connection);
-    }
-
-    /// Ends a connection in both directions at once. Flushed bytes may still arrive, at least in
-    /// part.
-    fn sever(&mut self, connection: ConnectionKey, why: Errno) {
-        let Some(state) = self.connections.get_mut(connection) else { return };
-        if std::mem::replace(&mut state.severed, true) {
-            return;
-        }
-        if !state.made {
-            // The acceptor does not know this connection, and never will.
-            state.acceptor.leave(EndState::Gone);
-        }
-        for side in [Side::Connector, Side::Acceptor] {
-            let loses = self.dice.draw_chance(self.faults.lose_per_mille);
-            let end = state.end_mut(side);
-            if end.state != EndState::Open {
-                end.leave(EndState::Gone);
-                continue;
-            }
-            end.exposed = Exposed::default();
-            end.inbound.finish(LinkError::System(why));
-            if loses {
-                let keep_bytes = self.dice.draw_number_up_to(end.inbound.flushed_bytes());
-                end.inbound.truncate(keep_bytes);
-            }
-        }
-        self.schedule_if_ready(EndKey { connection, side: Side::Connector });
-        self.schedule_if_ready(EndKey { connection, side: Side::Acceptor });
-        self.remove_if_unused(connection);
-    }
-
-    /// Forgets a connection that neither end uses any more.
-    fn remove_if_unused(&mut self, connection: ConnectionKey) {
-        let Some(state) = self.connections.get(connection) else { return };
-        if state.connector.state != EndState::Open && state.acceptor.state != EndState::Open {
-            self.connections.remove(connection);
-        }
-    }
-
-    /// Removes an endpoint as if its process had died.
-    pub(super) fn remove_endpoint(&mut self, key: EndpointKey) {
-        let Some(endpoint) = self.endpoints.remove(key) else { return };
-        self.by_address.remove(&endpoint.hello.address);
-        for connection in self.connections_where(|connection| connection.has_endpoint(key)) {
-            let state = &mut self.connections[connection];
-            let mut loses = false;
-            for end in [&mut state.connector, &mut state.acceptor] {
-                if end.owner == key && end.state != EndState::Delivered {
-                    end.leave(EndState::Gone);
-                    loses = true;
-                }
-            }
-            if loses {
-                self.sever(connection, Errno::ECONNRESET);
-            }
-            self.remove_if_unused(connection);
-        }
-    }
-
-    pub(super) fn stop_accepting(&mut self, key: EndpointKey) {
-        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
-        endpoint.accepting = false;
-        for connection in std::mem::take(&mut endpoint.incoming) {
-            self.refuse_connection(connection, Errno::ECONNRESET);
-        }
-    }
-
-    /// Severs all connections between two endpoints. Returns how many there were.
-    pub(super) fn break_links(&mut self, a: EndpointKey, b: EndpointKey) -> usize {
-        let between = self.connections_where(|connection| {
-            let owners = (connection.connector.owner, connection.acceptor.owner);
-            !connection.severed && (owners == (a, b) || owners == (b, a))
-        });
-        for &connection in &between {
-            self.sever(connection, Errno::ECONNRESET);
-        }
-        between.len()
-    }
-
     pub(super) fn draining_count(&self, key: EndpointKey) -> usize {
         self.connections
             .values()
@@ -584,7 +468,7 @@ impl State {
     /// Returns an end of a connection. The connection must exist: its owner still knows it, or the
     /// caller has just checked.
     fn end_mut(&mut self, end: EndKey) -> &mut End {
-        self.connections[end.connection].end_mut(end.side)
+        self.connections[end.connection].end_at_mut(end.side)
     }
 }
 

@@ -46,7 +46,7 @@ fn invalid_frame_ends_the_link() {
     let [(peer, LinkEvent::Up { instance: 11, .. })] = up[..] else { panic!("{up:?}") };
     assert_eq!(drain_link_events(&mut a), [(link, LinkEvent::Up { peer: b.address(), instance: 22 })]);
 
-    let end = a.end_of_link(link).expect("linked");
+    let end = a.end_key_of_link(link).expect("linked");
     network.lock().send(end, b"no header starts like this", &[], true);
     a.flush();
     let down = drain_link_events(&mut b);

@@ -42,8 +42,8 @@ pub struct LoopbackTransport {
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// A copy of the bytes that were read last, so that the network is not locked while the receiver
-    /// runs.
+    /// A copy of the bytes that were read last, so that the network is not locked while the frame
+    /// handler runs.
     scratch: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ enum Stream {
 /// the lock.
 enum PendingReport {
     /// The scratch buffer holds bytes of this link. With `place`, payload among them goes straight
-    /// into the receiver's space.
+    /// into the frame handler's space.
     Bytes {
         link: LinkId,
         place: bool,
@@ -85,14 +85,14 @@ impl LoopbackTransport {
     }
 
     /// Returns the end of a link that the caller names.
-    pub(super) fn end_of_link(&self, link: LinkId) -> Option<EndKey> {
+    pub(super) fn end_key_of_link(&self, link: LinkId) -> Option<EndKey> {
         let end = self.find_link(link).map(|link| link.end);
         debug_assert!(end.is_some(), "{link:?} is none of this transport's links");
         end
     }
 
-    /// Returns the number of the next link: the number that was freed last, if there is one. So a
-    /// caller that uses a number after its link has ended soon meets another link.
+    /// Returns the number of the next link: the number that was freed last, if there is one. So a test
+    /// soon shows if a caller still uses the number of a link that has ended.
     fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -128,7 +128,7 @@ impl LoopbackTransport {
             let ready = state.take_next_ready(self.key)?;
             let Ready { end, link, available_bytes } = ready;
             let Some(known) = self.links.get(link.0 as usize).and_then(Option::as_ref) else {
-                state.leave_after_down(end);
+                state.detach_owner_after_down(end);
                 continue;
             };
             if available_bytes > 0 {
@@ -140,12 +140,12 @@ impl LoopbackTransport {
                 return Some(PendingReport::Bytes { link, place });
             }
             let why = state.inbound(end).end_reason().cloned()?;
-            state.leave_after_down(end);
+            state.detach_owner_after_down(end);
             return Some(PendingReport::Down { link, why });
         }
     }
 
-    /// Reports the bytes in the scratch buffer. Returns how many reports that made.
+    /// Reports the bytes in the scratch buffer. Returns the number of reports.
     fn report_scratch_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
         let outcome = match &mut link.stream {
@@ -177,7 +177,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Reports the end of a link, unless the receiver was never told of the link.
+    /// Reports the end of a link, unless the frame handler was never told of the link.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove_link(id) else { return 0 };
         let why = match (&link.stream, why) {
@@ -217,7 +217,7 @@ impl Transport for LoopbackTransport {
             payload.len() <= self.caps(link).inline_max_bytes,
             "a payload too long to be sent inline"
         );
-        let Some(end) = self.end_of_link(link) else { return Err(Full) };
+        let Some(end) = self.end_key_of_link(link) else { return Err(Full) };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         let mut state = self.network.lock();
@@ -233,19 +233,19 @@ impl Transport for LoopbackTransport {
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let payload_bytes: usize = payload.iter().map(|slice| slice.len()).sum();
         debug_assert_eq!(header.payload_len_bytes(), payload_bytes as u64, "a payload of another length");
-        let Some(end) = self.end_of_link(link) else { return Sent::Full };
+        let Some(end) = self.end_key_of_link(link) else { return Sent::Full };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         self.network.lock().send(end, &buffer[..header_bytes], payload, true)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        let Some(end) = self.end_of_link(link) else { return Sent::Full };
+        let Some(end) = self.end_key_of_link(link) else { return Sent::Full };
         self.network.lock().resume(end, rest)
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        self.network.lock().expose(self.end_of_link(link)?, payload)
+        self.network.lock().expose(self.end_key_of_link(link)?, payload)
     }
 
     fn pull(
@@ -255,7 +255,7 @@ impl Transport for LoopbackTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        let Some(end) = self.end_of_link(link) else { return Pull::Gone };
+        let Some(end) = self.end_key_of_link(link) else { return Pull::Gone };
         self.network.lock().pull(end, from, offset_bytes, into)
     }
 
@@ -265,7 +265,7 @@ impl Transport for LoopbackTransport {
         from: &RemotePayload,
         len_bytes: u64,
     ) -> Option<Arc<dyn SharedMemory>> {
-        self.end_of_link(link)?;
+        self.end_key_of_link(link)?;
         self.network.memories.map(from, len_bytes)
     }
 
@@ -366,8 +366,8 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello. With `place`, payload goes into the receiver's space, as far as
-/// it fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
+/// Reports bytes that follow the hello. With `place`, payload goes into the handler's space, as far as it
+/// fits; the decoder gets the rest. Returns the number of reported frames and pieces of frames.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,
@@ -381,7 +381,7 @@ fn report_frames(
             usize::try_from(decoder.payload_left()).map_or(bytes.len(), |left| left.min(bytes.len()));
         let placed_bytes = copy_into_slices(&mut receiver.payload_space(link), &bytes[..payload_bytes]);
         if placed_bytes > 0 {
-            decoder.placed(link, placed_bytes, receiver);
+            decoder.report_placed_bytes(link, placed_bytes, receiver);
             bytes = &bytes[placed_bytes..];
             reported += 1;
         }

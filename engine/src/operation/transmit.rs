@@ -128,14 +128,16 @@ impl TransmitOp {
         match self {
             TransmitOp::Send { source, .. }
             | TransmitOp::Rma { local: RmaLocal::Write { source, .. }, .. } => {
-                source.detach();
+                source.copy_borrowed_memory();
             }
             TransmitOp::Rma { local: RmaLocal::Read(_), .. } => {}
             TransmitOp::Atomic { local, op, .. } if op.has_operand() => match local {
-                AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.detach(),
+                AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => {
+                    operand.copy_borrowed_memory();
+                }
                 AtomicLocal::Compare { operand, compare, .. } => {
-                    operand.detach();
-                    compare.detach();
+                    operand.copy_borrowed_memory();
+                    compare.copy_borrowed_memory();
                 }
             },
             TransmitOp::Atomic { .. } => {}

@@ -16,7 +16,7 @@ use super::links::{Arriving, IncomingMessage};
 use super::unexpected::Unexpected;
 use super::{MemberId, PayloadDestination, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::error::OperationError;
-use crate::fetches::{Fetch, FetchStep, Memory};
+use crate::fetches::{Fetch, FetchMemory, FetchStep};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -239,7 +239,7 @@ struct ReceiveMemories<'a> {
     unexpected: &'a mut SlotMap<UnexpectedId, Box<Unexpected>>,
 }
 
-impl Memory<Arriving> for ReceiveMemories<'_> {
+impl FetchMemory<Arriving> for ReceiveMemories<'_> {
     fn wanted_bytes(&mut self, filling: &Reassembly<Arriving>) -> u64 {
         match filling.owner.destination {
             PayloadDestination::Posted(receive) => {
@@ -283,7 +283,7 @@ impl Memory<Arriving> for ReceiveMemories<'_> {
         }
     }
 
-    fn forget_pulled(&mut self, arriving: &Arriving) {
+    fn discard_pulled(&mut self, arriving: &Arriving) {
         if let PayloadDestination::Unexpected(unexpected) = arriving.destination
             && let Some(unexpected) = self.unexpected.get_mut(unexpected)
         {

@@ -21,9 +21,9 @@ const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process. Memory finds its lock by its address or, if it has several addresses,
-/// by its [lock address](super::Words::lock_address). So one piece of memory has one lock, whatever
-/// regions and domains it belongs to.
+/// The locks of the process. The address of memory selects its lock or, if the memory has several
+/// addresses, its [lock address](super::Words::lock_address) does. So one piece of memory has one
+/// lock, whatever regions and domains it belongs to.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.

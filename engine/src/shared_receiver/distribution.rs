@@ -38,7 +38,7 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
             return self.mailboxes.add_report(recipient, report);
         }
         if self.mailboxes.has_reports(member) {
-            return self.mailboxes.add_report_unnotified(member, report);
+            return self.mailboxes.add_report_without_notification(member, report);
         }
         let Some(effects) = self.effects_if_caller(member) else { return };
         let refused = match with_source(report.outcome, name.flatten()) {
@@ -46,8 +46,10 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
             Err(failure) => effects.fail(*failure, recipient).map_err(|failure| Err(Box::new(failure))),
         };
         if let Err(refused) = refused {
-            self.mailboxes
-                .add_report_unnotified(member, Report { outcome: with_source(refused, source), ..report });
+            self.mailboxes.add_report_without_notification(
+                member,
+                Report { outcome: with_source(refused, source), ..report },
+            );
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Report {
     pub(crate) ends_work: Option<EndsWork>,
 }
 
-/// What is to be known of an end of deferred work until it is recorded.
+/// What a member needs to record the end of deferred work, besides the report.
 #[derive(Debug)]
 pub(crate) struct EndsWork {
     /// See [`UnrecordedEnd`](crate::receiver::UnrecordedEnd).
@@ -167,7 +167,7 @@ impl Mailbox {
         self.mail.replies.retain(|(other, _)| *other != link);
     }
 
-    /// Updates the flag after mail was taken. Other threads may have added some since.
+    /// Updates the flag after mail was taken. Some mail may be left.
     fn update_has_mail(&mut self) {
         self.has_mail.store(!self.is_empty(), Ordering::Release);
     }

@@ -114,7 +114,7 @@ impl Mailboxes {
 
     /// Mails a report to a member that need not be notified, since it checks by itself whether its
     /// queue has room.
-    pub(super) fn add_report_unnotified(&mut self, member: MemberId, report: Report) {
+    pub(super) fn add_report_without_notification(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_report(report);
             self.unreported += 1;

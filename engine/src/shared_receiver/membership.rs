@@ -65,7 +65,7 @@ impl Membership {
     }
 
     /// Reads the receiver's state.
-    fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+    fn read_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }
 
@@ -123,22 +123,22 @@ impl Membership {
     }
 
     pub(crate) fn has_receive_only_from(&self, address: Address) -> bool {
-        self.with_state(|state| {
+        self.read_state(|state| {
             state.peers.get(address).is_some_and(|peer| state.receiver.has_receive_only_from(peer))
         })
     }
 
     pub(crate) fn is_budget_overdrawn(&self) -> bool {
-        self.with_state(|state| state.receiver.is_budget_overdrawn())
+        self.read_state(|state| state.receiver.is_budget_overdrawn())
     }
 
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
-        self.shared_link_id(id).map_or(0, |link| self.with_state(|state| state.receiver.granted_bytes(link)))
+        self.shared_link_id(id).map_or(0, |link| self.read_state(|state| state.receiver.granted_bytes(link)))
     }
 
     pub(crate) fn arrived_eager_count(&self, id: LinkId) -> u64 {
         self.shared_link_id(id)
-            .map_or(0, |link| self.with_state(|state| state.receiver.arrived_eager_count(link)))
+            .map_or(0, |link| self.read_state(|state| state.receiver.arrived_eager_count(link)))
     }
 
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
@@ -149,12 +149,12 @@ impl Membership {
 
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
         self.shared_link_id(id)
-            .map_or((0, 0, 0), |link| self.with_state(|state| state.receiver.progress_counts(link)))
+            .map_or((0, 0, 0), |link| self.read_state(|state| state.receiver.progress_counts(link)))
     }
 
     pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
         self.shared_link_id(id)
-            .is_some_and(|link| self.with_state(|state| state.receiver.has_offer(link, op)))
+            .is_some_and(|link| self.read_state(|state| state.receiver.has_offer(link, op)))
     }
 
     pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
@@ -284,19 +284,19 @@ impl Membership {
     }
 
     pub(crate) fn has_deferred_fetches(&self) -> bool {
-        self.with_state(|state| state.receiver.has_deferred_fetches())
+        self.read_state(|state| state.receiver.has_deferred_fetches())
     }
 
     pub(crate) fn has_starved_links(&self) -> bool {
-        self.with_state(|state| state.receiver.has_starved_links())
+        self.read_state(|state| state.receiver.has_starved_links())
     }
 
     pub(crate) fn is_pulling(&self) -> bool {
-        self.with_state(|state| state.is_pulling_for(self.id))
+        self.read_state(|state| state.is_pulling_for(self.id))
     }
 
     pub(crate) fn wants_pass(&self) -> bool {
-        self.with_state(|state| {
+        self.read_state(|state| {
             state.mailboxes.is_unnotified(self.id)
                 || state.is_pulling_for(self.id)
                 || state.receiver.can_share_freed_budget()

@@ -26,8 +26,8 @@ pub(super) struct SharedPeers {
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// The error with which the receives will fail that name only this peer, once its last link has
-    /// ended.
+    /// Set if the peer was lost: the error with which the receives that name only this peer fail, once
+    /// its last link has ended.
     ending: Option<OperationError>,
 }
 
@@ -65,7 +65,7 @@ impl SharedPeers {
         self.known.len()
     }
 
-    /// Whether enough peers were added since the last sweep that another one is worth it.
+    /// Whether so many peers were added since the last sweep that another sweep pays.
     pub(super) fn is_sweep_due(&self) -> bool {
         self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
     }

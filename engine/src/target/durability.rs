@@ -54,8 +54,9 @@ impl Target {
         is_durable
     }
 
-    /// Makes a write durable, if its peer has asked for that. All its payload is in place. Returns
-    /// whether that succeeded.
+    /// Makes a write durable, if its peer has asked for that. Otherwise records the write, for a later
+    /// fenced write that makes it durable. All its payload is in place. Returns false if the attempt to
+    /// make it durable failed.
     pub(super) fn persist_or_note_write(
         &mut self,
         id: LinkId,
@@ -99,9 +100,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the writes durable. Returns whether all of them are. Another call may succeed with the
-    /// others, but not with writes to regions that have ended. These fail one call, and are then
-    /// forgotten.
+    /// Makes the writes durable. Returns whether all of them are. Writes that are not durable yet are
+    /// kept for the next call, except writes to regions that have ended: each of these makes one call
+    /// fail, and is then forgotten.
     fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

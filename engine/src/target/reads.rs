@@ -47,7 +47,7 @@ impl Target {
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =
             OutgoingRead { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
-        // A read must not be copied before earlier reads either.
+        // Nor must a read be copied before earlier reads are.
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.copy_whole_read();
@@ -166,7 +166,8 @@ impl OutgoingRead {
         }
     }
 
-    pub(crate) fn piece_sent(&mut self) {
+    /// Records that the link has taken the whole piece.
+    pub(crate) fn record_piece_sent(&mut self) {
         self.sent_bytes += self.next_piece_len_bytes();
         self.copy.clear();
     }

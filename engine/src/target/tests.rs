@@ -225,7 +225,7 @@ fn read_is_taken_piece_by_piece_and_answered() {
     reading.copy_piece_if_needed();
     assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
     assert_eq!(&*reading.piece_slices(1)[0], b"cd", "the link has taken a byte");
-    reading.piece_sent();
+    reading.record_piece_sent();
     assert!(!reading.prepare_piece_if_left());
     assert_eq!(reading.answer_header(), Some(answer_header(1, Outcome::Done)));
     assert_eq!(target.end_outgoing_read(LINK), Some(CounterEvents::REMOTE_READ));

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use slotmap::SlotMap;
 
 use super::{Target, TargetEffects, queue_answer};
-use crate::fetches::{FetchStep, Memory};
+use crate::fetches::{FetchMemory, FetchStep};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, PeerWriteId};
@@ -281,7 +281,7 @@ impl Target {
     }
 }
 
-impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
+impl FetchMemory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     fn wanted_bytes(&mut self, filling: &Reassembly<PeerWriteId>) -> u64 {
         let is_kept = self.get_mut(filling.owner).is_some_and(|inbound| inbound.keep_unless_region_closed());
         if is_kept { filling.len_bytes } else { 0 }
@@ -299,7 +299,7 @@ impl Memory<PeerWriteId> for SlotMap<PeerWriteId, Box<PeerWrite>> {
     }
 
     // The region keeps the pulled bytes, and the requested payload overwrites them.
-    fn forget_pulled(&mut self, _: &PeerWriteId) {}
+    fn discard_pulled(&mut self, _: &PeerWriteId) {}
 }
 
 impl PeerWrite {

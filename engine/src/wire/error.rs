@@ -24,7 +24,7 @@ pub enum WireError {
     OutOfSequence,
     /// A hello carries an address that is invalid.
     MalformedAddress,
-    /// There is no such record, or it is not its turn.
+    /// A record that does not exist, or that the peer must not send now.
     OutOfTurn,
 }
 

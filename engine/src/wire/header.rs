@@ -78,7 +78,7 @@ pub enum Header {
         received: u64,
     },
     /// A message whose payload the receiver is to fetch. Its own payload is a
-    /// [`Remote`](crate::transport::RemotePayload), empty if the receiver cannot pull and has to ask.
+    /// [`RemotePayload`](crate::transport::RemotePayload), empty if the receiver cannot pull and has to ask.
     Request {
         /// The message.
         message: Message,

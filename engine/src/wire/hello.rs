@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn question_has_the_layout_of_a_hello_and_is_none() {
+    fn question_has_the_layout_of_a_hello_but_is_not_parsed_as_one() {
         let question = Question { address: parse_address("10.1.2.3:513"), token: 0x0a0b };
         let hello = Hello { address: question.address, instance: question.token }.to_bytes();
         let mut expected = hello;

@@ -11,7 +11,7 @@ use crate::wire::header::Header;
 /// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
 /// [`payload_left`](Self::payload_left) is not zero, it may instead read the next bytes of the
 /// stream straight into [`FrameHandler::payload_space`], and reports them by
-/// [`placed`](Self::placed).
+/// [`report_placed_bytes`](Self::report_placed_bytes).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Decoder {
     ///
     /// A frame whose payload lies wholly in `bytes` goes to [`FrameHandler::frame`], without a copy.
     /// Any other frame goes to [`FrameHandler::frame_begun`], and the payload at hand to
-    /// [`FrameHandler::payload_arrived`]. This call never uses the receiver's
+    /// [`FrameHandler::payload_arrived`]. This call never uses the handler's
     /// [space](FrameHandler::payload_space).
     ///
     /// # Errors
@@ -105,7 +105,12 @@ impl Decoder {
     /// Reports that the caller has put the next `count_bytes` of the stream at the start of
     /// [`FrameHandler::payload_space`]. All of these bytes must be payload of the unfinished frame.
     /// Returns whether they complete the frame.
-    pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
+    pub fn report_placed_bytes(
+        &mut self,
+        link: LinkId,
+        count_bytes: usize,
+        receiver: &mut impl FrameHandler,
+    ) -> bool {
         receiver.bytes_placed(link, count_bytes);
         self.advance_payload_and_check_end(count_bytes)
     }

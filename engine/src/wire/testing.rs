@@ -7,8 +7,9 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
 
-/// Returns the header with this form, these words and this end, if a correct peer may send it.
-fn checked_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
+/// Returns the header with this form, these words, and this pair of last word and payload length, if a
+/// correct peer may send it.
+fn valid_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
     let header = samples::header_with_last_word(form, words, end)?;
     let encoded = header.encode_words(drop::<u64>).form;
     assert_eq!((encoded.kind(), encoded.flags()), (form.kind(), form.flags()), "a flag is not raised");
@@ -24,7 +25,7 @@ fn all_atomic_forms(count: usize) -> Vec<AtomicForm> {
 /// Returns headers of every form, also with numbers whose bytes all differ.
 pub(super) fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
-    // More ends than `samples` has.
+    // More pairs of last word and payload length than `samples` has.
     let mut ends = vec![
         (NUMBER, 0),
         (0, 1),
@@ -41,7 +42,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
         for number in [0, NUMBER, u64::MAX] {
             let words = [number, !number, number, !number, number, !number];
             let all = ends.iter().copied().chain(samples::last_words_and_lengths(number));
-            headers.extend(all.filter_map(|end| checked_header(form, &words, end)));
+            headers.extend(all.filter_map(|end| valid_header(form, &words, end)));
         }
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
@@ -65,5 +66,5 @@ pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header
         1 => atomic.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
     ];
     (forms, prop::collection::vec(word, 6), ends)
-        .prop_filter_map("no header", |(form, words, end)| checked_header(form, &words, end))
+        .prop_filter_map("no header", |(form, words, end)| valid_header(form, &words, end))
 }

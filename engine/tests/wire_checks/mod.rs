@@ -161,7 +161,7 @@ fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
         let (piece, after) = rest.split_at(len_bytes.min(rest.len()));
         if in_place && decoder.payload_left() > 0 {
             let placed_bytes = recorder.place_payload(piece);
-            completed += usize::from(decoder.placed(LINK, placed_bytes, &mut recorder));
+            completed += usize::from(decoder.report_placed_bytes(LINK, placed_bytes, &mut recorder));
             rest = &rest[placed_bytes..];
             continue;
         }

@@ -357,7 +357,7 @@ fn parse_refuses_any_changed_header_byte() {
 }
 
 #[test]
-fn first_word_of_another_lap_is_not_expected_before_publication() {
+fn unpublished_line_holds_zero_or_the_first_word_of_the_previous_lap() {
     let lap = LINES as u64;
     assert!(is_from_previous_lap(0, 0) && is_from_previous_lap(0, lap - 1));
     assert!(!is_from_previous_lap(0, lap) && !is_from_previous_lap(1, 0));

@@ -10,8 +10,8 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_dat
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the buffer for payload for which the receiver has no space yet. It fits into the first-level
-/// cache.
+/// The size of the buffer for payload for which the frame handler has no space yet. The buffer fits into the
+/// first-level cache.
 const STAGING_BYTES: usize = 4096;
 
 /// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends.
@@ -262,7 +262,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Copies a piece into the receiver's space, or through the staging buffer.
+    /// Copies a piece into the frame handler's space, or through the staging buffer.
     fn deliver_piece(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {

@@ -58,13 +58,13 @@ impl Producer {
     pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
         if payload.len() <= line::inline_room_bytes(header) {
-            if !self.find_room(0) {
+            if !self.try_find_room(0) {
                 return Err(Full);
             }
             self.publish_header_line(header, Payload::Inline(payload));
             return Ok(());
         }
-        if !self.find_room(payload.len()) {
+        if !self.try_find_room(payload.len()) {
             return Err(Full);
         }
         self.segment.write(self.bytes, payload);
@@ -137,7 +137,7 @@ impl Producer {
         // SYNC POINT: room requested
         fence(Ordering::SeqCst);
         // The caller must not sleep on a broken ring.
-        !self.find_room(self.wanted_bytes) && !self.is_broken
+        !self.try_find_room(self.wanted_bytes) && !self.is_broken
     }
 
     /// Announces that no frame follows. Must be called between frames.
@@ -177,7 +177,7 @@ impl Producer {
     /// The length of the next piece of the remaining payload, if there is room for one.
     fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
         let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
-        if self.find_room(piece_bytes) {
+        if self.try_find_room(piece_bytes) {
             return Some(piece_bytes);
         }
         // A piece below the minimum is not worth a line unless it is the last piece.
@@ -189,8 +189,8 @@ impl Producer {
     /// Returns whether there is room for a line, and for a piece in the data area. Reads the consumer's
     /// progress only if the known room is too small.
     #[inline]
-    fn find_room(&mut self, piece_bytes: usize) -> bool {
-        self.has_known_room(piece_bytes) || self.refresh_room(piece_bytes)
+    fn try_find_room(&mut self, piece_bytes: usize) -> bool {
+        self.has_known_room(piece_bytes) || self.try_find_room_after_refresh(piece_bytes)
     }
 
     #[inline]
@@ -198,9 +198,9 @@ impl Producer {
         self.lines < self.lines_end && round_up_to_data_unit(piece_bytes) <= self.bytes_end - self.bytes
     }
 
-    /// Reads the consumer's progress, and returns whether there is room now.
+    /// Reads the consumer's progress. Returns whether there is room now.
     #[cold]
-    fn refresh_room(&mut self, piece_bytes: usize) -> bool {
+    fn try_find_room_after_refresh(&mut self, piece_bytes: usize) -> bool {
         if self.is_broken {
             return false;
         }

@@ -49,7 +49,7 @@ impl ShmTransport {
     /// transport never reports such a link. Its number stays taken until the caller
     /// [closes](homespun_engine::transport::Transport::close) it.
     #[inline]
-    pub fn take_absent(&mut self) -> Option<(LinkId, Address)> {
+    pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()
     }
 

@@ -41,7 +41,9 @@ impl ShmTransport {
                 self.waiting.push(id);
                 return;
             }
-            Err(ConnectError::Failed(error)) if self.names != NameKind::Alone && means_absent(&error) => {
+            Err(ConnectError::Failed(error))
+                if self.names != NameKind::Alone && is_no_such_endpoint(&error) =>
+            {
                 tracing::debug!(link = id.0, %to, %error, "no endpoint to share memory with");
                 self.absent.push((id, to));
                 Slot::Absent
@@ -158,7 +160,7 @@ impl ShmTransport {
         if link.incoming.is_some() {
             return Err(LinkError::Protocol("a second greeting"));
         }
-        let incoming = link.incoming.insert(Incoming::map_greeted_ring(received, &link.control)?);
+        let incoming = link.incoming.insert(Incoming::map_peer_ring(received, &link.control)?);
         let system = |error: io::Error| LinkError::System(to_errno(&error));
         self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
             match error.kind() {
@@ -231,7 +233,7 @@ fn send_greeting_with_new_ring(
 }
 
 /// Whether a connect failed since no endpoint of this user has the name.
-fn means_absent(error: &LinkError) -> bool {
+fn is_no_such_endpoint(error: &LinkError) -> bool {
     // With EPROTOTYPE, the name belongs to a socket of another type, which is no endpoint.
     matches!(
         error,

@@ -373,7 +373,7 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             ]
         };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies injected memory before `post_atomic` returns, and has sent all
+        // SAFETY: the engine copies injected memory before `post_request` returns, and has sent all
         // other memory before the test changes it.
         let local = unsafe {
             AtomicLocal::Compare {

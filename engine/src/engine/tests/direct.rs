@@ -106,7 +106,7 @@ fn direct_access_is_done_and_reported_by_the_caller() {
 }
 
 #[test]
-fn access_with_data_or_fence_or_other_needs_is_not_direct() {
+fn access_that_must_wait_or_involve_the_target_is_not_direct() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_region(&mut engine, &mut transport, &mut sink);
     let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
@@ -266,7 +266,7 @@ fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
 }
 
 /// Posts a write. Returns true if the engine made it directly. If not, delivers the answer to it.
-fn write_posts_directly(
+fn post_write_returning_if_direct(
     engine: &mut Engine,
     peer: PeerId,
     transport: &mut Scripted,
@@ -284,12 +284,15 @@ fn write_posts_directly(
 fn answered_access_proves_arrival_of_earlier_messages() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
     let (transport, sink) = (&mut transport, &mut sink);
-    assert!(write_posts_directly(&mut engine, peer, transport, sink));
+    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
     for _ in 0..3 {
         engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
         assert!(engine.try_inject(peer, None, None, b"m", transport));
-        assert!(!write_posts_directly(&mut engine, peer, transport, sink), "messages are under way");
-        assert!(write_posts_directly(&mut engine, peer, transport, sink), "it was answered");
+        assert!(
+            !post_write_returning_if_direct(&mut engine, peer, transport, sink),
+            "messages are under way"
+        );
+        assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink), "it was answered");
     }
     // The results of an atomic operation prove arrival, too.
     assert!(engine.try_inject(peer, None, None, b"m", transport));
@@ -297,7 +300,7 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
     engine.arrivals(sink).frame(LINK, &fetched, &[0]);
-    assert!(write_posts_directly(&mut engine, peer, transport, sink));
+    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
     assert!(engine.condemned.is_empty());
 }
 
@@ -314,8 +317,8 @@ fn direct_access_does_not_overtake_requested_payload() {
     engine.transmit(transport, sink);
     assert!(matches!(transport.sent.last().unwrap().1, Header::Data { .. }));
     assert_eq!(sink.take_ended().len(), 1, "the link has all of it");
-    assert!(!write_posts_directly(&mut engine, peer, transport, sink), "the peer may not have it");
-    assert!(write_posts_directly(&mut engine, peer, transport, sink));
+    assert!(!post_write_returning_if_direct(&mut engine, peer, transport, sink), "the peer may not have it");
+    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn receive_takes_over_requested_message_at_any_moment() {
 }
 
 #[test]
-fn unexpected_offer_refused_by_pull_is_requested_and_waits_whole() {
+fn unexpected_offer_whose_pull_is_refused_is_requested_and_waits_whole() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
     transport.pulls = [Pull::Done, Pull::Refused].into();
     engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);

@@ -274,13 +274,13 @@ fn every_operation_ends_once_when_links_break_at_random() {
         received.dedup();
         assert_eq!(received.len(), b.sink.ended.len(), "seed {seed}: a receive ended twice");
         assert_eq!(b.engine.outstanding_receives() + received.len(), count as usize);
-        check_that_nothing_overtook(&b, seed);
+        assert_no_message_overtook_another(&b, seed);
     }
 }
 
 /// Messages carry their number in their pattern. Those that arrived whole must have taken receives
 /// in the order of sending, although they may complete in another order.
-fn check_that_nothing_overtook(node: &Node, seed: u64) {
+fn assert_no_message_overtook_another(node: &Node, seed: u64) {
     let mut completions: Vec<_> = node.sink.ended.iter().flatten().collect();
     completions.sort_unstable_by_key(|completion| completion.context);
     let mut last = None;
@@ -391,7 +391,7 @@ fn unreadable_memory_fails_both_sides_and_no_other_operation() {
         };
         assert_eq!(failed(&a), failed(&b), "seed {seed}");
         assert!(failed(&a).iter().all(|(_, error)| error.errno() == Errno::EFAULT), "seed {seed}");
-        check_that_nothing_overtook(&b, seed);
+        assert_no_message_overtook_another(&b, seed);
     }
 }
 

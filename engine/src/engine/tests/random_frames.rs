@@ -115,7 +115,7 @@ fn any_message() -> impl Strategy<Value = Message> {
 
 /// Numbers of operations and counts are small, so that some of them match real ones.
 fn any_header() -> impl Strategy<Value = Header> {
-    // The engine's own numbers have this bit set: see `op_of`.
+    // The engine's own numbers have this bit set: see `op_number_of`.
     let op = || {
         prop_oneof![
             0..4_u64,

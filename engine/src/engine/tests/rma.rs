@@ -352,7 +352,7 @@ fn injected_write_is_copied_and_reports_no_success() {
         let mut bytes = *b"more than inline";
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies injected memory before `post_rma` returns.
+        // SAFETY: the engine copies injected memory before `post_request` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };

@@ -27,7 +27,7 @@ fn injected_message_is_copied_if_link_is_full() {
         let mut message = *b"injected message";
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies an injected message before `post_send` returns.
+        // SAFETY: the engine copies an injected message before `post_request` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let request = send_request(peer, b"", 0).source(source).inject(true).signalled(Signalled::No);

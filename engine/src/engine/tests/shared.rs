@@ -132,7 +132,7 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
 }
 
 #[test]
-fn completion_source_is_named_by_its_member() {
+fn completion_names_the_source_by_the_members_own_id() {
     let (shared, mut first, mut second) = two_members();
     let other = second.engine.intern_peer(address(9));
     second
@@ -398,7 +398,7 @@ impl Sink for Posting<'_> {
 }
 
 #[test]
-fn lost_source_is_sought_once_by_the_members_that_lost_it() {
+fn members_that_lost_an_awaited_source_connect_until_the_receive_fails() {
     let (shared, mut first, mut second) = two_members();
     let mut third = Member::unlinked(&shared);
     first.lose_link(LINK);

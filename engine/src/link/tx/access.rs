@@ -6,14 +6,14 @@ use crate::flags::Order;
 use crate::limits::{ATOMIC_LINK_MAX_BYTES, MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::{Send, SendId};
 
-/// What an access takes of its link.
+/// What an access costs on its link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkAccess {
     class: OpClass,
     len_bytes: u64,
-    /// Its credit: a write with remote data is a completion at the target.
+    /// The credit that the access spends: a write with remote data completes at the target.
     cost_bytes: u64,
-    /// How many bytes it fetches, if it is atomic.
+    /// How many bytes the access fetches, if it is atomic.
     fetched_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl LinkTx {
     /// Records that the link has begun to take an access that [`may_begin_access`](Self::may_begin_access)
     /// allowed.
     #[inline]
-    pub(crate) fn access_begun(
+    pub(crate) fn record_access_begun(
         &mut self,
         send: SendId,
         access: &LinkAccess,
@@ -63,31 +63,31 @@ impl LinkTx {
         self.taken_frames += 1;
         self.outstanding_ops += 1;
         self.outstanding_bytes += access.fetched_bytes;
-        self.requests.begin(send, stage);
+        self.requests.add_access(send, stage);
         let is_offered = stage == RequestStage::Offered;
         let is_postponed = self.postponed.is_postponed_by_peer(access.class, is_offered, access.len_bytes);
         if is_postponed {
-            self.postponed.begin(access.class, order);
+            self.postponed.add(access.class, order);
         }
         BegunAccess { after: self.message_mark(), is_postponed }
     }
 
     /// Records that the peer has answered an access.
     #[inline]
-    pub(crate) fn access_ended(
+    pub(crate) fn record_access_end(
         &mut self,
         send: SendId,
         access: &LinkAccess,
         begun: BegunAccess,
         order: Order,
     ) {
-        self.requests.end(send);
+        self.requests.remove_access(send);
         self.outstanding_ops -= 1;
         self.outstanding_bytes -= access.fetched_bytes;
-        // All that the link had taken before has arrived.
+        // The answer proves that all messages that the link had taken before the access have arrived.
         self.arrived.advance_to(begun.after);
         if begun.is_postponed {
-            self.postponed.end(access.class, order);
+            self.postponed.remove(access.class, order);
         }
     }
 

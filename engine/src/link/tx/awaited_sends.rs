@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Frame, LinkTx};
+use super::{FrameKind, LinkTx};
 use crate::operation::SendId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
@@ -24,7 +24,7 @@ pub(super) struct AwaitedSends {
 
 impl AwaitedSends {
     #[inline(always)]
-    pub(super) fn message_begun(&mut self) {
+    pub(super) fn record_message_begun(&mut self) {
         self.sent_messages += 1;
     }
 
@@ -62,15 +62,15 @@ impl LinkTx {
         }
     }
 
-    /// Records that this many messages have arrived. [`pop_acknowledged`](Self::pop_acknowledged)
-    /// returns the sends that end thereby.
+    /// Records the peer's acknowledgement: this many messages have arrived.
+    /// [`pop_acknowledged`](Self::pop_acknowledged) returns the sends that end with it.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if this is more than were sent, or less than before.
-    pub(crate) fn acknowledged(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
+    pub(crate) fn record_ack(&mut self, received_count: u64) -> Result<(), ProtocolViolation> {
         // A message that is still being written cannot have arrived.
-        let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
+        let is_mid_message = self.writing.is_some_and(|writing| writing.kind == FrameKind::Message);
         let taken_messages = self.awaited_sends.sent_messages - u64::from(is_mid_message);
         if received_count > taken_messages || received_count < self.awaited_sends.acked_messages {
             return Err(ProtocolViolation("acknowledges what was not sent"));
@@ -91,13 +91,13 @@ impl LinkTx {
         Some(send)
     }
 
-    /// Records that the peer's application has matched a message. Returns the send, which ends
-    /// thereby.
+    /// Records that the peer's application has matched a message. Returns the message's send, which
+    /// has now ended.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if no send waits for this match.
-    pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
+    pub(crate) fn take_matched_send(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
         // While a message is being written, it is not in the map yet, so its match is a violation,
         // too.
         self.awaited_sends

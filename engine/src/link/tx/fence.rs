@@ -19,13 +19,13 @@ pub(super) enum Fence {
 
 impl LinkTx {
     /// Whether all operations that the link has taken have completed.
-    pub(crate) fn has_all_completed(&self) -> bool {
+    pub(crate) fn all_operations_have_completed(&self) -> bool {
         self.writing.is_none() && self.requests.is_empty() && self.awaited_sends.has_no_waiting_sends()
     }
 
-    /// Whether all operations that the link has taken are known to have reached the level that
-    /// `awaits` stands for, which is that of a fenced send.
-    pub(crate) fn all_taken_are_known_to_have_reached(&self, awaits: AwaitedReply) -> bool {
+    /// Whether all operations that the link has taken are known to have reached the completion level
+    /// of a fenced send that awaits this reply.
+    pub(crate) fn all_operations_have_reached_level(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,
             Fence::Met { matched, taken_frames } => {
@@ -40,9 +40,9 @@ impl LinkTx {
         matches!(self.fence, Fence::Asked { .. })
     }
 
-    /// Records that the link took a fence. It asks whether all frames before it have arrived or, if
-    /// `asks_match`, were matched.
-    pub(crate) fn fence_sent(&mut self, asks_match: bool) {
+    /// Records that the link took a fence. The fence asks whether all frames before it have arrived
+    /// or, if `asks_match`, were matched.
+    pub(crate) fn record_fence_sent(&mut self, asks_match: bool) {
         self.fence = Fence::Asked { matched: asks_match, taken_frames: self.taken_frames };
     }
 
@@ -51,7 +51,7 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if no fence was sent.
-    pub(crate) fn fence_answered(&mut self) -> Result<(), ProtocolViolation> {
+    pub(crate) fn record_fence_answer(&mut self) -> Result<(), ProtocolViolation> {
         let Fence::Asked { matched, taken_frames } = self.fence else {
             return Err(ProtocolViolation("answers a fence that was not sent"));
         };

@@ -52,9 +52,9 @@ impl MappedRegions {
     pub(crate) fn add_offered_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // The peer's offers have this limit, too. But regions that the peer has ended count here
-        // until they are mapped, so more offers than that are no violation. Accesses to regions
-        // that are dropped here go by frames.
+        // The peer's offers have this limit, too. But a region that the peer has ended counts here
+        // until this side maps it and sees its end, so further offers are no violation. Accesses to
+        // regions that are dropped here go by frames.
         if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;

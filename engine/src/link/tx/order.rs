@@ -109,7 +109,7 @@ impl Postponed {
     }
 
     /// Counts an access that is postponed.
-    pub(super) fn begin(&mut self, effect: OpClass, order: Order) {
+    pub(super) fn add(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
             OpClass::Read => self.read_ops += 1,
@@ -119,7 +119,7 @@ impl Postponed {
     }
 
     /// Removes a postponed access that the peer has carried out.
-    pub(super) fn end(&mut self, effect: OpClass, order: Order) {
+    pub(super) fn remove(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
             OpClass::Read => self.read_ops -= 1,

@@ -66,12 +66,12 @@ impl Requests {
     }
 
     /// Adds an access to the peer's memory.
-    pub(super) fn begin(&mut self, send: SendId, stage: RequestStage) {
+    pub(super) fn add_access(&mut self, send: SendId, stage: RequestStage) {
         self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Offered });
     }
 
     /// Removes an access to the peer's memory that has ended.
-    pub(super) fn end(&mut self, send: SendId) {
+    pub(super) fn remove_access(&mut self, send: SendId) {
         if let Some(place) = self.position_of(send) {
             self.begun.remove(place);
         }
@@ -98,7 +98,7 @@ pub(crate) fn op_number_of(send: SendId) -> u64 {
     send.data().as_ffi()
 }
 
-/// When a send ends whose payload the link has taken.
+/// When a send ends after the link has taken its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendEnd {
     Now,
@@ -163,23 +163,23 @@ impl LinkTx {
     }
 
     /// Takes the description of a send's exposed memory, if an earlier attempt has exposed it.
-    pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<RemotePayload> {
+    pub(crate) fn take_exposed_description(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
 
     /// Keeps the description of a send's exposed memory, since the link had no room for the offer.
-    pub(crate) fn keep_exposed(&mut self, send: SendId, remote: RemotePayload) {
+    pub(crate) fn keep_exposed_description(&mut self, send: SendId, remote: RemotePayload) {
         self.requests.next = Some((send, remote));
     }
 
     /// Whether the peer has yet to get offered payload.
-    pub(crate) fn has_unfetched(&self) -> bool {
+    pub(crate) fn has_unfetched_payload(&self) -> bool {
         let is_needed = |stage| matches!(stage, RequestStage::Offered | RequestStage::Cleared);
         self.requests.begun.iter().any(|request| is_needed(request.stage))
     }
 
     /// Whether the peer may be reading exposed payload.
-    pub(crate) fn has_exposed(&self) -> bool {
+    pub(crate) fn has_exposed_payload(&self) -> bool {
         self.requests.begun.iter().any(|request| request.stage == RequestStage::Offered && request.is_remote)
     }
 
@@ -190,7 +190,7 @@ impl LinkTx {
 
     /// Records that the link took the offer of a message. If `is_remote`, the offer describes
     /// exposed memory.
-    pub(crate) fn offer_sent(&mut self, send: SendId, is_remote: bool) {
+    pub(crate) fn record_offer_sent(&mut self, send: SendId, is_remote: bool) {
         self.credit.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Offered, is_remote });
@@ -202,7 +202,7 @@ impl LinkTx {
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the payload was not offered.
-    pub(crate) fn clear_received(&mut self, op: u64, cannot_pull: bool) -> Result<(), ProtocolViolation> {
+    pub(crate) fn record_clear(&mut self, op: u64, cannot_pull: bool) -> Result<(), ProtocolViolation> {
         let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Offered);
         let (place, _) = offered.ok_or(ProtocolViolation("asks for what was not offered"))?;
         let request = &mut self.requests.begun[place];
@@ -240,13 +240,13 @@ impl LinkTx {
     }
 
     /// Records that the peer has the payload of a message, or with `fault` that it could not read
-    /// it. Returns the send, which ends thereby.
+    /// it. Returns the message's send, which has now ended.
     ///
     /// # Errors
     ///
     /// A [`ProtocolViolation`] if the message was not offered, or if the operation is an access,
     /// which has answers of its own. `is_message` tells them apart.
-    pub(crate) fn offer_done(
+    pub(crate) fn take_done_send(
         &mut self,
         op: u64,
         fault: bool,

@@ -159,7 +159,7 @@ fn update_through_closed_region_is_refused() {
 /// lost, whether it is an instruction of the processor or is done under a lock. Each value of an element is
 /// fetched once.
 #[test]
-fn no_update_is_lost() {
+fn concurrent_atomic_updates_are_all_applied() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 2000;
     for (datatype, offset_bytes) in [
@@ -232,7 +232,7 @@ impl Words for WordsWithLockAddress {
 }
 
 #[test]
-fn element_lock_depends_on_place_of_words() {
+fn element_lock_is_selected_by_lock_address() {
     const PLACE: usize = 5 * LOCKED_BYTES;
     let regions = Regions::default();
     let words = WordsWithLockAddress((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);

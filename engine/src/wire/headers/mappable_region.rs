@@ -5,7 +5,7 @@ use crate::wire::error::WireError;
 use crate::wire::rule::{self, Fields, Rule};
 
 /// A region of the sender that the receiver may map: see [`SharedMemory`](crate::transport::SharedMemory).
-/// The payload is a [`Remote`](crate::transport::RemotePayload).
+/// The payload is a [`RemotePayload`](crate::transport::RemotePayload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappableRegion {
     /// The key of the region.

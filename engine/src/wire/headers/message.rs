@@ -43,8 +43,8 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the receiver acknowledges the message when it has arrived: an eager one by the count
-    /// of eager messages.
+    /// Whether the receiver acknowledges the message when it has arrived. It acknowledges eager
+    /// messages by their count.
     #[inline(always)]
     pub(crate) fn wants_ack(self) -> bool {
         match self {
@@ -53,8 +53,8 @@ impl AwaitedReply {
         }
     }
 
-    /// Whether the receiver reports the match to the sender: of an eager message by its number. The
-    /// payload of a request is not fetched before the match.
+    /// Whether the receiver reports the match to the sender. The report names an eager message by its
+    /// number. The payload of a request is not fetched before the match.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {

@@ -45,7 +45,7 @@ pub enum RmaKind {
     },
     /// The target fetches the bytes to write, as for a
     /// [`Header::Request`](crate::wire::Header::Request). The payload is a
-    /// [`Remote`](crate::transport::RemotePayload).
+    /// [`RemotePayload`](crate::transport::RemotePayload).
     Offer {
         /// Completion data for the target.
         data: Option<u64>,

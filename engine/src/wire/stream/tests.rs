@@ -131,7 +131,7 @@ fn deliver_stream(
                 piece[..count_bytes].copy_from_slice(&rest[placed_bytes..placed_bytes + count_bytes]);
                 placed_bytes += count_bytes;
             }
-            counted += usize::from(decoder.placed(LINK, placed_bytes, recorder));
+            counted += usize::from(decoder.report_placed_bytes(LINK, placed_bytes, recorder));
             rest = &rest[placed_bytes..];
         } else {
             let (piece, after) = rest.split_at(len_bytes);

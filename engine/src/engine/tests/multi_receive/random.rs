@@ -236,7 +236,7 @@ impl World {
     }
 
     /// In the model, a message arrives.
-    fn model_arrival(&mut self, sender: usize, len: usize) -> usize {
+    fn arrive_in_model(&mut self, sender: usize, len: usize) -> usize {
         let message = self.messages.len();
         self.messages.push(Sent { sender, len, place: None });
         let mut at = 0;
@@ -262,7 +262,7 @@ impl World {
         if self.lines[sender].current.is_some() {
             return;
         }
-        let message = self.model_arrival(sender, len);
+        let message = self.arrive_in_model(sender, len);
         let header = Header::Message(self.message_header(message));
         let bytes = message_payload(message, len);
         let mut arrivals = self.engine.arrivals(&mut self.sink);
@@ -280,7 +280,7 @@ impl World {
         if self.lines[sender].current.is_some() {
             return;
         }
-        let message = self.model_arrival(sender, len);
+        let message = self.arrive_in_model(sender, len);
         // All pulls read the same memory, so only one message can be pulled.
         let is_pulled = is_pulled && self.lines.iter().all(|line| line.pullable.is_empty());
         let remote = if is_pulled { REMOTE } else { b"" };

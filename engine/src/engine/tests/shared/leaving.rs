@@ -37,7 +37,7 @@ fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
 }
 
 #[test]
-fn source_of_a_leaving_member_is_sought_by_the_member_that_lost_it() {
+fn member_that_lost_the_source_connects_when_the_last_linked_member_leaves() {
     let (shared, mut first, mut second) = two_members();
     first.lose_link(LINK);
     second.lose_link(LINK);
