@@ -67,7 +67,7 @@ struct RequestShared {
 enum Decision {
     Open,
     /// An endpoint was opened for it.
-    Taken,
+    Reserved,
     Accepted,
     Rejected,
 }
@@ -123,7 +123,7 @@ impl ConnectionRequest {
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         let mut decision = self.shared.decision.lock();
-        if !matches!(*decision, Decision::Open | Decision::Taken) {
+        if !matches!(*decision, Decision::Open | Decision::Reserved) {
             return Err(DECIDED);
         }
         *decision = Decision::Rejected;
@@ -159,14 +159,14 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
-    pub(crate) fn try_take(&self) -> Result<(), Error> {
-        self.change_decision(Decision::Open, Decision::Taken)
+    pub(crate) fn try_reserve_for_endpoint(&self) -> Result<(), Error> {
+        self.change_decision(Decision::Open, Decision::Reserved)
     }
 
-    /// Undoes [`try_take`](Self::try_take) when the endpoint that has taken the request closes
+    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint) when the endpoint that has taken the request closes
     /// without accepting it.
-    pub(crate) fn give_back(&self) {
-        let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
+    pub(crate) fn end_reservation(&self) {
+        let _was_reserved = self.change_decision(Decision::Reserved, Decision::Open);
     }
 
     /// Accepts the request for the endpoint that was opened for it. The requester waits until the
@@ -176,7 +176,7 @@ impl ConnectionRequest {
     ///
     /// [`Misuse::State`] if it was accepted before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
-        self.change_decision(Decision::Taken, Decision::Accepted)?;
+        self.change_decision(Decision::Reserved, Decision::Accepted)?;
         // A withdrawal locks the pump, then the listener, so release the listener's lock before
         // waiting for the pump.
         let listener = self.shared.listener.lock().clone();
@@ -220,7 +220,7 @@ impl RequestShared {
 impl Drop for RequestShared {
     fn drop(&mut self) {
         match *self.decision.get_mut() {
-            Decision::Open | Decision::Taken => self.reject(&[]),
+            Decision::Open | Decision::Reserved => self.reject(&[]),
             Decision::Accepted => self.end_requester_wait(),
             Decision::Rejected => {}
         }

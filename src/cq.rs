@@ -262,7 +262,7 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         self.shared.wake_sleepers();
-        if self.shared.count_read() == ReadKind::WithProgress {
+        if self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
@@ -310,7 +310,7 @@ impl CompletionQueue {
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read() == ReadKind::WithProgress {
+        if max == 0 || self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -492,7 +492,7 @@ impl CqShared {
     /// that found an entry. Without the second rule, an application that always finds an entry, such as
     /// a completion of its own sends, would never drive progress.
     #[inline]
-    fn count_read(&self) -> ReadKind {
+    fn count_read_and_choose_kind(&self) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;

@@ -130,7 +130,7 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_take) the
+    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_reserve_for_endpoint) the
     /// request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,

@@ -422,7 +422,7 @@ impl EqShared {
     }
 
     /// Has a later call settle an accept for which the application gets no event.
-    fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
+    fn defer_settling_accept(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 

@@ -102,7 +102,7 @@ impl Fabric {
                 Some(selector) if !flags.contains(InfoFlags::PROV_ATTR_ONLY) => {
                     let is_remote =
                         |domain: &str| attrs.iter().any(|attr| attr.remote && attr.domain == domain);
-                    interfaces::retain_reachable(infos, selector, is_remote)
+                    interfaces::retain_reachable_infos(infos, selector, is_remote)
                 }
                 _ => Ok(infos),
             })

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_builder_equals_the_same_info() {
+    fn hints_builder_sets_the_fields_of_its_info() {
         let hints = Hints::new()
             .caps(Caps::TAGGED | Caps::SOURCE)
             .domain("shm")
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn node_and_service_name_destination_or_with_source_the_source() {
+    fn node_and_service_are_the_destination_unless_source_is_called() {
         let there = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
         let hints = Hints::new().domain("tcp").node("127.0.0.1").service(7471).numeric_host();
         let info = make_fabric().info(&hints).unwrap();

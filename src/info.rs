@@ -550,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attribute_choices_convert_to_numbers_and_back() {
+    fn attribute_enums_convert_to_raw_values_and_back() {
         for raw in 1..=5 {
             assert_eq!(Threading::from_raw(raw).unwrap().map(Threading::raw), Some(raw));
         }
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_choice_is_unspecified_and_unknown_one_refused() {
+    fn raw_zero_is_unspecified_and_unknown_value_is_refused() {
         assert_eq!(AvType::from_raw(0), Ok(None));
         assert_eq!(EndpointType::from_raw(4).unwrap_err().errno(), Errno::ENODATA);
         assert_eq!(address_format_from_raw(4).unwrap_err().errno(), Errno::ENODATA);
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_mode_bits_match_libfabric_headers() {
+    fn mr_mode_bits_match_libfabric_headers() {
         assert_eq!(MrMode::LOCAL.bits(), 4);
         assert_eq!(MrMode::COLLECTIVE.bits(), 0x800);
     }

@@ -30,7 +30,7 @@ fn list_interfaces() -> Result<LocalInterfaces, Error> {
 ///
 /// [`Misuse::NoInterface`] if the selector matches no interface at all, even if the infos need none: the user
 /// has made a mistake. [`Misuse::Unmet`] if no info is left.
-pub(crate) fn retain_reachable(
+pub(crate) fn retain_reachable_infos(
     mut infos: Vec<Info>,
     selector: &InterfaceSelector,
     is_remote: impl Fn(&str) -> bool,

@@ -267,24 +267,26 @@ impl Params {
         let defaults = Params::default();
         let budget = UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES;
         let params = Params {
-            domain: values.name(DOMAIN),
+            domain: values.read_text(DOMAIN),
             offered_name: values
-                .name(AS)
-                .and_then(|value| values.parse(AS, &value))
+                .read_text(AS)
+                .and_then(|value| values.parse_text(AS, &value))
                 .unwrap_or(defaults.offered_name),
-            iface: values.name(IFACE).and_then(|value| values.parse(IFACE, &value)),
-            ports: values.name(PORTS).and_then(|value| values.parse(PORTS, &value)),
-            close_linger: values.millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
-            shm_any_tracer: values.flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
+            iface: values.read_text(IFACE).and_then(|value| values.parse_text(IFACE, &value)),
+            ports: values.read_text(PORTS).and_then(|value| values.parse_text(PORTS, &value)),
+            close_linger: values.read_millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
+            shm_any_tracer: values.read_flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
             tcp_accepted_links: values
-                .number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
+                .read_number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
                 .unwrap_or(defaults.tcp_accepted_links),
-            eager_bytes: values.number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
-            unexpected_bytes: values.number(UNEXPECTED_BYTES, budget).unwrap_or(defaults.unexpected_bytes),
-            tx_size_ops: values.number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
-            rx_size_ops: values.number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
+            eager_bytes: values.read_number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
+            unexpected_bytes: values
+                .read_number(UNEXPECTED_BYTES, budget)
+                .unwrap_or(defaults.unexpected_bytes),
+            tx_size_ops: values.read_number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
+            rx_size_ops: values.read_number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
             cq_size_entries: values
-                .number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES)
+                .read_number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES)
                 .unwrap_or(defaults.cq_size_entries),
         };
         (params, values.problems.into_inner())
@@ -330,28 +332,30 @@ struct Values<L> {
 
 impl<L: Fn(&Param) -> Option<String>> Values<L> {
     /// An empty value counts as not set.
-    fn name(&self, param: Param) -> Option<String> {
+    fn read_text(&self, param: Param) -> Option<String> {
         (self.lookup)(&param).filter(|name| !name.is_empty())
     }
 
-    fn parse<T: FromStr<Err: ToString>>(&self, param: Param, value: &str) -> Option<T> {
+    fn parse_text<T: FromStr<Err: ToString>>(&self, param: Param, value: &str) -> Option<T> {
         match value.parse() {
             Ok(parsed) => Some(parsed),
-            Err(error) => self.reject(param, value, &error.to_string()),
+            Err(error) => self.reject_value(param, value, &error.to_string()),
         }
     }
 
-    fn millis(&self, param: Param) -> Option<Duration> {
+    fn read_millis(&self, param: Param) -> Option<Duration> {
         let value = (self.lookup)(&param)?;
         match value.trim().parse::<u32>() {
             Ok(millis) => Some(Duration::from_millis(millis.into())),
-            Err(_) => self.reject(param, &value, "a number of milliseconds"),
+            Err(_) => self.reject_value(param, &value, "a number of milliseconds"),
         }
     }
 
-    fn number(&self, param: Param, range: RangeInclusive<usize>) -> Option<usize> {
+    fn read_number(&self, param: Param, range: RangeInclusive<usize>) -> Option<usize> {
         let value = (self.lookup)(&param)?;
-        let Ok(asked) = value.trim().parse::<usize>() else { return self.reject(param, &value, "a number") };
+        let Ok(asked) = value.trim().parse::<usize>() else {
+            return self.reject_value(param, &value, "a number");
+        };
         let taken = asked.clamp(*range.start(), *range.end());
         if taken != asked {
             self.add_problem(param, &value, ParamProblemKind::OutOfRange { taken });
@@ -359,16 +363,16 @@ impl<L: Fn(&Param) -> Option<String>> Values<L> {
         Some(taken)
     }
 
-    fn flag(&self, param: Param) -> Option<bool> {
+    fn read_flag(&self, param: Param) -> Option<bool> {
         let value = (self.lookup)(&param)?;
         match value.trim().to_lowercase().as_str() {
             "1" | "yes" | "true" | "on" => Some(true),
             "0" | "no" | "false" | "off" => Some(false),
-            _ => self.reject(param, &value, "1 or 0"),
+            _ => self.reject_value(param, &value, "1 or 0"),
         }
     }
 
-    fn reject<T>(&self, param: Param, value: &str, expected: &str) -> Option<T> {
+    fn reject_value<T>(&self, param: Param, value: &str, expected: &str) -> Option<T> {
         self.add_problem(param, value, ParamProblemKind::Malformed { expected: expected.to_owned() });
         None
     }

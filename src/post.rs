@@ -121,7 +121,7 @@ impl ReceivePost {
 
     /// Puts the memory of a refused receive back, and returns the reason.
     #[cold]
-    pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
+    pub(crate) fn put_back_rejected_memory(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
         rejected.error
     }

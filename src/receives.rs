@@ -246,7 +246,7 @@ pub(crate) trait ReceivePoster {
         if flags.intersects(RECEIVE_KINDS) {
             return self.receive_owned_special_kind(buffers, from, tagged, context, flags);
         }
-        self.receive_owned_as(ReceiveKind::Single, buffers, from, tagged, context, flags)
+        self.receive_owned_of_kind(ReceiveKind::Single, buffers, from, tagged, context, flags)
     }
 
     #[cold]
@@ -263,14 +263,14 @@ pub(crate) trait ReceivePoster {
             Err(misuse) => return Err(Rejected { error: misuse.into(), returned: buffers }),
         };
         if kind.fills_memory() {
-            return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
+            return self.receive_owned_of_kind(kind, buffers, from, tagged, context, flags);
         }
         let mut post = self.make_receive_post(from, tagged, kind, Destination::default(), context);
         self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, returned: buffers })
     }
 
     #[inline(always)]
-    fn receive_owned_as<B: Owned<Lent = Destination>>(
+    fn receive_owned_of_kind<B: Owned<Lent = Destination>>(
         &self,
         kind: ReceiveKind,
         buffers: B,

@@ -135,7 +135,7 @@ impl Domain {
         }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
-        self.register_with_key(attr, |attr| match &shared {
+        self.make_region_and_register(attr, |attr| match &shared {
             Some(memory) => Region::shareable(memory.clone(), len_bytes, attr),
             None => Region::owned(len_bytes, attr),
         })
@@ -177,7 +177,7 @@ impl Domain {
             .contains(MrFlags::RMA_PMEM)
             .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
-        self.register_with_key(attr, |attr| {
+        self.make_region_and_register(attr, |attr| {
             // SAFETY: the caller promises this until the `MemoryRegion` is dropped, and that drop closes
             // this region.
             let region = unsafe { Region::raw(segments, attr)? };
@@ -250,13 +250,13 @@ impl Domain {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
         let mapped = file::FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
-        self.register_with_key(attr, |attr| {
+        self.make_region_and_register(attr, |attr| {
             let region = Region::kept_by(Box::new(mapped.clone()), len_bytes, attr)?;
             Ok(region.with_persistence(Box::new(mapped.clone())))
         })
     }
 
-    fn register_with_key(
+    fn make_region_and_register(
         &self,
         attr: &MrAttr,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
@@ -422,10 +422,10 @@ impl MemoryRegion {
         }
         let mut counters = self.counters.lock();
         // Have the counter drive the endpoints before it counts, so that every count wakes its sleepers.
-        self.domain.domain_counters().add(counter)?;
+        self.domain.domain_counters().add_counter_use(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {
-            self.domain.domain_counters().remove_reason(counter);
+            self.domain.domain_counters().remove_counter_use(counter);
             return Err(misuse.into());
         }
         counter.add_binding();
@@ -463,7 +463,7 @@ impl Drop for MemoryRegion {
         self.domain.regions().close(&self.region);
         self.domain.wait_for_running_passes();
         for counter in self.counters.get_mut() {
-            self.domain.domain_counters().remove_reason(counter);
+            self.domain.domain_counters().remove_counter_use(counter);
             counter.remove_binding();
         }
     }

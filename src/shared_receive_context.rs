@@ -274,11 +274,11 @@ impl ReceiveContext {
     ) -> Result<(), Error> {
         let from = self.source_address(post)?;
         let request = post.take_receive_request(criteria_without_source(post));
-        receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected(rejected))
+        receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
     /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
-    fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
+    fn post_without_mail_delivery(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if post.is_plain() {
             return self.post_receive_with(post, SharedReceiver::post_receive);
         }

@@ -20,7 +20,7 @@ use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::works::domain::WorkDomain;
-use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, WorkKind};
+use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkAction, WorkKind};
 
 /// The condition of an operation that waits for a counter: the sum of the counter's two values, successes
 /// and failures, has reached a threshold. If the threshold is reached already, the operation is carried
@@ -228,7 +228,7 @@ impl Domain {
     /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)
     /// does: `FI_FLUSH_WORK`. Triggered operations of endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
-        self.shared.work_queue().flush(counter.map(Counter::shared));
+        self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }
 
     fn queue_work_with<S, D>(
@@ -239,7 +239,7 @@ impl Domain {
     ) -> Result<(), Rejected<Buffer>> {
         let DeferredWork { context, trigger, action, completion } = work;
         let add = |action, is_reported| {
-            self.add_deferred(context, &trigger, action, completion.as_ref(), is_reported)
+            self.add_deferred_work(context, &trigger, action, completion.as_ref(), is_reported)
         };
         let change = |counter: &Counter, change| {
             self.make_counter_action(counter, change, completion.as_ref()).map_err(reject_without_buffer)
@@ -257,7 +257,7 @@ impl Domain {
                 let flags = operation.flags();
                 let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
                 let poster = check_same_domain(endpoint.domain(), self.shared.id())
-                    .and_then(|()| endpoint.prepare_deferred(&mut post, flags));
+                    .and_then(|()| endpoint.prepare_deferred_post(&mut post, flags));
                 add(make_post_action(poster, post)?, flags.contains(OpFlags::COMPLETION))
             }
             DeferredAction::Receive { receive_context, receive } => {
@@ -272,11 +272,11 @@ impl Domain {
     }
 
     /// Adds deferred work to the queue.
-    fn add_deferred(
+    fn add_deferred_work(
         &self,
         context: u64,
         Trigger { counter, threshold }: &Trigger,
-        action: Action,
+        action: WorkAction,
         completion: Option<&Counter>,
         is_reported: bool,
     ) -> Result<(), Rejected<Buffer>> {
@@ -296,12 +296,12 @@ impl Domain {
         counter: &Counter,
         change: CounterChange,
         completion: Option<&Counter>,
-    ) -> Result<Action, Error> {
+    ) -> Result<WorkAction, Error> {
         if completion.is_some() {
             return Err(Misuse::Invalid(Argument::CountedChange).into());
         }
         self.enlist_work_counter(counter)?;
-        Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })
+        Ok(WorkAction::Change { counter: CounterUse::new(counter.shared()), change })
     }
 
     /// Has a counter on which work depends drive the endpoints that may have work.
@@ -362,8 +362,8 @@ impl Endpoint {
         let flags = operation.flags();
         let mut post = operation.into_deferred_post(self, lend_source, lend_destination)?;
         let poster = check_same_domain(trigger.counter.shared().domain(), self.domain())
-            .and_then(|()| self.prepare_triggered(&mut post, flags));
-        add_triggered(trigger, poster, post, self.work_domain())
+            .and_then(|()| self.prepare_triggered_post(&mut post, flags));
+        add_triggered_operation(trigger, poster, post, self.work_domain())
     }
 }
 
@@ -415,12 +415,12 @@ impl SharedReceiveContext {
         let mut post = self.make_waiting_receive(receive, lend_destination)?;
         let poster = check_same_domain(trigger.counter.shared().domain(), self.shared().domain())
             .and_then(|()| self.prepare_waiting_receive(&mut post, flags));
-        add_triggered(trigger, poster, DeferredPost::Receive(post), self.work_domain())
+        add_triggered_operation(trigger, poster, DeferredPost::Receive(post), self.work_domain())
     }
 }
 
 /// Adds a triggered operation to the work queue of its domain.
-fn add_triggered(
+fn add_triggered_operation(
     Trigger { counter, threshold }: &Trigger,
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
@@ -437,9 +437,9 @@ fn add_triggered(
 fn make_post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
-) -> Result<Action, Rejected<Buffer>> {
+) -> Result<WorkAction, Rejected<Buffer>> {
     match poster {
-        Ok(poster) => Ok(Action::Post { poster, post }),
+        Ok(poster) => Ok(WorkAction::Post { poster, post }),
         Err(error) => Err(Rejected { error, returned: post.into_buffer() }),
     }
 }

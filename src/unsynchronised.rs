@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    fn exchange_without_locks(name: &str) {
+    fn exchange_and_assert_no_lock_taken(name: &str) {
         let fabric = Fabric::new();
         let mut hints = Info::default();
         hints.domain.name = Some(name.into());
@@ -179,7 +179,7 @@ mod tests {
         for domain in ["shm", "tcp"] {
             let (done, is_done) = mpsc::channel();
             let exchange = thread::spawn(move || {
-                exchange_without_locks(domain);
+                exchange_and_assert_no_lock_taken(domain);
                 done.send(()).expect("the test waits");
             });
             match is_done.recv_timeout(PATIENCE) {

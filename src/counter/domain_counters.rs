@@ -23,14 +23,14 @@ pub(crate) struct DomainCounters {
 
 #[derive(Default)]
 struct CountersAndEndpoints {
-    counters: Vec<Member>,
+    counters: Vec<UsedCounter>,
     endpoints: Vec<Arc<dyn Drive>>,
 }
 
-struct Member {
+struct UsedCounter {
     counter: Arc<CounterShared>,
     /// The number of regions bound to the counter, plus 1 if works depend on it.
-    reasons: usize,
+    uses: usize,
 }
 
 impl DomainCounters {
@@ -44,10 +44,10 @@ impl DomainCounters {
     /// # Errors
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn add(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
+    pub(crate) fn add_counter_use(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
-            known.reasons += 1;
+            known.uses += 1;
             return Ok(());
         }
         let watched = endpoints.iter().try_for_each(|endpoint| {
@@ -59,17 +59,17 @@ impl DomainCounters {
         }
         self.sleeper_counters.lock().push(counter.clone());
         endpoints.iter().for_each(|endpoint| counter.add_endpoint(endpoint));
-        counters.push(Member { counter: counter.clone(), reasons: 1 });
+        counters.push(UsedCounter { counter: counter.clone(), uses: 1 });
         Ok(())
     }
 
-    /// Undoes one [`add`](Self::add). The counter leaves when each of them is undone.
-    pub(crate) fn remove_reason(&self, counter: &Arc<CounterShared>) {
+    /// Undoes one [`add_counter_use`](Self::add_counter_use). The counter leaves when each of them is undone.
+    pub(crate) fn remove_counter_use(&self, counter: &Arc<CounterShared>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
         let Some(place) = place else { return };
-        counters[place].reasons -= 1;
-        if counters[place].reasons == 0 {
+        counters[place].uses -= 1;
+        if counters[place].uses == 0 {
             counters.swap_remove(place);
             self.sleeper_counters.lock().retain(|known| !Arc::ptr_eq(known, counter));
             endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));

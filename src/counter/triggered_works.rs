@@ -43,7 +43,7 @@ impl WorkCounter {
 impl Drop for WorkCounter {
     fn drop(&mut self) {
         if let Some(domain_counters) = self.domain_counters.get() {
-            domain_counters.remove_reason(&self.counter);
+            domain_counters.remove_counter_use(&self.counter);
         }
     }
 }
@@ -54,14 +54,14 @@ impl Counter {
     /// # Errors
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist_in_domain(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
+    pub(crate) fn add_to_domain_counters(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
         if self.work_counter.domain_counters.get().is_some() {
             return Ok(());
         }
-        domain_counters.add(&self.shared)?;
+        domain_counters.add_counter_use(&self.shared)?;
         if self.work_counter.domain_counters.set(domain_counters.clone()).is_err() {
             // Another thread was faster.
-            domain_counters.remove_reason(&self.shared);
+            domain_counters.remove_counter_use(&self.shared);
         }
         Ok(())
     }
@@ -69,8 +69,8 @@ impl Counter {
 
 impl CounterShared {
     /// Triggers works of this queue from now on. Returns the counter's number there.
-    pub(crate) fn register_queue(&self, works: &Arc<WorkQueue>) -> u64 {
-        self.triggering.works.get_or_init(|| (works.clone(), works.next_number())).1
+    pub(crate) fn register_work_queue(&self, works: &Arc<WorkQueue>) -> u64 {
+        self.triggering.works.get_or_init(|| (works.clone(), works.allocate_number())).1
     }
 
     /// Has the counter marked as due when the sum of both values reaches this threshold; at once if it has
@@ -132,9 +132,9 @@ impl CounterShared {
     }
 
     /// Calls `act` while no work that waits for the counter is being posted.
-    pub(super) fn while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
+    pub(super) fn call_while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
         match self.triggering.works.get() {
-            Some((works, _)) => works.while_nothing_fires(|| act(self)),
+            Some((works, _)) => works.call_while_nothing_fires(|| act(self)),
             None => act(self),
         }
     }

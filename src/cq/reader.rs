@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn hand_over(&mut self, completion: Completion, source: FabricAddress) {
+    pub(crate) fn hand_over_completion(&mut self, completion: Completion, source: FabricAddress) {
         self.taken = Some((completion, source));
         self.wants_one = false;
     }

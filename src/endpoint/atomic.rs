@@ -183,7 +183,7 @@ impl Endpoint {
         // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected
         // operand before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
-        let op = target.into_op(AtomicLocal::Base { operand });
+        let op = target.into_transmit_op(AtomicLocal::Base { operand });
         let pump = self.pump_to_inject(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
         pump.post(&mut Post::new(target.peer, op, 0))
     }
@@ -334,7 +334,7 @@ impl Endpoint {
         // The engine copies injected operands before this call returns.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
-            &mut Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context),
+            &mut Post::new(target.peer, target.into_transmit_op(AtomicLocal::Base { operand }), context),
             flags,
         )
     }
@@ -360,7 +360,7 @@ impl Endpoint {
         // the results: the engine ends the operation before its completion can be read, copies operands that
         // are injected before it returns, and is dropped when the endpoint is closed.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
-        let op = target.into_op(AtomicLocal::Fetch { operand, result });
+        let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
@@ -384,7 +384,7 @@ impl Endpoint {
         // operands.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
-        let op = target.into_op(AtomicLocal::Compare { operand, compare, result });
+        let op = target.into_transmit_op(AtomicLocal::Compare { operand, compare, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
@@ -397,7 +397,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<S>> {
-        let op = target.into_op(AtomicLocal::Base { operand: operands.lend()? });
+        let op = target.into_transmit_op(AtomicLocal::Base { operand: operands.lend()? });
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
@@ -412,7 +412,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        let op = target.into_op(lend_fetch_memory(operands, compares, results)?);
+        let op = target.into_transmit_op(lend_fetch_memory(operands, compares, results)?);
         let mut post = Post::new(target.peer, op, context);
         self.post_with_flags(&mut post, flags).map_err(|error| {
             let fetched = match post.request.op.take_buffer() {
@@ -432,7 +432,7 @@ impl Endpoint {
 impl AtomicTarget {
     /// Returns the operation on this target with this memory.
     #[inline(always)]
-    pub(super) fn into_op(self, local: AtomicLocal) -> TransmitOp {
+    pub(super) fn into_transmit_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
         TransmitOp::Atomic { local, memory, op, datatype }
     }

@@ -156,7 +156,7 @@ impl EndpointShared {
 impl Drop for EndpointOrigin {
     fn drop(&mut self) {
         if let EndpointOrigin::Request(request) = self {
-            request.give_back();
+            request.end_reservation();
         }
     }
 }

@@ -37,7 +37,7 @@ impl Endpoint {
         if !self.shared.info.caps.contains(post.required_caps()) {
             self.ignore_or_refuse_source(post)?;
         }
-        post.signalled = service.receive_signalled(flags);
+        post.signalled = service.signalled_for_receive(flags);
         Ok(pump)
     }
 

@@ -24,7 +24,7 @@ use crate::drive::Drive;
 use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::{EventQueue, Reporter};
 use crate::info::SHARED_CONTEXT;
-use crate::op_flags::signalled_by_flags;
+use crate::op_flags::signalled_from_flags;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
@@ -60,14 +60,14 @@ bitflags! {
 impl ServiceFlags {
     /// Whether the success of a transmit operation with these flags is reported.
     #[inline(always)]
-    pub(super) fn transmit_signalled(self, flags: OpFlags) -> Signalled {
-        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
+    pub(super) fn signalled_for_transmit(self, flags: OpFlags) -> Signalled {
+        signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
     /// Whether the success of a receive with these flags is reported.
     #[inline(always)]
-    pub(super) fn receive_signalled(self, flags: OpFlags) -> Signalled {
-        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
+    pub(super) fn signalled_for_receive(self, flags: OpFlags) -> Signalled {
+        signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
     }
 }
 
@@ -170,7 +170,7 @@ impl Endpoint {
         if events.intersects(CounterEvents::OF_REGION) {
             self.shared.check_caps(Caps::RMA_EVENT)?;
         }
-        setup.counters.check_events_free(events)?;
+        setup.counters.check_events_uncounted(events)?;
         let pump = self.shared.pump_if_enabled();
         if let Some(pump) = pump {
             let has_progress_thread = self.shared.progress_thread().is_some();
@@ -291,7 +291,7 @@ impl Endpoint {
             return Ok(());
         }
         let shared = &self.shared;
-        let av = shared.bound_av_or_unused(setup)?;
+        let av = shared.bound_or_empty_av(setup)?;
         if shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
@@ -303,7 +303,7 @@ impl Endpoint {
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
         // First take all steps that may fail, and let readers watch the endpoint; only then let queues
         // drive it.
-        shared.let_readers_watch(driven, setup, reporter.as_deref())?;
+        shared.add_wake_source_to_readers(driven, setup, reporter.as_deref())?;
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
@@ -314,7 +314,7 @@ impl Endpoint {
             shared.leave_receive_context(setup, pump);
         }
         enabled?;
-        shared.let_readers_drive(driven, setup, reporter.as_deref());
+        shared.add_endpoint_to_readers(driven, setup, reporter.as_deref());
         shared.service.add_flags(ServiceFlags::ENABLED);
         Ok(())
     }
@@ -323,7 +323,7 @@ impl Endpoint {
 impl EndpointShared {
     /// Returns the bound address vector, in which the endpoint looks up peers; for a connected endpoint, an
     /// empty one that it does not use.
-    fn bound_av_or_unused(&self, setup: &Setup) -> Result<AddressVector, Error> {
+    fn bound_or_empty_av(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
         }
@@ -331,7 +331,7 @@ impl EndpointShared {
     }
 
     /// Has the progress thread watch the endpoint; if there is none, the queues and counters.
-    fn let_readers_watch(
+    fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
         setup: &Setup,
@@ -353,7 +353,7 @@ impl EndpointShared {
     }
 
     /// Has the queues, the counters and the progress thread drive the endpoint.
-    fn let_readers_drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
+    fn add_endpoint_to_readers(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
         setup.bound_cqs().for_each(|cq| cq.shared().add_endpoint(driven));
         setup.counters.iter().for_each(|counter| counter.add_endpoint(driven));
         if let Some(reporter) = reporter {

@@ -101,7 +101,7 @@ impl Reporter {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }
             engine::ConnectionReport::Confirmed => {
-                return self.eq.defer_settling(self.take_unsettled_accept());
+                return self.eq.defer_settling_accept(self.take_unsettled_accept());
             }
             engine::ConnectionReport::Failed(error) => {
                 (Err(self.to_event_error(error)), self.take_unsettled_accept())

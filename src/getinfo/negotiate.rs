@@ -133,7 +133,11 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
 /// # Errors
 ///
 /// Always [`Misuse::Unmet`], naming the unmet hint.
-pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
+pub(super) fn make_offer(
+    provider: &ProviderAttr,
+    ep_type: EndpointType,
+    hints: &Info,
+) -> Result<Info, Misuse> {
     let caps = negotiate_caps(provider, ep_type, hints.caps)?;
     let [tx_order, rx_order] = negotiate_message_orders(hints)?;
     let tx = TxAttr { msg_order: tx_order, ..negotiate_tx(&hints.tx, caps, provider)? };

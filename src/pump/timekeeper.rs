@@ -41,7 +41,7 @@ impl Timekeeper {
     }
 
     /// Has the next pass read the clock.
-    pub(super) fn read_clock_next_pass(&mut self) {
+    pub(super) fn make_next_pass_read_clock(&mut self) {
         self.passes_to_look = 0;
     }
 

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_file_offset_has_same_place_in_any_mapping() {
+    fn same_file_offset_has_same_lock_address_in_any_mapping() {
         let file = File::from(memfd_create("homespun-test", MemfdFlags::CLOEXEC).unwrap());
         let page_bytes = page_size();
         file.set_len(3 * page_bytes as u64).unwrap();

@@ -34,17 +34,17 @@ impl Poster for ReceiveContext {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        let posted = self.submit(post);
+        let posted = self.post_without_mail_delivery(post);
         self.deliver_mail_and_fire();
         posted
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.deliver_mail_and_report_cancel(self.receiver.cancel(context))
+        self.deliver_mail_and_check_cancelled(self.receiver.cancel(context))
     }
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
-        self.deliver_mail_and_report_cancel(self.receiver.cancel_work(number))
+        self.deliver_mail_and_check_cancelled(self.receiver.cancel_work(number))
     }
 
     fn report_refused(&self, refused: RefusedPost) {
@@ -62,7 +62,7 @@ impl Poster for ReceiveContext {
 }
 
 impl ReceiveContext {
-    fn deliver_mail_and_report_cancel(&self, is_cancelled: bool) -> Result<(), Error> {
+    fn deliver_mail_and_check_cancelled(&self, is_cancelled: bool) -> Result<(), Error> {
         self.deliver_mail_and_fire();
         if is_cancelled { Ok(()) } else { Err(Misuse::NotFound(Missing::Operation).into()) }
     }

@@ -5,7 +5,7 @@ use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::{ReceiveContext, SharedReceiveContext};
-use crate::op_flags::{check_receive_flags, signalled_by_flags};
+use crate::op_flags::{check_receive_flags, signalled_from_flags};
 use crate::post::{ReceiveKind, ReceivePost};
 use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
@@ -18,7 +18,7 @@ impl ReceivePoster for SharedReceiveContext {
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
         self.shared.prepare_receive(post, flags)?;
         let shared = &self.shared;
-        let received = shared.submit(post);
+        let received = shared.post_without_mail_delivery(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
             // The pass must come after the peek: see docs/decisions/peek.md.
@@ -44,7 +44,7 @@ impl ReceiveContext {
         self.check_caps(post.required_caps() - Caps::RECV)?;
         // The receiving endpoint decides: without selective completion it reports the receive in any
         // case.
-        post.signalled = signalled_by_flags(true, flags);
+        post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }
 }

@@ -271,7 +271,7 @@ fn threads_in_calls_and_in_application_waits_both_wake() {
 }
 
 #[test]
-fn signal_ends_a_read() {
+fn cq_signal_ends_a_blocking_read() {
     explore_interleavings(|| {
         let cq = open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
         let reader = thread::spawn({

@@ -137,7 +137,7 @@ impl Sleepers {
     }
 
     /// Whether this process has opened the descriptors. A forked child has not.
-    pub(super) fn is_own_process(&self) -> bool {
+    pub(super) fn is_of_this_process(&self) -> bool {
         self.process == process::id()
     }
 
@@ -148,7 +148,7 @@ impl Sleepers {
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn add_wake_source(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // In a forked child no thread sleeps, and adding the descriptor would wake the parent's sleepers.
-        if !self.is_own_process() {
+        if !self.is_of_this_process() {
             return Ok(());
         }
         let mut added = Ok(());
@@ -158,7 +158,7 @@ impl Sleepers {
 
     /// Undoes [`add_wake_source`](Self::add_wake_source).
     pub(super) fn remove_wake_source(&self, endpoint: &dyn Drive) {
-        if self.is_own_process() {
+        if self.is_of_this_process() {
             endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
         }
     }
@@ -169,14 +169,15 @@ impl Sleepers {
     ///
     /// As [`add_wake_source`](Self::add_wake_source).
     pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
-        let (true, Some(member)) = (self.is_own_process(), &member.application) else { return Ok(()) };
+        let (true, Some(member)) = (self.is_of_this_process(), &member.application) else { return Ok(()) };
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
     /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child: the child would
     /// change the parent's set.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
-        if let (true, Some(member)) = (self.is_own_process() && member.is_own_process(), &member.application)
+        if let (true, Some(member)) =
+            (self.is_of_this_process() && member.is_of_this_process(), &member.application)
         {
             self.wakeups().for_each(|wakeup| wakeup.unnest(member));
         }
@@ -198,7 +199,7 @@ impl Sleepers {
         deadline: Deadline,
         arm_endpoints: impl FnOnce() -> Armed,
     ) -> Option<Sleeper<'_>> {
-        if !self.is_own_process() {
+        if !self.is_of_this_process() {
             return None;
         }
         let wakeup = self.wakeup_at(place)?;
@@ -233,7 +234,7 @@ impl Sleepers {
     /// Disarms the doorbell, since no thread sleeps at this place. Otherwise endpoints that find it armed
     /// would continue to do the work for sleepers.
     pub(super) fn disarm(&self, place: SleepPlace) {
-        if self.is_own_process()
+        if self.is_of_this_process()
             && let Some(wakeup) = self.wakeup_at(place)
         {
             wakeup.doorbell.ring();

@@ -8,7 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 
 use super::awaited::Awaited;
 use super::deadline::Deadline;
-use super::set::{Member, Membership};
+use super::set::{WaitSetMember, WaitSetMembership};
 use super::sleepers::{SleepPlace, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
 use super::{WaitObject, WaitSet};
@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
     /// The membership in a wait set, for [`WaitObject::Set`].
-    membership: Option<Membership>,
+    membership: Option<WaitSetMembership>,
 }
 
 /// The result of the last check before a thread sleeps.
@@ -87,12 +87,12 @@ impl Waiter {
     }
 
     /// Returns this waiter; for an object without a wait object, the waiter that polls.
-    pub(crate) fn or_polling(waiter: Option<&Waiter>) -> &Waiter {
+    pub(crate) fn given_or_polling(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
     /// Attaches the object of this waiter to its wait set, if it is a member of one.
-    pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
+    pub(crate) fn attach_member(&self, member: Weak<impl WaitSetMember + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn works_due_by_arming_fire_with_sleepers_unlocked() {
+    fn works_made_due_by_arming_fire_with_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
         assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Some(()));

@@ -25,7 +25,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
-use crate::signals::without_signals;
+use crate::signals::with_signals_blocked;
 
 /// The first and the longest pause before the thread repeats a broadcast.
 const REPEAT_MIN: Duration = Duration::from_millis(1);
@@ -96,7 +96,7 @@ impl Watcher {
             needs_notification: AtomicBool::new(true),
         });
         let watched = shared.clone();
-        let thread = without_signals(|| {
+        let thread = with_signals_blocked(|| {
             thread::Builder::new().name("homespun-watcher".into()).spawn(move || watched.run())
         });
         let thread = thread.map_err(|error| SystemRequest::Thread.refused(error))?;

@@ -70,7 +70,7 @@ impl Firing {
 
     /// Calls a function while no thread runs works. The caller then runs the works that other threads
     /// have left meanwhile.
-    pub(super) fn run_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
+    pub(super) fn call_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();
         drop(turn);

@@ -16,7 +16,7 @@ use homespun_engine::transport::LinkError;
 
 use super::firing::{Firing, Round};
 use super::waiting::{TriggerCounter, WaitingWorks};
-use super::work::{Action, CounterUse, DeferredPost, Work, WorkKind, WorkName, is_same_endpoint};
+use super::work::{CounterUse, DeferredPost, Work, WorkAction, WorkKind, WorkName, is_same_endpoint};
 use crate::counter::{self, DomainCounters, THRESHOLD_MAX};
 use crate::poster::Poster;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -100,16 +100,16 @@ impl WorkQueue {
     }
 
     /// Returns a number that no other counter or work has.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub(crate) fn allocate_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Adds a work, and runs it if its counter has already reached the threshold.
     pub(crate) fn add_and_fire(self: &Arc<Self>, mut work: Work) {
         let counter = work.trigger.counter().clone();
-        let counter_number = counter.register_queue(self);
+        let counter_number = counter.register_work_queue(self);
         work.threshold = work.threshold.min(THRESHOLD_MAX);
-        let (threshold, number) = (work.threshold, self.next_number());
+        let (threshold, number) = (work.threshold, self.allocate_number());
         let mut waiting = self.waiting.lock();
         waiting.add((counter_number, counter), threshold, number, work);
         drop(waiting);
@@ -189,7 +189,7 @@ impl WorkQueue {
         let mut works_left = ROUND_WORKS_MAX;
         loop {
             while works_left > 0
-                && let Some(counter_number) = take_counter_from_or_first(&mut counters, resume_at)
+                && let Some(counter_number) = take_next_counter(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
                 match self.run_due_works_of_counter(counter_number, &mut works_left) {
@@ -230,8 +230,8 @@ impl WorkQueue {
     fn carry_out_or_return(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
         let (poster, post) = match action {
-            Action::Post { poster, post } => (poster, post),
-            Action::Change { counter, change } => {
+            WorkAction::Post { poster, post } => (poster, post),
+            WorkAction::Change { counter, change } => {
                 // Release the counters first: the application may close both as soon as it has seen the
                 // change.
                 drop(trigger);
@@ -247,7 +247,7 @@ impl WorkQueue {
                 .post_deferred_or_return(number, &poster, post, completion, is_reported)
                 .map(|(post, completion)| (post, WorkKind::Deferred { context, completion, is_reported })),
         }?;
-        Some(Work { trigger, threshold, action: Action::Post { poster, post }, kind })
+        Some(Work { trigger, threshold, action: WorkAction::Post { poster, post }, kind })
     }
 
     /// Posts deferred work. Returns it if its endpoint has no room yet.
@@ -320,20 +320,20 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if no such work waits.
     pub(crate) fn cancel_deferred_work(&self, context: u64) -> Result<(), Error> {
-        match self
-            .while_nothing_fires(|| self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true))
-        {
+        match self.call_while_nothing_fires(|| {
+            self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true)
+        }) {
             Some(_) => Ok(()),
             None => Err(Misuse::NotFound(Missing::Work).into()),
         }
     }
 
     /// Cancels all deferred work that waits, or all that waits for one counter.
-    pub(crate) fn flush(&self, counter: Option<&Arc<counter::CounterShared>>) {
+    pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
         };
-        drop(self.while_nothing_fires(|| self.take_waiting_where(is_meant)));
+        drop(self.call_while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
     /// Cancels an operation of an endpoint with this context: a triggered one that waits, or that of
@@ -347,10 +347,10 @@ impl WorkQueue {
         endpoint: &dyn Poster,
         context: u64,
     ) -> Result<(), Error> {
-        self.while_nothing_fires(|| {
+        self.call_while_nothing_fires(|| {
             let name = WorkName::Triggered(context);
-            let waiting = self.waiting.lock().take_oldest(name, |work| work.is_for(endpoint));
-            if let Some(Work { action: Action::Post { poster, post }, .. }) = waiting {
+            let waiting = self.waiting.lock().take_oldest(name, |work| work.posts_to(endpoint));
+            if let Some(Work { action: WorkAction::Post { poster, post }, .. }) = waiting {
                 poster.report_refused(post.into_refused(OperationError::Cancelled));
                 return Ok(());
             }
@@ -369,8 +369,8 @@ impl WorkQueue {
     }
 
     /// Calls a function while no work is being posted.
-    pub(crate) fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
-        let done = self.firing.run_without_firing(act);
+    pub(crate) fn call_while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
+        let done = self.firing.call_without_firing(act);
         self.fire_due_works();
         done
     }
@@ -378,13 +378,13 @@ impl WorkQueue {
     /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
     /// is reported, even if another thread is just trying to post it.
     pub(crate) fn drop_waiting_works_of(&self, endpoint: &dyn Poster) {
-        drop(self.while_nothing_fires(|| self.take_waiting_where(|work| work.is_for(endpoint))));
+        drop(self.call_while_nothing_fires(|| self.take_waiting_where(|work| work.posts_to(endpoint))));
     }
 
     /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
     /// reported.
     pub(crate) fn drop_all_works_of(&self, endpoint: &dyn Poster) {
-        let waiting = self.take_waiting_where(|work| work.is_for(endpoint));
+        let waiting = self.take_waiting_where(|work| work.posts_to(endpoint));
         let posted: Vec<_> = {
             let mut posted = self.posted.lock();
             posted.extract_if(|_, posted| is_same_endpoint(&posted.endpoint, endpoint)).collect()
@@ -393,7 +393,7 @@ impl WorkQueue {
     }
 
     /// Drops all works, since some of them may refer back to this queue.
-    pub(crate) fn clear(&self) {
+    pub(crate) fn drop_all_waiting_works(&self) {
         drop(self.take_waiting_where(|_| true));
     }
 
@@ -405,7 +405,7 @@ impl WorkQueue {
 }
 
 /// Takes the counter with this number, or else the next one. After the last counter follows the first.
-fn take_counter_from_or_first(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
+fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
