@@ -56,12 +56,12 @@ impl Probes {
 /// All probes in their order.
 pub(crate) fn all_probes() -> Vec<Probe> {
     let mut probes = Probes::default();
-    getinfo::add(&mut probes);
-    open::add(&mut probes);
-    bind::add(&mut probes);
-    endpoint::add(&mut probes);
-    queues::add(&mut probes);
-    memory::add(&mut probes);
-    transfer::add(&mut probes);
+    getinfo::add_probes(&mut probes);
+    open::add_probes(&mut probes);
+    bind::add_probes(&mut probes);
+    endpoint::add_probes(&mut probes);
+    queues::add_probes(&mut probes);
+    memory::add_probes(&mut probes);
+    transfer::add_probes(&mut probes);
     probes.0
 }
