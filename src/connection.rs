@@ -66,7 +66,7 @@ struct RequestShared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Open,
-    /// An endpoint was opened for it.
+    /// An endpoint is open for it, and may accept it.
     Reserved,
     Accepted,
     Rejected,
@@ -154,7 +154,7 @@ impl ConnectionRequest {
         &self.shared.listener_info
     }
 
-    /// Marks the request as taken by an endpoint that is opened for it.
+    /// Reserves the request for an endpoint that is opened for it.
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ impl ConnectionRequest {
         self.change_decision(Decision::Open, Decision::Reserved)
     }
 
-    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint) when the endpoint that has taken the request closes
-    /// without accepting it.
+    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint) when the endpoint closes without
+    /// having accepted the request.
     pub(crate) fn end_reservation(&self) {
         let _was_reserved = self.change_decision(Decision::Reserved, Decision::Open);
     }
@@ -177,8 +177,8 @@ impl ConnectionRequest {
     /// [`Misuse::State`] if it was accepted before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
         self.change_decision(Decision::Reserved, Decision::Accepted)?;
-        // A withdrawal locks the pump, then the listener, so release the listener's lock before
-        // waiting for the pump.
+        // A thread that withdraws a request locks the pump, then the listener. So release the listener's
+        // lock before waiting for the pump.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.mark_request_being_accepted(self.shared.id);
@@ -241,8 +241,9 @@ pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
 
 const DECIDED: Error = Error::Misuse(Misuse::State(ObjectState::RequestDecided));
 
-/// A request that an endpoint is accepting. Dropping it ends the requester's wait at the passive
-/// endpoint: the acceptor has connected or failed. It must not be dropped with any endpoint locked.
+/// A request that an endpoint is accepting. Dropping it *settles* the accept: it ends the requester's wait
+/// at the passive endpoint, since the acceptor has connected or failed. Do not drop it with any endpoint
+/// locked.
 pub(crate) struct PendingAccept {
     request: ConnectionRequest,
 }
@@ -259,7 +260,7 @@ pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) listener_info: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
-    /// Whether an active endpoint has taken over the pump, and closes it.
+    /// Whether an active endpoint has taken over the pump, and so closes it.
     pub(crate) is_taken_over: Mutex<bool>,
 }
 

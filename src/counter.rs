@@ -412,7 +412,7 @@ struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// The result of the last check. The value may have been set since.
+    /// The result of the last check. The counter may have been set back since.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 

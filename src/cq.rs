@@ -447,9 +447,8 @@ impl CqShared {
         }
     }
 
-    /// Has this endpoint wake sleepers on the queue. Call it before
-    /// [`add_endpoint`](Self::add_endpoint), and not for an endpoint that a progress thread drives:
-    /// that thread wakes sleepers for new entries.
+    /// Makes this endpoint wake sleepers on the queue. Call it before [`add_endpoint`](Self::add_endpoint),
+    /// and not for an endpoint that a progress thread drives: that thread wakes sleepers for new entries.
     ///
     /// # Errors
     ///
@@ -481,7 +480,7 @@ impl CqShared {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the number of unread entries. The address of this number identifies the queue to a
+    /// Returns the number of unread entries. The address of this number identifies the queue in a
     /// [`Reader`].
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
@@ -506,8 +505,8 @@ impl CqShared {
         self.driven.lock_for_test()
     }
 
-    /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
-    /// peers wait for progress.
+    /// Makes the next read drive progress. An overrun queue never looks empty, but its endpoints' peers
+    /// wait for progress.
     fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }

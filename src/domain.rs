@@ -76,7 +76,7 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// Its thread runs only while an endpoint with automatic progress exists.
+    /// The thread runs only while an endpoint with automatic progress exists.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -387,7 +387,7 @@ impl DomainShared {
         self.mr_mode
     }
 
-    /// Waits until no thread touches regions that were closed before.
+    /// Waits until no thread accesses regions that were closed before the call.
     pub(crate) fn wait_for_running_passes(&self) {
         let pumps: Vec<_> = self.pumps.lock().iter().filter_map(Weak::upgrade).collect();
         pumps.iter().for_each(|pump| pump.wait_for_running_pass());

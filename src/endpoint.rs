@@ -130,8 +130,8 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_reserve_for_endpoint) the
-    /// request first.
+    /// Opens an endpoint. To open it for a request,
+    /// [reserve](crate::ConnectionRequest::try_reserve_for_endpoint) the request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
         info: Info,

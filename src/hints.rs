@@ -66,7 +66,8 @@ impl Hints {
         self
     }
 
-    /// Has node and service name the endpoint's own address ([`InfoFlags::SOURCE`]).
+    /// Says that the node and the service are the endpoint's own address, not the peer's
+    /// ([`InfoFlags::SOURCE`]).
     pub fn source(mut self) -> Hints {
         self.flags |= InfoFlags::SOURCE;
         self
@@ -78,8 +79,8 @@ impl Hints {
         self
     }
 
-    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they
-    /// cost nothing. Without this call the endpoint gets all capabilities that are not granted only on
+    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they cost
+    /// nothing. Without this call the endpoint gets all capabilities, except those that are granted only on
     /// request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
@@ -206,8 +207,7 @@ impl Hints {
         self
     }
 
-    /// The hints in the narrow sense, without node, service and flags, as [`getinfo`](crate::getinfo()) takes
-    /// them.
+    /// The hints proper, without node, service and flags, as [`getinfo`](crate::getinfo()) takes them.
     pub fn as_info(&self) -> &Info {
         &self.info
     }

@@ -30,7 +30,8 @@ pub const PROVIDER_VERSION: Version = Version::new(
 /// The name of the only fabric: within a domain, every endpoint of homespun can reach every other.
 pub const FABRIC_NAME: &str = "homespun";
 
-/// The number of the protocol that endpoints speak. The highest bit marks it as none of libfabric's own.
+/// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
+/// libfabric.
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].

@@ -22,9 +22,9 @@ fn list_interfaces() -> Result<LocalInterfaces, Error> {
     LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
 }
 
-/// Removes the infos for endpoints at every interface whose peers could not reach them: there, `selector`
-/// allows no address of their format. `is_remote` tells whether a domain reaches other hosts, and so uses
-/// interfaces.
+/// Removes each info for an endpoint at every interface if `selector` allows no interface with an address
+/// of its format: peers could not reach that endpoint. Keeps the infos of domains that use no interfaces:
+/// those for which `is_remote` says that they do not reach other hosts.
 ///
 /// # Errors
 ///

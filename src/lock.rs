@@ -2,9 +2,9 @@
 //!
 //! It is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check for
 //! them at every release, which would cost as much as the work under the lock. This lock is released by a
-//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an
-//! MPI job, needs no atomic read-modify-write operation for it. Nor do the objects of a domain whose
-//! application serialises its calls.
+//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
+//! job, needs no atomic read-modify-write operation for it. The objects of a domain whose application
+//! serialises its calls need none, either.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -130,7 +130,7 @@ impl RawLock {
     }
 }
 
-/// The flag if the C library has none: there may be other threads.
+/// Stands for the flag if the C library has none: it says that there may be other threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// The C library's flag for a process with a single thread.

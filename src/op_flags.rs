@@ -103,7 +103,7 @@ pub(crate) fn options_from_flags(
     })
 }
 
-/// Whether the success of an operation with these flags is reported, at an endpoint with or without
+/// Returns whether the success of an operation with these flags is reported, at an endpoint with or without
 /// selective completion.
 #[inline(always)]
 pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signalled {
@@ -142,8 +142,8 @@ pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, RECEIVE_REFUSED)
 }
 
-/// Refuses unknown default flags. Ignoring one would break a promise about all operations of the
-/// endpoint.
+/// Refuses unknown default flags. If one were ignored, no operation of the endpoint would do what the flag
+/// promises.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, flags - known)
 }

@@ -214,7 +214,8 @@ impl Object {
         }
     }
 
-    /// Whether the object is ready. A counter is ready once for each change.
+    /// Returns whether the object is ready. A counter is ready once after a change, so this records its
+    /// values as reported.
     fn check_ready_and_mark_reported(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),

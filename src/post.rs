@@ -42,7 +42,7 @@ pub(crate) struct ReceivePost {
     pub(crate) work: Option<u64>,
 }
 
-/// What a receive does with which messages.
+/// What a receive does, and with which messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveKind {
     /// Receives the next message that matches.
@@ -127,7 +127,8 @@ impl ReceivePost {
     }
 }
 
-/// Returns the request with its end reported as that of deferred work, if it has a number.
+/// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
+/// that of the work.
 #[cold]
 pub(crate) fn as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {

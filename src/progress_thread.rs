@@ -86,7 +86,7 @@ impl ProgressThread {
         Ok(running.shared.doorbell.clone())
     }
 
-    /// Has the thread wake for this endpoint, which the caller enables next.
+    /// Makes events of this endpoint wake the thread. The caller enables the endpoint next.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl ProgressThread {
         }
     }
 
-    /// Removes an endpoint, which the thread no longer drives. The caller must close it next.
+    /// Removes an endpoint: the thread no longer drives it. The caller must close the endpoint next.
     pub(crate) fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.remove_endpoint(drive);

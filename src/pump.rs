@@ -137,8 +137,8 @@ impl<T: Transport> State<T> {
         self.timekeeper.set_alarm(armed, &self.engine)
     }
 
-    /// A call has used the endpoint while a thread may sleep on it, so the transport is no longer armed.
-    /// Arms the transport again, or wakes the sleepers.
+    /// Arms the transport again, or wakes the sleepers. Called after a call has used the endpoint while a
+    /// thread may sleep on it, since the transport is then no longer armed.
     #[cold]
     fn rearm_transport_or_wake_sleepers(&mut self) {
         let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
@@ -151,9 +151,9 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// The application has polled while the progress thread may be asleep. After several polls, has the
-    /// progress thread ignore (mute) this endpoint: otherwise each further poll would cost several
-    /// system calls. Before that, arms the transport again or wakes the thread.
+    /// Called after the application has polled while the progress thread may be asleep. After several
+    /// polls, makes the progress thread ignore (mute) this endpoint: otherwise each further poll would cost
+    /// several system calls. After fewer, arms the transport again or wakes the thread.
     #[cold]
     fn rearm_transport_or_mute_endpoint(&mut self) {
         match self.bound.as_ref().and_then(|bound| bound.bindings.progress_doorbell.as_ref()) {
@@ -513,7 +513,7 @@ impl<T: Transport> Drive for Pump<T> {
             }
             engine.transmit(transport, &mut queues);
             transport.flush();
-            // They are dropped in place: a call of `drop` would move them.
+            // The queues are dropped in place here: a call of `drop` would move them.
         }
         state.polls = state.polls.wrapping_add(1);
         if !state.duties.is_empty() {

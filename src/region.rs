@@ -371,8 +371,8 @@ impl MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Has a counter count accesses of peers to the region, through endpoints that have
-    /// [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
+    /// Binds a counter, which from now on counts accesses of peers to the region, through endpoints that
+    /// have [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
     /// ([`CounterEvents::REMOTE_WRITE`]), and one for accesses that read it
     /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both; a counter
     /// that is bound for both counts it once. A compare-and-swap counts as a change even if it compares
@@ -421,7 +421,7 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // Have the counter drive the endpoints before it counts, so that every count wakes its sleepers.
+        // Make the counter drive the endpoints before it counts, so that every count wakes its sleepers.
         self.domain.domain_counters().add_counter_use(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {

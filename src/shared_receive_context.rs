@@ -43,10 +43,10 @@ use crate::works::domain::WorkDomain;
 ///   first reports them; while there is none, these reports wait. When an endpoint is closed, another one
 ///   takes over those of its reports that its queue had no room for.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
-/// - Unconnected endpoints that share a context also share an address vector. It has the source of a
-///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes must request). Such a receive ends
-///   when the last link of its source to any of the endpoints ends, or when an endpoint fails to connect
-///   to that source and no other endpoint has a link to it.
+/// - Unconnected endpoints that share a context also share an address vector. The source of a directed
+///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector.
+///   Such a receive ends when the last link of its source to any of the endpoints ends, or when an endpoint
+///   fails to connect to that source and no other endpoint has a link to it.
 /// - If the queue of an endpoint is full, only the completions of that endpoint wait.
 /// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
 ///   its messages was filling fails at another endpoint, with
@@ -304,7 +304,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Has endpoints carry out the effects that other endpoints have left to them. The caller has no
+    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller has no
     /// endpoint locked, and then runs the works that have become due.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_mail_for_members() {

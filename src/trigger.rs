@@ -304,7 +304,7 @@ impl Domain {
         Ok(WorkAction::Change { counter: CounterUse::new(counter.shared()), change })
     }
 
-    /// Has a counter on which work depends drive the endpoints that may have work.
+    /// Makes a counter on which work depends drive the endpoints that may have work.
     fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         check_same_domain(counter.shared().domain(), self.shared.id())?;
         self.shared.enlist_work_counter(counter)

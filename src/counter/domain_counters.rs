@@ -38,8 +38,8 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a counter to which a region is bound, or on which works depend. If the counter is known, adds
-    /// one more reason to keep it.
+    /// Adds a use of a counter: a region is bound to it, or works depend on it. From its first use on, the
+    /// counter drives the endpoints.
     ///
     /// # Errors
     ///
@@ -63,7 +63,8 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Undoes one [`add_counter_use`](Self::add_counter_use). The counter leaves when each of them is undone.
+    /// Undoes one [`add_counter_use`](Self::add_counter_use). After its last use the counter no longer
+    /// drives the endpoints.
     pub(crate) fn remove_counter_use(&self, counter: &Arc<CounterShared>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
@@ -76,7 +77,7 @@ impl DomainCounters {
         }
     }
 
-    /// Enables an endpoint by `enable`, and has the counters drive it from then on.
+    /// Enables an endpoint by `enable`. The counters drive the endpoint from then on.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl DomainCounters {
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Locked throughout, so that no counter is missed.
+        // Keep the members locked until the end, so that no counter is missed.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
@@ -97,7 +98,7 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Removes an endpoint, which the counters no longer drive.
+    /// Removes an endpoint: the counters no longer drive it.
     pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));

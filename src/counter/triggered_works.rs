@@ -49,7 +49,7 @@ impl Drop for WorkCounter {
 }
 
 impl Counter {
-    /// Has the counter drive the endpoints of its domain that may have works.
+    /// Makes the counter drive the endpoints of its domain that may have works.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl CounterShared {
         self.triggering.works.get_or_init(|| (works.clone(), works.allocate_number())).1
     }
 
-    /// Has the counter marked as due when the sum of both values reaches this threshold; at once if it has
-    /// reached it already. The caller has the waiting works locked.
+    /// Makes the counter mark itself as due in its queue when the sum of both values reaches this
+    /// threshold; at once if the sum has reached it already. The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.

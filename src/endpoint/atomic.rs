@@ -356,9 +356,10 @@ impl Endpoint {
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` asks for of the operands, and `Destination::raw` of
-        // the results: the engine ends the operation before its completion can be read, copies operands that
-        // are injected before it returns, and is dropped when the endpoint is closed.
+        // SAFETY: the caller promises for the operands what `Source::raw` requires, and for the results
+        // what `Destination::raw` requires. The engine ends the operation before the application can read
+        // its completion, copies injected operands before it returns, and is dropped when the endpoint is
+        // closed.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
         let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
@@ -430,7 +431,7 @@ impl Endpoint {
 }
 
 impl AtomicTarget {
-    /// Returns the operation on this target with this memory.
+    /// Returns the transmit operation on this target, with this memory of the initiator.
     #[inline(always)]
     pub(super) fn into_transmit_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
@@ -468,7 +469,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Returns memory as it was before it was lent, and puts the reason into `error` if it was refused.
+/// Returns memory in the form in which it is handed back. If the memory was refused, puts the reason into
+/// `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

@@ -135,7 +135,7 @@ impl EndpointShared {
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
-    /// Returns a reporter of events if the endpoint has connections.
+    /// Returns the reporter of events, if the endpoint has connections. The first call creates it.
     ///
     /// # Errors
     ///

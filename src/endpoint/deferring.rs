@@ -86,8 +86,8 @@ impl<S, D> Operation<S, D> {
 }
 
 impl Endpoint {
-    /// Checks that a triggered operation may wait. It will be reported like any other operation. Returns
-    /// the endpoint to which it will be posted.
+    /// Checks that a triggered operation may wait, and sets its options. Its end will be reported like that
+    /// of any other operation. Returns the endpoint to which it will be posted.
     pub(crate) fn prepare_triggered_post(
         &self,
         post: &mut DeferredPost,
@@ -102,7 +102,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that deferred work may wait. Returns the endpoint to which it will be posted.
+    /// Checks that deferred work may wait, and sets its options. Returns the endpoint to which it will be
+    /// posted.
     pub(crate) fn prepare_deferred_post(
         &self,
         post: &mut DeferredPost,

@@ -94,7 +94,7 @@ impl Endpoint {
         self.write_owned(buffers, None, to, memory, context, self.tx_op_flags())
     }
 
-    /// Writes, and has the target report a completion with remote data: `fi_writedata`.
+    /// Writes, and makes the target report a completion with remote data: `fi_writedata`.
     pub fn writedata(
         &self,
         bytes: Bytes,

@@ -57,7 +57,7 @@ impl Endpoint {
     ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned }) => message = returned,
     ///             other => return Ok(other?),
     ///         }
-    ///         // Here completions are to be read, which makes room.
+    ///         // Read completions here, which makes room.
     ///     }
     /// }
     /// ```

@@ -58,13 +58,13 @@ bitflags! {
 }
 
 impl ServiceFlags {
-    /// Whether the success of a transmit operation with these flags is reported.
+    /// Returns whether the success of a transmit operation with these flags is reported.
     #[inline(always)]
     pub(super) fn signalled_for_transmit(self, flags: OpFlags) -> Signalled {
         signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
-    /// Whether the success of a receive with these flags is reported.
+    /// Returns whether the success of a receive with these flags is reported.
     #[inline(always)]
     pub(super) fn signalled_for_receive(self, flags: OpFlags) -> Signalled {
         signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
@@ -330,7 +330,8 @@ impl EndpointShared {
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
-    /// Has the progress thread watch the endpoint; if there is none, the queues and counters.
+    /// Makes the endpoint wake the progress thread; if there is none, the sleepers of the queues and
+    /// counters.
     fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
@@ -352,7 +353,7 @@ impl EndpointShared {
             .try_for_each(|counter| counter.add_wake_source(driven, DriveReason::BOUND, has_progress_thread))
     }
 
-    /// Has the queues, the counters and the progress thread drive the endpoint.
+    /// Makes the queues, the counters and the progress thread drive the endpoint.
     fn add_endpoint_to_readers(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
         setup.bound_cqs().for_each(|cq| cq.shared().add_endpoint(driven));
         setup.counters.iter().for_each(|counter| counter.add_endpoint(driven));
@@ -435,7 +436,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Has an enabled endpoint report to all queues and counters that are bound by now.
+    /// Makes an enabled endpoint report to all queues and counters that are bound by now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(
@@ -445,7 +446,7 @@ impl Setup {
         );
     }
 
-    /// Has all queues and counters stop driving the endpoint.
+    /// Removes the endpoint from all queues and counters that drive it.
     pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.bound_cqs().for_each(|cq| cq.shared().remove_endpoint(endpoint));
         self.counters.iter().for_each(|counter| counter.remove_drive_reason(endpoint, DriveReason::BOUND));

@@ -80,8 +80,8 @@ impl Reporter {
         self.eq.waiter()
     }
 
-    /// Reports an event. The caller has the endpoint locked, so this drops nothing that could need a
-    /// lock.
+    /// Reports an event. The caller has the endpoint locked, so this function drops nothing whose
+    /// destructor takes a lock.
     pub(crate) fn report(&self, event: engine::ConnectionReport) {
         let endpoint = self.object;
         let (outcome, pending_accept) = match event {

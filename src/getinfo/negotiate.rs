@@ -1,6 +1,6 @@
 //! Compares hints with the capabilities and limits of a provider.
 //!
-//! By `fi_getinfo(3)`, a provider must meet or exceed every hint that is not zero, or is left out. Each
+//! By `fi_getinfo(3)`, a provider is offered only if it meets or exceeds every hint that is not zero. Each
 //! refusal names the unmet hint. Hints in fields that only describe a provider are ignored.
 
 use homespun_engine::address::AddressFormat;
@@ -195,8 +195,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     Ok(caps)
 }
 
-/// A secondary capability that adds to a primary one implies the primary one: no call could use it
-/// otherwise, and other providers grant it if it is requested alone.
+/// Adds the primary capability to which a requested secondary one adds: without it no call could use the
+/// secondary one, and other providers grant the secondary one if it is requested alone.
 fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -371,7 +371,8 @@ fn negotiate_ep(
     })
 }
 
-/// Counts and the key size describe the domain: they are returned, and not compared with hints.
+/// Returns the attributes of the domain. The counts and the key size only describe the domain, so they are
+/// not compared with the hints.
 fn negotiate_domain(
     asked: &DomainAttr,
     api_version: Version,

@@ -16,7 +16,7 @@ use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::{Tag, TagMatch};
 
 impl BoundObjects {
-    /// Has the engine carry out an operation, at once or after earlier ones.
+    /// Passes an operation to the engine, which carries it out at once or after earlier ones.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -38,8 +38,8 @@ impl BoundObjects {
         }
     }
 
-    /// Has the engine carry out an access after earlier operations, once an attempt to do so at once was
-    /// made.
+    /// Passes an access to the engine, which carries it out after earlier operations. The caller has tried
+    /// to carry it out at once.
     // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
     fn post_access_after_attempt(

@@ -26,8 +26,8 @@ impl Bindings {
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
 /// A ring stays locked from its first use until the other ring is used or the pass ends. If the endpoint
-/// shares its receiver, it is unlocked after each use. The two are never locked at once: two endpoints
-/// that use the same two queues in opposite roles would deadlock.
+/// shares its receiver, each ring is unlocked after each use. The two rings are never locked at once: two
+/// endpoints that use the same two queues in opposite roles would deadlock.
 pub(super) struct Queues<'a, 'r> {
     bindings: &'a Bindings,
     address_cache: &'a mut AddressCache,
@@ -46,7 +46,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         Queues { bindings, address_cache, transmit: None, receive: None, reader }
     }
 
-    /// Whether both directions report to the same queue. Its ring must not be locked twice.
+    /// Whether both directions report to the same queue, whose ring must not be locked twice.
     fn is_single_queue(&self) -> bool {
         match (&self.bindings.transmit_cq, &self.bindings.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
@@ -219,8 +219,8 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for progress without a reader. It is a type of its own so that the compiler makes separate
-/// copies of the engine and the transport for it. The copies for readers then remain small.
+/// The queues, for progress without a reader. This is a type of its own so that the compiler makes separate
+/// copies of the engine's and the transport's code for it. The copies for readers then remain small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {

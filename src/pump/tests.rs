@@ -1,4 +1,5 @@
-//! Tests when the progress thread ignores an endpoint, and when it drives it. The test plays that thread.
+//! Tests when the progress thread ignores an endpoint, and when the thread drives the endpoint. The test
+//! plays the thread.
 
 use std::time::Instant;
 

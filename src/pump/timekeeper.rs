@@ -28,8 +28,8 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Call this in every pass, after the transport has received, while an [operation may time
-    /// out](Engine::awaits_timeout).
+    /// Advances the engine's time in some of the passes. Call this in every pass, after the transport has
+    /// received, while an [operation may time out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
@@ -40,7 +40,7 @@ impl Timekeeper {
         }
     }
 
-    /// Has the next pass read the clock.
+    /// Makes the next pass read the clock.
     pub(super) fn make_next_pass_read_clock(&mut self) {
         self.passes_to_look = 0;
     }
@@ -51,8 +51,8 @@ impl Timekeeper {
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Call this before a thread sleeps for as long as `armed` allows. Shortens that to the time of the
-    /// next timeout.
+    /// Returns `armed`, shortened so that the thread checks again at the next timeout. Call this before a
+    /// thread sleeps for as long as `armed` allows.
     pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {

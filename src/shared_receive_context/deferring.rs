@@ -12,7 +12,7 @@ use crate::poster::{Poster, RefusedPost};
 use crate::works::domain::WorkDomain;
 
 impl SharedReceiveContext {
-    /// Checks that a receive may wait. Returns the object to which it will be posted.
+    /// Checks that a receive may wait, and sets its options. Returns the object to which it will be posted.
     pub(crate) fn prepare_waiting_receive(
         &self,
         post: &mut ReceivePost,

@@ -39,11 +39,11 @@ impl ReceiveContext {
         {
             post.from = None;
         }
-        // Each endpoint's own capabilities `SEND` and `RECV` decide whether it receives; the context need
-        // not have them.
+        // The capability `RECV` of each endpoint decides whether that endpoint receives; the context need
+        // not have it.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // The receiving endpoint decides: without selective completion it reports the receive in any
-        // case.
+        // Set only what the flags request. An endpoint without selective completion reports the receive
+        // anyway.
         post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }

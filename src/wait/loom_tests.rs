@@ -2,8 +2,8 @@
 //! may see each other's changes. A thread that sleeps through a change never wakes, which loom
 //! reports.
 //!
-//! Loom models sequentially consistent accesses as acquire and release, so only fences have one
-//! order for all threads.
+//! Loom models sequentially consistent accesses as acquire and release. So only fences have one order that
+//! all threads agree on.
 
 use homespun_engine::transport::Armed;
 use loom::model::Builder;
@@ -24,7 +24,8 @@ use crate::{Counter, CounterAttr};
 /// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The same for tests with several doorbells and locks, which would take minutes with more preemptions.
+/// The largest number for tests with several doorbells and locks, which would take minutes with more
+/// preemptions.
 const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };

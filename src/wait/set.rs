@@ -77,7 +77,7 @@ struct WaitSetShared {
 
 /// An object that can be a member of a set.
 pub(crate) trait WaitSetMember: Send + Sync {
-    /// Shows the waiter and the awaited event of the object, if it has a wait object.
+    /// Calls `show` with the waiter and the awaited event of the object, if the object has a wait object.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
@@ -116,7 +116,7 @@ impl WaitSet {
         self.wait_after_report_count(self.shared.report_count(), timeout)
     }
 
-    /// As [`wait`](Self::wait), for a thread that began to wait after this many reports.
+    /// As [`wait`](Self::wait), for a thread that began to wait when the count of reports was `reports`.
     fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> bool {
         let any = AnyMember::new(&self.shared, Some(reports));
         let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();

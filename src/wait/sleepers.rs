@@ -40,9 +40,9 @@ pub(super) struct Sleepers {
     /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Locked while a call sleeps on the application's object, so that only one call does so. A second
-    /// call would arm the doorbells of the members. If one of them has rung, it would fall silent before
-    /// the first call woke.
+    /// Locked while a call sleeps on the application's object, so that only one call does so. A second call
+    /// would arm the doorbells of the members. A doorbell that has rung would then fall silent before the
+    /// first call wakes.
     sole_sleeper: TimedMutex<()>,
     /// The process that has opened the descriptors. A forked child has copies of them, and would change
     /// the epoll sets of its parent.
@@ -66,7 +66,7 @@ struct State {
 /// A thread that may sleep now.
 pub(super) struct Sleeper<'a> {
     wakeup: &'a Wakeup,
-    /// The state in which the thread is counted, if it is inside a call.
+    /// The state that counts the thread, if it sleeps inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Must be dropped last.
     _sole_sleeper: Option<TimedMutexGuard<'a, ()>>,
@@ -141,7 +141,7 @@ impl Sleepers {
         self.process == process::id()
     }
 
-    /// Has events of this endpoint wake sleepers.
+    /// Makes events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Sleepers {
         }
     }
 
-    /// Has events of a member wake the sleepers of its wait set.
+    /// Makes events of a member wake the sleepers of its wait set.
     ///
     /// # Errors
     ///

@@ -86,7 +86,7 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// Returns this waiter; for an object without a wait object, the waiter that polls.
+    /// Returns the given waiter; for an object without a wait object, the waiter that polls.
     pub(crate) fn given_or_polling(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
@@ -136,9 +136,9 @@ impl Waiter {
         None
     }
 
-    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether it may sleep until the
-    /// event; if not, the event may have happened. For a member of a set, the result is that of the whole
-    /// set.
+    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether the application may sleep
+    /// until the event; if not, the event may have happened. For a member of a set, the result is that of
+    /// the whole set.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
@@ -192,7 +192,7 @@ impl Waiter {
         }
     }
 
-    /// Has events of this endpoint wake sleepers.
+    /// Makes events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///

@@ -92,7 +92,7 @@ impl WorkQueue {
         WorkQueue { domain_counters, ..WorkQueue::default() }
     }
 
-    /// Has the queue wake the threads that sleep on this endpoint when works are left to run.
+    /// From now on the queue wakes the threads that sleep on this endpoint when it leaves works to be run.
     pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
@@ -139,7 +139,7 @@ impl WorkQueue {
         counter_number: u64,
         change: impl FnOnce() -> bool,
     ) {
-        // Locked during the change, so that no work is added in between.
+        // Keep the works locked during the change, so that no work is added in between.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_works_due(counter_number) {
             self.mark_counter_due(counter_number);
@@ -202,8 +202,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Do not clear this earlier: if a call makes room while a work finds none, that call must
-                // see that a work is due.
+                // Do not clear the flag earlier: a call that makes room while a work finds none must see
+                // that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -273,7 +273,7 @@ impl WorkQueue {
         let error = post_to(&**poster, &mut post).err()?;
         if let Some(error) = refusal_to_report(error) {
             poster.report_refused(post.into_refused(error));
-            // It is still listed if the endpoint is being closed.
+            // If the endpoint is being closed, the work is still in the list.
             drop(self.take_posted(number));
             return None;
         }
@@ -286,9 +286,9 @@ impl WorkQueue {
         self.posted.lock().remove(&number)
     }
 
-    /// Called by an endpoint, perhaps while it is locked, when deferred work has ended there.
-    /// `is_counted_by` says whether a counter counts some events of the endpoint. Returns whether the
-    /// endpoint counts and reports the end, too.
+    /// Counts the end of deferred work. The endpoint where it has ended calls this, perhaps while it is
+    /// locked. `is_counted_by` says whether the endpoint has this counter for some of these events. Returns
+    /// whether the endpoint counts and reports the end, too.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,
@@ -362,7 +362,7 @@ impl WorkQueue {
             };
             match number {
                 Some(number) => endpoint.cancel_work(number),
-                // It may have been posted since the caller asked the endpoint.
+                // The operation may have been posted since the caller asked the endpoint.
                 None => endpoint.cancel(context),
             }
         })
@@ -392,19 +392,20 @@ impl WorkQueue {
         drop((waiting, posted));
     }
 
-    /// Drops all works, since some of them may refer back to this queue.
+    /// Drops all works that wait, since some of them may refer back to this queue.
     pub(crate) fn drop_all_waiting_works(&self) {
         drop(self.take_waiting_where(|_| true));
     }
 
-    /// Takes all selected works that wait. The caller drops them without locks, since that may drop
-    /// memory of the application.
+    /// Takes all selected works that wait. The caller drops them without holding locks, since memory of the
+    /// application may be dropped with them.
     fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.waiting.lock().take_where(is_meant)
     }
 }
 
-/// Takes the counter with this number, or else the next one. After the last counter follows the first.
+/// Takes the counter with this number, or else the one with the next higher number; after the highest comes
+/// the lowest.
 fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);

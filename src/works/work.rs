@@ -145,7 +145,7 @@ impl DeferredPost {
         }
     }
 
-    /// Has the operation end as the deferred work with this number.
+    /// Makes the end of the operation count as that of the deferred work with this number.
     pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = number,

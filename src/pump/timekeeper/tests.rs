@@ -126,8 +126,8 @@ impl Requester {
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// Drops the passive endpoint's transport, and waits until the requester notices. Returns the result
-    /// of arming the requester's transport for a thread that then sleeps.
+    /// Drops the passive endpoint's transport, and waits until the requester notices, which starts its
+    /// timeout. Returns the result of arming the requester's transport for a thread that then sleeps.
     fn drop_listener_and_await_timeout_start(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);

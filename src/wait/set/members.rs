@@ -121,8 +121,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// Arms all members before any is checked: progress of one member may disarm an endpoint that was
-    /// armed for another.
+    /// Arms all members before any member is checked: progress of one member may disarm an endpoint that
+    /// was armed for another member.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));
