@@ -204,7 +204,7 @@ impl RequestShared {
         }
     }
 
-    fn end_requester_wait(&self) {
+    fn end_request_after_accept(&self) {
         if let Some(listener) = self.take_listener() {
             listener.pump.end_accepted_request(self.id);
         }
@@ -221,7 +221,7 @@ impl Drop for RequestShared {
     fn drop(&mut self) {
         match *self.decision.get_mut() {
             Decision::Open | Decision::Reserved => self.reject(&[]),
-            Decision::Accepted => self.end_requester_wait(),
+            Decision::Accepted => self.end_request_after_accept(),
             Decision::Rejected => {}
         }
     }
@@ -250,7 +250,7 @@ pub(crate) struct PendingAccept {
 
 impl Drop for PendingAccept {
     fn drop(&mut self) {
-        self.request.shared.end_requester_wait();
+        self.request.shared.end_request_after_accept();
     }
 }
 

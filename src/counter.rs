@@ -180,7 +180,7 @@ impl Counter {
 
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
     pub fn add_error(&self, value: u64) {
-        self.shared.add_to(&self.shared.errors, value);
+        self.shared.add_to_value(&self.shared.errors, value);
         self.shared.count_change_wake_and_fire();
     }
 
@@ -232,7 +232,7 @@ impl Counter {
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
-        let waiter = Waiter::given_or_polling(self.shared.waiter.as_ref());
+        let waiter = Waiter::waiter_or_polling_one(self.shared.waiter.as_ref());
         let found = waiter.wait(timeout, &goal, || goal.found.take());
         found.or_else(|| goal.progress_and_check()).unwrap_or(Err(CounterWaitError::TimedOut))
     }

@@ -381,9 +381,9 @@ impl Drop for EndpointShared {
             if let Some(progress_thread) = self.progress_thread() {
                 progress_thread.remove_endpoint(driven);
             }
-            self.domain.work_queue().drop_waiting_works_of(&**pump);
+            self.domain.work_queue().drop_waiting_works_of_endpoint(&**pump);
             pump.close(self.domain.close_linger());
-            self.domain.work_queue().drop_all_works_of(&**pump);
+            self.domain.work_queue().drop_all_works_of_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.drop_entries();

@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     /// Returns the parameters and the problems if one parameter has this value.
-    fn check_with(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
+    fn check_with_param_value(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
         Params::check_lookup(|param| (*param == set).then(|| value.to_owned()))
     }
 
@@ -421,7 +421,7 @@ mod tests {
     fn unset_or_empty_parameter_has_its_default() {
         assert_eq!(Params::check_lookup(|_| None), (Params::default(), Vec::new()));
         for name in [DOMAIN, AS, IFACE, PORTS] {
-            assert_eq!(check_with(name, ""), (Params::default(), Vec::new()));
+            assert_eq!(check_with_param_value(name, ""), (Params::default(), Vec::new()));
         }
     }
 
@@ -438,7 +438,7 @@ mod tests {
             (IFACE, "a/8", "a list of names and networks: \"a/8\" is no network such as 10.0.0.0/8"),
             (IFACE, "eth0,", "a list of names and networks without empty elements"),
         ] {
-            let (params, problems) = check_with(param, value);
+            let (params, problems) = check_with_param_value(param, value);
             assert_eq!(params, Params::default(), "{value}");
             let kind = ParamProblemKind::Malformed { expected: expected.into() };
             let problem = ParamProblem { variable: param.env_variable(), value: value.into(), kind };
@@ -448,10 +448,10 @@ mod tests {
 
     #[test]
     fn out_of_range_number_is_reported_with_its_replacement() {
-        let (params, problems) = check_with(CQ_SIZE, "0");
+        let (params, problems) = check_with_param_value(CQ_SIZE, "0");
         assert_eq!(params.cq_size_entries, 1);
         assert_eq!(problems[0].kind, ParamProblemKind::OutOfRange { taken: 1 });
-        assert_eq!(check_with(CQ_SIZE, "1").1, []);
+        assert_eq!(check_with_param_value(CQ_SIZE, "1").1, []);
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl ReceivePost {
 /// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
 /// that of the work.
 #[cold]
-pub(crate) fn as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
+pub(crate) fn mark_as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {
         None => request,
         Some(number) => ReceiveRequest { context: number, signalled: Signalled::Deferred, ..request },

@@ -38,7 +38,7 @@ use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, Locking};
-use crate::post::{Post, ReceiveKind, ReceivePost, as_deferred_work};
+use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::duties::{Duties, Purpose};
@@ -234,14 +234,14 @@ impl<T: Transport> Pump<T> {
         let ReceivePost { context, work, .. } = *post;
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
-                engine.post_receive(as_deferred_work(request, work), queues)
+                engine.post_receive(mark_as_deferred_work(request, work), queues)
             }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |engine, request, queues| {
                     engine.post_multi_receive(request, min_free_bytes, work, queues)
                 }),
             ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
-                engine.receive_claimed(as_deferred_work(request, work), context, queues)
+                engine.receive_claimed(mark_as_deferred_work(request, work), context, queues)
             }),
             ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
@@ -331,7 +331,7 @@ impl<T: Transport> Poster for Pump<T> {
         }
     }
 
-    fn report_refused(&self, refused: RefusedPost) {
+    fn report_refused_post(&self, refused: RefusedPost) {
         let RefusedPost { mut context, flags, events, error, buffer, is_work } = refused;
         let mut endpoint = self.lock_for_call();
         let Ok((engine, _, bound)) = endpoint.enabled_parts() else { return };

@@ -23,7 +23,7 @@ use self::members::Members;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags};
-use crate::post::{ReceiveKind, ReceivePost, as_deferred_work};
+use crate::post::{ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::Poster;
 use crate::tag::TagMatch;
 use crate::works::domain::WorkDomain;
@@ -115,8 +115,8 @@ struct OpenContext {
 impl Drop for OpenContext {
     fn drop(&mut self) {
         let works = self.domain.work_queue();
-        works.drop_waiting_works_of(&*self.shared);
-        works.drop_all_works_of(&*self.shared);
+        works.drop_waiting_works_of_endpoint(&*self.shared);
+        works.drop_all_works_of_endpoint(&*self.shared);
     }
 }
 
@@ -255,7 +255,7 @@ impl ReceiveContext {
 
     /// Returns the only source that a receive accepts, if it names one. A claimed message is found by its
     /// context alone.
-    fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
+    fn only_source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),
             _ => Ok(None),
@@ -272,7 +272,7 @@ impl ReceiveContext {
             ReceiveRequest,
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
-        let from = self.source_address(post)?;
+        let from = self.only_source_address(post)?;
         let request = post.take_receive_request(criteria_without_source(post));
         receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
@@ -286,17 +286,17 @@ impl ReceiveContext {
         let tagged = post.tagged.is_some();
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, |receiver, from, request| {
-                receiver.post_receive(from, as_deferred_work(request, work))
+                receiver.post_receive(from, mark_as_deferred_work(request, work))
             }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |receiver, from, request| {
                     receiver.post_multi_receive(from, request, min_free_bytes, work)
                 }),
             ReceiveKind::Claimed => self.post_receive_with(post, |receiver, _, request| {
-                receiver.receive_claimed(as_deferred_work(request, work), context)
+                receiver.receive_claimed(mark_as_deferred_work(request, work), context)
             }),
             ReceiveKind::Peek(then) => {
-                let from = self.source_address(post)?;
+                let from = self.only_source_address(post)?;
                 let criteria = criteria_without_source(post);
                 self.receiver.peek(from, PeekRequest { tagged, criteria, context, work, then })
             }

@@ -186,7 +186,7 @@ impl Domain {
     /// [`Misuse::Invalid`] for a change of a counter that has a counter of completions; the system's
     /// error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
-        self.queue_work_with(work, lend_source, lend_destination)
+        self.lend_buffers_and_queue_work(work, lend_source, lend_destination)
     }
 
     /// Queues work with the caller's memory: `FI_QUEUE_WORK`. Otherwise as [`queue_work`](Self::queue_work).
@@ -206,7 +206,7 @@ impl Domain {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.
         // The queue posts the operation or drops it, and the endpoint treats it as any other operation.
         let queued = unsafe {
-            self.queue_work_with(
+            self.lend_buffers_and_queue_work(
                 work,
                 |segments| Source::raw(segments).map_err(reject_without_buffer),
                 |segments| Destination::raw_allowing_null(segments).map_err(reject_without_buffer),
@@ -231,7 +231,7 @@ impl Domain {
         self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }
 
-    fn queue_work_with<S, D>(
+    fn lend_buffers_and_queue_work<S, D>(
         &self,
         work: DeferredWork<S, D>,
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
@@ -322,7 +322,7 @@ impl Endpoint {
     ///
     /// As [`Domain::queue_work`].
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
-        self.post_at_threshold(trigger, operation, lend_source, lend_destination)
+        self.queue_operation_at_threshold(trigger, operation, lend_source, lend_destination)
     }
 
     /// Posts a triggered operation with the caller's memory. Otherwise as [`trigger`](Self::trigger).
@@ -342,7 +342,7 @@ impl Endpoint {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require, as
         // for any operation.
         let posted = unsafe {
-            self.post_at_threshold(
+            self.queue_operation_at_threshold(
                 trigger,
                 operation,
                 |segments| Source::raw(segments).map_err(reject_without_buffer),
@@ -352,7 +352,7 @@ impl Endpoint {
         posted.map_err(|rejected| rejected.error)
     }
 
-    fn post_at_threshold<S, D>(
+    fn queue_operation_at_threshold<S, D>(
         &self,
         trigger: &Trigger,
         operation: Operation<S, D>,
@@ -380,7 +380,7 @@ impl SharedReceiveContext {
     /// the receive is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
     /// [`Misuse::OtherDomain`] for a counter of another domain.
     pub fn trigger(&self, trigger: &Trigger, receive: RecvMsg) -> Result<(), Rejected<Buffer>> {
-        self.receive_at_threshold(trigger, receive, lend_destination)
+        self.queue_receive_at_threshold(trigger, receive, lend_destination)
     }
 
     /// Posts a triggered receive into the caller's memory. Otherwise as [`trigger`](Self::trigger).
@@ -402,10 +402,10 @@ impl SharedReceiveContext {
             // receive.
             unsafe { Destination::raw_allowing_null(segments) }.map_err(reject_without_buffer)
         };
-        self.receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
+        self.queue_receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
     }
 
-    fn receive_at_threshold<D>(
+    fn queue_receive_at_threshold<D>(
         &self,
         trigger: &Trigger,
         receive: RecvMsg<D>,

@@ -82,7 +82,7 @@ impl DomainCounters {
     /// # Errors
     ///
     /// The system's error if the endpoint cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
-    pub(crate) fn enable_endpoint(
+    pub(crate) fn enable_and_add_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,

@@ -142,7 +142,7 @@ impl CounterShared {
     /// Changes the value, and wakes sleepers.
     pub(crate) fn apply_change(&self, change: CounterChange) {
         match change {
-            CounterChange::Add(value) => self.add_to(&self.value, value),
+            CounterChange::Add(value) => self.add_to_value(&self.value, value),
             CounterChange::Set(value) => {
                 self.mark_reached_works_due();
                 self.value.store(value, Ordering::SeqCst);
@@ -152,16 +152,16 @@ impl CounterShared {
     }
 
     /// Adds to one of the values. If the value wraps, each waiting work has reached its threshold.
-    pub(super) fn add_to(&self, number: &AtomicU64, value: u64) {
+    pub(super) fn add_to_value(&self, number: &AtomicU64, value: u64) {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));
         if added.is_err() {
-            self.add_wrapping(number, value);
+            self.add_and_mark_works_if_wrapped(number, value);
         }
     }
 
     #[cold]
-    fn add_wrapping(&self, number: &AtomicU64, value: u64) {
+    fn add_and_mark_works_if_wrapped(&self, number: &AtomicU64, value: u64) {
         let add = || number.fetch_add(value, Ordering::SeqCst).checked_add(value).is_none();
         match self.triggering.works.get() {
             Some((works, counter_number)) => works.change_and_mark_all_due_if_wrapped(*counter_number, add),

@@ -184,7 +184,8 @@ impl Endpoint {
         // operand before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
         let op = target.into_transmit_op(AtomicLocal::Base { operand });
-        let pump = self.pump_to_inject(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
+        let pump =
+            self.pump_if_inject_allowed(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 

@@ -157,7 +157,7 @@ impl Endpoint {
         memory: RemoteMemory,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let pump = self.pump_to_inject(Caps::RMA | Caps::WRITE, bytes.len())?;
+        let pump = self.pump_if_inject_allowed(Caps::RMA | Caps::WRITE, bytes.len())?;
         if data.is_none() && pump.try_inject_write(to, bytes, memory)? {
             return Ok(());
         }

@@ -307,7 +307,7 @@ impl Endpoint {
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
-            Some(counters) => counters.enable_endpoint(driven, || pump.enable(bindings)),
+            Some(counters) => counters.enable_and_add_endpoint(driven, || pump.enable(bindings)),
             None => pump.enable(bindings),
         };
         if enabled.is_err() {

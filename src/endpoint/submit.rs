@@ -52,7 +52,11 @@ impl Endpoint {
 
     /// Returns the pump for injecting this many bytes, if the endpoint may inject them.
     #[inline(always)]
-    pub(super) fn pump_to_inject(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
+    pub(super) fn pump_if_inject_allowed(
+        &self,
+        needed: Caps,
+        len_bytes: usize,
+    ) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         self.shared.check_caps(needed)?;
         self.check_inject_size(len_bytes)?;

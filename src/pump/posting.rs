@@ -31,7 +31,7 @@ impl BoundObjects {
         };
         match engine.try_access_at_once(to, local, *memory, options.level, options.fence) {
             Attempt::Done => {
-                self.report_ended_access(local, *context, options.signalled, engine);
+                self.report_access_at_post_time(local, *context, options.signalled, engine);
                 Ok(())
             }
             attempt => self.post_access_after_attempt(attempt, to, &mut post.request, engine, transport),
@@ -56,7 +56,7 @@ impl BoundObjects {
     /// Reports an access that has completed at post time, when no completion must be reported before it.
     /// At other times the sink, [`Queues`](super::Queues), reports accesses.
     #[inline(always)]
-    fn report_ended_access(
+    fn report_access_at_post_time(
         &mut self,
         local: &mut RmaLocal,
         context: u64,
@@ -69,7 +69,7 @@ impl BoundObjects {
         }
         let Some(cq) = self.bindings.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
             if signalled == Signalled::Deferred {
-                self.report_deferred_access(local, context, engine);
+                self.report_deferred_access_at_post_time(local, context, engine);
             }
             // The caller does not drop a post that was accepted, so drop its memory here.
             drop(local.take_buffer());
@@ -78,7 +78,7 @@ impl BoundObjects {
         let mut ring = cq.lock_ring();
         if !ring.has_room() {
             drop(ring);
-            return self.report_access_later(local, context, engine);
+            return self.let_engine_report_access(local, context, engine);
         }
         let buffer = local.take_buffer();
         let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: Tag(0), buffer };
@@ -88,16 +88,21 @@ impl BoundObjects {
 
     /// Reports deferred work that has completed at post time.
     #[cold]
-    fn report_deferred_access(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
+    fn report_deferred_access_at_post_time(
+        &mut self,
+        local: &mut RmaLocal,
+        number: u64,
+        engine: &mut Engine,
+    ) {
         let WorkEnd { context, is_reported } = self.bindings.finish_deferred_work(number, true);
         if is_reported {
-            self.report_ended_access(local, context, Signalled::Yes, engine);
+            self.report_access_at_post_time(local, context, Signalled::Yes, engine);
         }
     }
 
     /// Reports an access that has completed at post time, but whose queue has no room yet.
     #[cold]
-    fn report_access_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
+    fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
         let completion = EndedOperation::of_transmit(context, flags, buffer);
         engine.report_direct_access(completion, &mut self.queues_without_reader());

@@ -47,7 +47,7 @@ impl Poster for ReceiveContext {
         self.deliver_mail_and_check_cancelled(self.receiver.cancel_work(number))
     }
 
-    fn report_refused(&self, refused: RefusedPost) {
+    fn report_refused_post(&self, refused: RefusedPost) {
         let RefusedPost { context, flags, events, error, buffer, is_work } = refused;
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };

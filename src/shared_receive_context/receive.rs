@@ -99,8 +99,8 @@ impl SharedReceiveContext {
     /// it was closed. A multi-receive buffer must satisfy the conditions of
     /// [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `receive_into_raw_memory` requires. The receiver is dropped with
+        // SAFETY: the caller promises what `post_raw_receive` requires. The receiver is dropped with
         // the last handle and the last endpoint.
-        unsafe { self.receive_into_raw_memory(receive) }
+        unsafe { self.post_raw_receive(receive) }
     }
 }

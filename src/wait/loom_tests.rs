@@ -197,7 +197,7 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
             }),
             thread::spawn({
                 let counted = counted.clone();
-                move || counted.waiter.prepare_without_sleeping(&Reached(&counted, 2))
+                move || counted.waiter.prepare_sleep_and_abandon(&Reached(&counted, 2))
             }),
         ];
         counted.count();

@@ -119,7 +119,7 @@ impl WaitSet {
     /// As [`wait`](Self::wait), for a thread that began to wait when the count of reports was `reports`.
     fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> bool {
         let any = AnyMember::new(&self.shared, Some(reports));
-        let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
+        let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found_flag()).is_some();
         is_found || {
             any.progress();
             any.poll_ready()

@@ -87,7 +87,7 @@ impl Waiter {
     }
 
     /// Returns the given waiter; for an object without a wait object, the waiter that polls.
-    pub(crate) fn given_or_polling(waiter: Option<&Waiter>) -> &Waiter {
+    pub(crate) fn waiter_or_polling_one(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
@@ -275,7 +275,7 @@ impl Waiter {
 
     /// Takes the steps before a sleep inside a call, and does not sleep.
     #[cfg(all(test, loom))]
-    pub(super) fn prepare_without_sleeping(&self, awaited: &impl Awaited) {
+    pub(super) fn prepare_sleep_and_abandon(&self, awaited: &impl Awaited) {
         self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
     }
 

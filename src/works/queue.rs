@@ -189,7 +189,7 @@ impl WorkQueue {
         let mut works_left = ROUND_WORKS_MAX;
         loop {
             while works_left > 0
-                && let Some(counter_number) = take_next_counter(&mut counters, resume_at)
+                && let Some(counter_number) = remove_next_counter(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
                 match self.run_due_works_of_counter(counter_number, &mut works_left) {
@@ -270,19 +270,19 @@ impl WorkQueue {
         };
         self.posted.lock().insert(number, posted);
         post.set_work_number(number);
-        let error = post_to(&**poster, &mut post).err()?;
-        if let Some(error) = refusal_to_report(error) {
-            poster.report_refused(post.into_refused(error));
+        let error = post_deferred(&**poster, &mut post).err()?;
+        if let Some(error) = refusal_unless_again(error) {
+            poster.report_refused_post(post.into_refused_post(error));
             // If the endpoint is being closed, the work is still in the list.
-            drop(self.take_posted(number));
+            drop(self.remove_posted_work(number));
             return None;
         }
         post.clear_work_number(context);
-        let completion = self.take_posted(number).and_then(|posted| posted.completion);
+        let completion = self.remove_posted_work(number).and_then(|posted| posted.completion);
         Some((post, completion))
     }
 
-    fn take_posted(&self, number: u64) -> Option<Posted> {
+    fn remove_posted_work(&self, number: u64) -> Option<Posted> {
         self.posted.lock().remove(&number)
     }
 
@@ -296,7 +296,7 @@ impl WorkQueue {
         has_succeeded: bool,
         is_counted_by: impl Fn(&Arc<counter::CounterShared>, CounterEvents) -> bool,
     ) -> WorkEnd {
-        let Some(posted) = self.take_posted(number) else {
+        let Some(posted) = self.remove_posted_work(number) else {
             // The endpoint is being closed.
             return WorkEnd { context: number, is_reported: false };
         };
@@ -351,7 +351,7 @@ impl WorkQueue {
             let name = WorkName::Triggered(context);
             let waiting = self.waiting.lock().take_oldest(name, |work| work.posts_to(endpoint));
             if let Some(Work { action: WorkAction::Post { poster, post }, .. }) = waiting {
-                poster.report_refused(post.into_refused(OperationError::Cancelled));
+                poster.report_refused_post(post.into_refused_post(OperationError::Cancelled));
                 return Ok(());
             }
             let is_meant =
@@ -377,13 +377,13 @@ impl WorkQueue {
 
     /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
     /// is reported, even if another thread is just trying to post it.
-    pub(crate) fn drop_waiting_works_of(&self, endpoint: &dyn Poster) {
+    pub(crate) fn drop_waiting_works_of_endpoint(&self, endpoint: &dyn Poster) {
         drop(self.call_while_nothing_fires(|| self.take_waiting_where(|work| work.posts_to(endpoint))));
     }
 
     /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
     /// reported.
-    pub(crate) fn drop_all_works_of(&self, endpoint: &dyn Poster) {
+    pub(crate) fn drop_all_works_of_endpoint(&self, endpoint: &dyn Poster) {
         let waiting = self.take_waiting_where(|work| work.posts_to(endpoint));
         let posted: Vec<_> = {
             let mut posted = self.posted.lock();
@@ -406,7 +406,7 @@ impl WorkQueue {
 
 /// Takes the counter with this number, or else the one with the next higher number; after the highest comes
 /// the lowest.
-fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
+fn remove_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
@@ -414,17 +414,17 @@ fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
 
 /// Posts a triggered operation. Returns it if its endpoint has no room yet.
 fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
-    let error = post_to(poster, &mut post).err()?;
-    match refusal_to_report(error) {
+    let error = post_deferred(poster, &mut post).err()?;
+    match refusal_unless_again(error) {
         None => Some(post),
         Some(error) => {
-            poster.report_refused(post.into_refused(error));
+            poster.report_refused_post(post.into_refused_post(error));
             None
         }
     }
 }
 
-fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
+fn post_deferred(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
     match post {
         DeferredPost::Transmit(post) => poster.post(post),
         DeferredPost::Receive(post) => poster.post_receive(post),
@@ -432,7 +432,7 @@ fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
 }
 
 /// Returns the error to report for a due operation that was refused; `None` if it will be tried again.
-fn refusal_to_report(error: Error) -> Option<OperationError> {
+fn refusal_unless_again(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,
         Error::Misuse(misuse) => Some(OperationError::Deferred(Box::new(misuse))),

@@ -192,7 +192,7 @@ impl DeferredPost {
     }
 
     /// Returns a report of its refusal with this error.
-    pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
+    pub(crate) fn into_refused_post(self, error: OperationError) -> RefusedPost {
         let context = match &self {
             DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,
             _ => self.context(),

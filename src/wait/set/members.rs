@@ -81,7 +81,7 @@ impl<'a> AnyMember<'a> {
     }
 
     /// Returns `Some` if the last check has found a member with an event.
-    pub(super) fn take_found(&self) -> Option<()> {
+    pub(super) fn take_found_flag(&self) -> Option<()> {
         self.is_found.take().then_some(())
     }
 

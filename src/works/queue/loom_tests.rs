@@ -133,7 +133,7 @@ impl Poster for Room {
         unreachable!("nothing is cancelled")
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }

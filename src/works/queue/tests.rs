@@ -51,7 +51,7 @@ impl Poster for Crowded {
         Err(Misuse::NotFound(Missing::Work).into())
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
@@ -241,7 +241,7 @@ impl Poster for Full {
         Ok(())
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }
