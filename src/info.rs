@@ -471,9 +471,9 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The provider chooses the fabric address of an address.
+        /// The provider chooses the fabric address of an inserted address.
         Map = 1,
-        /// The fabric address of an address is its index.
+        /// The fabric address of an inserted address is its index.
         Table = 2,
     }
 }

@@ -589,8 +589,8 @@ impl Backoff {
     }
 }
 
-/// The error of a call at an endpoint that is not enabled. A function, since an error that is not needed
-/// costs its drop.
+/// Returns the error of a call at an endpoint that is not enabled. It is a function, so that a call that
+/// needs no error makes and drops none.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

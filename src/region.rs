@@ -178,8 +178,8 @@ impl Domain {
             .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
         self.make_region_and_register(attr, |attr| {
-            // SAFETY: the caller promises this until the `MemoryRegion` is dropped, and that drop closes
-            // this region.
+            // SAFETY: the caller keeps its promise until the `MemoryRegion` is dropped, and that drop
+            // closes `region`.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
                 Some(persistent) => region.with_persistence(Box::new(persistent.clone())),

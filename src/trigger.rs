@@ -42,7 +42,7 @@ use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkActi
 pub struct Trigger {
     /// The counter.
     pub counter: Counter,
-    /// The sum that the counter must reach. The largest number stands for the one before it.
+    /// The sum that the counter must reach. `u64::MAX` has the effect of `u64::MAX - 1`.
     pub threshold: u64,
 }
 

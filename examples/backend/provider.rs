@@ -154,7 +154,8 @@ impl Transport for ChannelTransport {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
 
-    /// Takes as much as there is room for. The engine keeps the payload, and resumes with the rest.
+    /// Accepts as many bytes as the channel has room for. The engine keeps the payload, and resumes with
+    /// the rest.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let link = self.links.get_mut(link).filter(|link| !link.is_mid_frame);
         let Some(link) = link else { return Sent::Full };

@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// An event that happens once `fire_due_works` is called, for which the sleepers must be unlocked.
+    /// An event that `fire_due_works` causes. It checks that the sleepers are unlocked during that call.
     struct Fired<'a> {
         waiter: &'a Waiter,
         is_armed: Cell<bool>,

@@ -49,7 +49,7 @@ pub(crate) struct WorkQueue {
     numbers: AtomicU64,
     /// The counters on which threads sleep until works are done.
     domain_counters: Arc<DomainCounters>,
-    /// The endpoints that works may be for. Some of them may be gone. An innermost lock.
+    /// The endpoints to which works may be posted. Some of them may be gone. An innermost lock.
     endpoints: Mutex<Vec<Weak<dyn Poster>>>,
 }
 
@@ -286,9 +286,9 @@ impl WorkQueue {
         self.posted.lock().remove(&number)
     }
 
-    /// Counts the end of deferred work. The endpoint where it has ended calls this, perhaps while it is
-    /// locked. `is_counted_by` says whether the endpoint has this counter for some of these events. Returns
-    /// whether the endpoint counts and reports the end, too.
+    /// Counts the end of deferred work. The endpoint where the work has ended calls this, perhaps with the
+    /// endpoint locked. `is_counted_by` says whether the endpoint has this counter for some of these
+    /// events. Returns whether the endpoint counts and reports the end, too.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,

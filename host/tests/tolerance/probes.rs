@@ -18,9 +18,9 @@ use crate::setup::Context;
 /// Whether a probe depends on the type of endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// No: the probe has one outcome for each provider.
+    /// The probe has one outcome for each provider.
     Object,
-    /// Yes: the probe has an outcome for each type of endpoint. The type is the beginning of its name.
+    /// The probe has an outcome for each type of endpoint. The type is the beginning of its name.
     Endpoint,
 }
 
