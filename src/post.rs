@@ -101,7 +101,7 @@ impl ReceivePost {
 
     /// Whether the engine takes the receive as any other: it receives one message, and is no deferred work.
     #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain_single_receive(&self) -> bool {
         self.kind == ReceiveKind::Single && self.work.is_none()
     }
 

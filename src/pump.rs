@@ -134,7 +134,7 @@ impl<T: Transport> State<T> {
             timekeeper.advance_engine_time(engine, &mut bound.queues_without_reader());
         }
         let armed = self.transmit_and_arm_transport();
-        self.timekeeper.set_alarm(armed, &self.engine)
+        self.timekeeper.limit_sleep_to_next_timeout(armed, &self.engine)
     }
 
     /// Arms the transport again, or wakes the sleepers. Called after a call has used the endpoint while a
@@ -144,7 +144,7 @@ impl<T: Transport> State<T> {
         let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
         let is_armed = has_sleepers
             && self.transmit_and_arm_transport() == AT_REST
-            && self.timekeeper.has_alarm_for(&self.engine);
+            && self.timekeeper.will_sleepers_check_before_timeout(&self.engine);
         self.duties.set(Duties::WATCH, is_armed);
         if !is_armed && let Some(bound) = &self.bound {
             bound.bindings.wake_sleepers();
@@ -278,7 +278,7 @@ impl<T: Transport> Pump<T> {
             return WatchResult::Moving;
         }
         let armed = state.transport.arm();
-        let armed = state.timekeeper.set_alarm(armed, &state.engine);
+        let armed = state.timekeeper.limit_sleep_to_next_timeout(armed, &state.engine);
         state.duties.set(Duties::WATCH, armed != Armed::Ready);
         WatchResult::Resting(armed)
     }
@@ -307,7 +307,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if !post.is_plain() {
+        if !post.is_plain_single_receive() {
             return self.post_special_receive(post);
         }
         self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))

@@ -279,7 +279,7 @@ impl ReceiveContext {
 
     /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
     fn post_without_mail_delivery(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if post.is_plain() {
+        if post.is_plain_single_receive() {
             return self.post_receive_with(post, SharedReceiver::post_receive);
         }
         let ReceivePost { context, work, .. } = *post;

@@ -167,10 +167,10 @@ mod tests {
         send_messages(&left, &right, 10);
         send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
-        let before = counting::attempts_of_thread();
+        let before = counting::lock_attempts_of_thread();
         send_messages(&left, &right, MESSAGES);
         send_messages(&right, &left, MESSAGES);
-        assert_eq!(counting::attempts_of_thread() - before, 0, "locks that were taken");
+        assert_eq!(counting::lock_attempts_of_thread() - before, 0, "locks that were taken");
         drop(held);
     }
 

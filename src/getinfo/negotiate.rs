@@ -240,7 +240,7 @@ fn negotiate_tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<T
     require(asked.iov_limit <= IOV_LIMIT, Unmet::TransmitSegments)?;
     require(asked.rma_iov_limit <= RMA_IOV_LIMIT, Unmet::RemoteSegments)?;
     Ok(TxAttr {
-        caps: side_caps(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
+        caps: negotiate_side_caps(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
@@ -263,7 +263,7 @@ fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::ReceiveDepth)?;
     require(asked.iov_limit <= IOV_LIMIT, Unmet::ReceiveSegments)?;
     Ok(RxAttr {
-        caps: side_caps(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
+        caps: negotiate_side_caps(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
@@ -326,7 +326,7 @@ fn with_implied_orders(order: Order) -> Order {
 /// Returns the capabilities of one side of an endpoint. They are the requested ones, or all those of the
 /// endpoint if none of the requested ones concerns this side. They are empty if the endpoint does not
 /// have this direction.
-fn side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
+fn negotiate_side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();
     }

@@ -53,7 +53,7 @@ impl Timekeeper {
 
     /// Returns `armed`, shortened so that the thread checks again at the next timeout. Call this before a
     /// thread sleeps for as long as `armed` allows.
-    pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
+    pub(super) fn limit_sleep_to_next_timeout(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {
             Some(deadline) => armed.look_again_within(deadline.saturating_duration_since(self.clock.now())),
@@ -62,7 +62,7 @@ impl Timekeeper {
     }
 
     /// Whether the threads that sleep now check again before the next timeout.
-    pub(super) fn has_alarm_for(&self, engine: &Engine) -> bool {
+    pub(super) fn will_sleepers_check_before_timeout(&self, engine: &Engine) -> bool {
         let Some(deadline) = engine.next_deadline() else { return true };
         self.alarm.is_some_and(|alarm| alarm <= deadline)
     }
