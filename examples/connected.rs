@@ -47,10 +47,10 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => listen(),
+        None => run_server(),
         Some(server) => {
             let name = arguments.next().ok_or("a client needs a name")?;
-            ask(server.parse()?, &name, arguments)
+            connect_and_send(server.parse()?, &name, arguments)
         }
     }
 }
@@ -76,7 +76,7 @@ impl Queues {
     }
 }
 
-fn listen() -> Result<(), Box<dyn Error>> {
+fn run_server() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new();
     let hints = Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG).node("127.0.0.1").source();
     let info = fabric.info(&hints)?;
@@ -106,14 +106,18 @@ fn listen() -> Result<(), Box<dyn Error>> {
         let endpoint = queues.domain.endpoint_for_request(&request.info(), &request)?;
         queues.bind(&endpoint)?;
         endpoint.accept(format!("welcome, {client}").as_bytes())?;
-        if !serve(&endpoint, &queues.cq, &client)? {
+        if !echo_until_disconnected(&endpoint, &queues.cq, &client)? {
             return Ok(());
         }
     }
 }
 
 /// Echoes messages until the connection ends. Returns whether to serve another client.
-fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool, Box<dyn Error>> {
+fn echo_until_disconnected(
+    endpoint: &Endpoint,
+    cq: &CompletionQueue,
+    client: &str,
+) -> Result<bool, Box<dyn Error>> {
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, 0)?;
     let mut is_last = false;
     loop {
@@ -133,7 +137,11 @@ fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool
     }
 }
 
-fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+fn connect_and_send(
+    server: Address,
+    name: &str,
+    messages: impl Iterator<Item = String>,
+) -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new();
     let info = fabric.info(&Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG))?;
     let queues = Queues::open(&fabric, &info)?;

@@ -34,13 +34,13 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => listen(),
-        Some(peer) => greet(peer.parse()?),
+        None => receive_greeting(),
+        Some(peer) => send_greeting(peer.parse()?),
     }
 }
 
 /// Waits for a message from any peer.
-fn listen() -> Result<(), Box<dyn Error>> {
+fn receive_greeting() -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::TAGGED).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, .. } = Fabric::new().open_endpoint(&hints)?;
     println!("listening at {}", endpoint.name()?);
@@ -53,7 +53,7 @@ fn listen() -> Result<(), Box<dyn Error>> {
 }
 
 /// Sends a message, and waits until it has arrived.
-fn greet(peer: Address) -> Result<(), Box<dyn Error>> {
+fn send_greeting(peer: Address) -> Result<(), Box<dyn Error>> {
     // With delivery complete a send completes when the peer has received it, not as soon as it is on its way.
     let hints = Hints::new().caps(Caps::TAGGED).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;

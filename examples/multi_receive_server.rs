@@ -41,12 +41,12 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => serve(),
-        Some(peer) => send(peer.parse()?, arguments),
+        None => collect_messages(),
+        Some(peer) => send_messages(peer.parse()?, arguments),
     }
 }
 
-fn serve() -> Result<(), Box<dyn Error>> {
+fn collect_messages() -> Result<(), Box<dyn Error>> {
     let caps = Caps::MSG | Caps::MULTI_RECV;
     let hints = Hints::new().caps(caps).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, .. } = Fabric::new().open_endpoint(&hints)?;
@@ -79,7 +79,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+fn send_messages(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::MSG).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;

@@ -26,7 +26,7 @@ use homespun::{
 /// The length of a note on the board.
 const NOTE_BYTES: usize = 64;
 
-/// How many notes the board holds. Later ones take the places of the first.
+/// How many notes the board holds. Later notes replace the oldest.
 const NOTES: u64 = 100;
 
 /// The longest message: an address.
@@ -47,13 +47,13 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => serve(),
-        Some(server) => write(server.parse()?, arguments),
+        None => serve_board(),
+        Some(server) => write_notes(server.parse()?, arguments),
     }
 }
 
-/// The offset of a note: the first word of the board counts them.
-fn offset_of(number: u64) -> u64 {
+/// Returns the offset of a note on the board. The first word of the board counts the notes.
+fn note_offset(number: u64) -> u64 {
     8 + number % NOTES * NOTE_BYTES as u64
 }
 
@@ -68,12 +68,12 @@ fn await_completion(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<C
     }
 }
 
-fn serve() -> Result<(), Box<dyn Error>> {
+fn serve_board() -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::MSG | Caps::RMA | Caps::ATOMIC).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, av, domain } = Fabric::new().open_endpoint(&hints)?;
     let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
-    let board = domain.register(offset_of(NOTES - 1) as usize + NOTE_BYTES, &attr)?;
-    // Counts what peers write. The server itself does nothing for a write but read its queue.
+    let board = domain.register(note_offset(NOTES - 1) as usize + NOTE_BYTES, &attr)?;
+    // The counter counts the peers' writes. For a write, the server itself only reads its queue.
     let writes = domain.open_counter(&CounterAttr::default())?;
     board.bind_counter(&writes, CounterEvents::REMOTE_WRITE)?;
     println!("listening at {}", endpoint.name()?);
@@ -89,7 +89,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         }
         let number: u64 = message.parse()?;
         let mut note = [0; NOTE_BYTES];
-        board.read_at(offset_of(number) as usize, &mut note)?;
+        board.read_at(note_offset(number) as usize, &mut note)?;
         let note = String::from_utf8_lossy(&note);
         let note = note.trim_end_matches('\0');
         println!("note {number}: {note}");
@@ -100,7 +100,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn write(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+fn write_notes(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     // A write that completes has reached the server's memory.
     let hints =
         Hints::new().caps(Caps::MSG | Caps::RMA | Caps::ATOMIC).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
@@ -116,7 +116,7 @@ fn write(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box
         let number = await_completion(&cq, Some(PATIENCE))?.fetched_u64().ok_or("no number")?;
         let mut bytes = note.into_bytes();
         bytes.resize(NOTE_BYTES, 0);
-        endpoint.write(Bytes::from(bytes), to, board.offset(offset_of(number)), 0)?;
+        endpoint.write(Bytes::from(bytes), to, board.offset(note_offset(number)), 0)?;
         await_completion(&cq, Some(PATIENCE))?;
         println!("note {number} is written");
         endpoint.send(Bytes::from(number.to_string()), to, 0)?;

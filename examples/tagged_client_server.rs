@@ -46,14 +46,14 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match (arguments.next().as_deref(), arguments.next()) {
-        (Some("server"), None) => serve(),
-        (Some("client"), Some(server)) => call(server.parse()?, &arguments.collect::<Vec<_>>()),
+        (Some("server"), None) => answer_requests(),
+        (Some("client"), Some(server)) => send_calls(server.parse()?, &arguments.collect::<Vec<_>>()),
         _ => Err("usage: tagged_client_server server | client ADDRESS CALL...".into()),
     }
 }
 
 /// An endpoint for tagged messages.
-fn open() -> Result<OpenEndpoint, homespun::Error> {
+fn open_endpoint() -> Result<OpenEndpoint, homespun::Error> {
     let hints = Hints::new().caps(Caps::TAGGED | Caps::DIRECTED_RECV).node("127.0.0.1").source();
     Fabric::new().open_endpoint(&hints)
 }
@@ -62,7 +62,7 @@ fn open() -> Result<OpenEndpoint, homespun::Error> {
 type Ended = Result<Completion, CompletionError>;
 
 /// Waits for the next message, or for an operation to fail.
-fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Ended, Box<dyn Error>> {
+fn wait_for_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Ended, Box<dyn Error>> {
     loop {
         let entry = cq.sread_entry(timeout)?.ok_or("no message before the time-out")?;
         match entry.into_result() {
@@ -72,20 +72,20 @@ fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Ended
     }
 }
 
-fn serve() -> Result<(), Box<dyn Error>> {
-    let OpenEndpoint { endpoint, cq, av, .. } = open()?;
+fn answer_requests() -> Result<(), Box<dyn Error>> {
+    let OpenEndpoint { endpoint, cq, av, .. } = open_endpoint()?;
     println!("listening at {}", endpoint.name()?);
     let any = FabricAddress::UNSPECIFIED;
     for slot in 0..SLOTS {
-        // A buffer that comes back at its full length, so that it can be posted again as it is.
+        // A completed receive returns its buffer at full length, so the next receive can use it unchanged.
         let buffer = ReusableBuffer::zeroed(MESSAGE_MAX_BYTES);
         endpoint.trecv_into(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
     loop {
-        let (received, is_whole) = match next_message(&cq, None)? {
+        let (received, is_whole) = match wait_for_message(&cq, None)? {
             Ok(completion) => (completion, true),
-            // The client was gone before its answer, or a message was longer than its buffer, for
-            // example. What was received of it is no request.
+            // For example, a client left before the server answered it, or a message was longer than its
+            // buffer. The received part of such a message is not a request.
             Err(failed) => {
                 println!("{failed}");
                 if failed.completion.kind() == OperationKind::Send {
@@ -104,7 +104,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
             && let Ok(to) = av.insert_if_absent(client)
         {
             println!("{call}");
-            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag.0 & !REQUEST), slot)?;
+            endpoint.tsend(Bytes::from(carry_out_call(call)), to, Tag(tag.0 & !REQUEST), slot)?;
             if call == "stop" {
                 // Dropping the endpoint waits until the answer has left.
                 return Ok(());
@@ -115,7 +115,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 /// Carries out a call.
-fn answer(call: &str) -> String {
+fn carry_out_call(call: &str) -> String {
     let words: Vec<&str> = call.split_whitespace().collect();
     match words[..] {
         ["add", left, right] => match (left.parse::<i64>(), right.parse::<i64>()) {
@@ -128,8 +128,8 @@ fn answer(call: &str) -> String {
     }
 }
 
-fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
-    let OpenEndpoint { endpoint, cq, av, .. } = open()?;
+fn send_calls(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
+    let OpenEndpoint { endpoint, cq, av, .. } = open_endpoint()?;
     let (own, to) = (endpoint.name()?, av.insert_if_absent(server)?);
     for (number, call) in (0..).zip(calls) {
         // Post the receive of the answer first, so that the answer goes directly to its buffer. It accepts
@@ -138,7 +138,7 @@ fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
         endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), number)?;
     }
     for _ in calls {
-        let Completion { context: number, len_bytes, buffer, .. } = next_message(&cq, Some(PATIENCE))??;
+        let Completion { context: number, len_bytes, buffer, .. } = wait_for_message(&cq, Some(PATIENCE))??;
         let mut answer = buffer.into_received().unwrap_or_default();
         answer.truncate(len_bytes);
         println!("{} -> {}", calls[number as usize], String::from_utf8_lossy(&answer));

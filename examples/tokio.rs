@@ -45,8 +45,8 @@ fn main() -> ExitCode {
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     match arguments.next() {
-        None => runtime.block_on(serve()),
-        Some(server) => runtime.block_on(ask(server.parse()?, arguments)),
+        None => runtime.block_on(answer_messages()),
+        Some(server) => runtime.block_on(send_messages(server.parse()?, arguments)),
     }
 }
 
@@ -66,8 +66,9 @@ impl AsyncQueue {
         Ok(AsyncQueue { cq, fd })
     }
 
-    /// The next entry. Nothing is lost if the future is dropped: it does not wait any more once it has one.
-    async fn next(&self) -> Result<Entry, Box<dyn Error>> {
+    /// Waits for the next entry. No entry is lost if the future is dropped: it never waits after it has
+    /// read one.
+    async fn next_entry(&self) -> Result<Entry, Box<dyn Error>> {
         loop {
             // Each read also makes progress.
             if let Some(entry) = self.cq.read_entry()? {
@@ -78,16 +79,16 @@ impl AsyncQueue {
                 yield_now().await;
                 continue;
             }
-            // What comes from now on makes the descriptor readable. Tokio remembers that it was, until that
-            // is cleared. Clear it before the next look at the queue: what comes after that look sets it
-            // again. Cleared between the look and the wait, it would take along the only sign of an entry.
+            // An entry that arrives from now on makes the descriptor readable, and tokio records that.
+            // Clear the record before the next read of the queue. If it were cleared after the read, tokio
+            // could forget an entry that the read has not seen.
             self.fd.readable().await?.clear_ready();
         }
     }
 }
 
 /// An endpoint, and its queue, which has a descriptor to wait on.
-fn open(hints: Hints) -> Result<(OpenEndpoint, AsyncQueue), Box<dyn Error>> {
+fn open_endpoint_and_queue(hints: Hints) -> Result<(OpenEndpoint, AsyncQueue), Box<dyn Error>> {
     let fabric = Fabric::new();
     let info = fabric.info(&hints.node("127.0.0.1").source())?;
     let cq_attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
@@ -96,14 +97,14 @@ fn open(hints: Hints) -> Result<(OpenEndpoint, AsyncQueue), Box<dyn Error>> {
     Ok((opened, queue))
 }
 
-async fn serve() -> Result<(), Box<dyn Error>> {
-    let (OpenEndpoint { endpoint, av, .. }, queue) = open(Hints::new().caps(Caps::MSG))?;
+async fn answer_messages() -> Result<(), Box<dyn Error>> {
+    let (OpenEndpoint { endpoint, av, .. }, queue) = open_endpoint_and_queue(Hints::new().caps(Caps::MSG))?;
     println!("listening at {}", endpoint.name()?);
     endpoint.recv_into(ReusableBuffer::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     let (mut count, mut second) = (0, interval(Duration::from_secs(1)));
     loop {
         let entry = tokio::select! {
-            entry = queue.next() => entry?,
+            entry = queue.next_entry() => entry?,
             _ = second.tick() => {
                 println!("{count} messages so far");
                 continue;
@@ -127,16 +128,20 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn ask(server: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+async fn send_messages(
+    server: Address,
+    messages: impl Iterator<Item = String>,
+) -> Result<(), Box<dyn Error>> {
     // A receive that accepts messages of the server alone fails if the server is not there.
     let (OpenEndpoint { endpoint, av, .. }, queue) =
-        open(Hints::new().caps(Caps::MSG | Caps::DIRECTED_RECV))?;
+        open_endpoint_and_queue(Hints::new().caps(Caps::MSG | Caps::DIRECTED_RECV))?;
     let (own, to) = (endpoint.name()?, av.insert_one(server)?);
     for message in messages {
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, 0)?;
         endpoint.send(Bytes::from(format!("{own} {message}")), to, 0)?;
         loop {
-            let entry = timeout(PATIENCE, queue.next()).await.map_err(|_| "no answer within 10 s")??;
+            let entry =
+                timeout(PATIENCE, queue.next_entry()).await.map_err(|_| "no answer within 10 s")??;
             let completion = entry.into_result()?;
             if let Some(answer) = completion.buffer.into_received() {
                 println!("{message} -> {}", String::from_utf8_lossy(&answer));

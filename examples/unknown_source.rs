@@ -37,12 +37,12 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => serve(),
-        Some(peer) => ask(peer.parse()?, arguments),
+        None => echo_messages(),
+        Some(peer) => send_messages(peer.parse()?, arguments),
     }
 }
 
-fn serve() -> Result<(), Box<dyn Error>> {
+fn echo_messages() -> Result<(), Box<dyn Error>> {
     // FI_SOURCE: a completion names the sender. FI_SOURCE_ERR: a message of an unknown sender is reported as
     // an error.
     let caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR;
@@ -81,7 +81,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+fn send_messages(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::MSG).node("127.0.0.1").source();
     let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;

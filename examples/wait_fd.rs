@@ -46,13 +46,13 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     match arguments.next() {
-        None => count(),
-        Some(peer) => send(peer.parse()?, arguments),
+        None => count_messages(),
+        Some(peer) => send_messages(peer.parse()?, arguments),
     }
 }
 
-fn count() -> Result<(), Box<dyn Error>> {
-    let OpenEndpoint { endpoint, cq, .. } = open(Hints::new().node("127.0.0.1").source())?;
+fn count_messages() -> Result<(), Box<dyn Error>> {
+    let OpenEndpoint { endpoint, cq, .. } = open_endpoint(Hints::new().node("127.0.0.1").source())?;
     let mut status = TcpListener::bind("127.0.0.1:0".parse()?)?;
     println!("listening at {}, status at {}", endpoint.name()?, status.local_addr()?);
 
@@ -92,8 +92,9 @@ fn count() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let OpenEndpoint { endpoint, cq, av, .. } = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
+fn send_messages(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let OpenEndpoint { endpoint, cq, av, .. } =
+        open_endpoint(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
     let to = av.insert_one(peer)?;
     for message in messages {
         endpoint.send(Bytes::from(message), to, 0)?;
@@ -103,7 +104,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
 }
 
 /// An endpoint whose completion queue has a descriptor to wait on.
-fn open(hints: Hints) -> Result<OpenEndpoint, homespun::Error> {
+fn open_endpoint(hints: Hints) -> Result<OpenEndpoint, homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(&hints.caps(Caps::MSG))?;
     let cq_attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };

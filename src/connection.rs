@@ -66,8 +66,8 @@ struct RequestShared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Open,
-    /// An endpoint was opened for it.
-    Taken,
+    /// An endpoint is open for it, and may accept it.
+    Reserved,
     Accepted,
     Rejected,
 }
@@ -123,7 +123,7 @@ impl ConnectionRequest {
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         check_data_len(data)?;
         let mut decision = self.shared.decision.lock();
-        if !matches!(*decision, Decision::Open | Decision::Taken) {
+        if !matches!(*decision, Decision::Open | Decision::Reserved) {
             return Err(DECIDED);
         }
         *decision = Decision::Rejected;
@@ -154,19 +154,19 @@ impl ConnectionRequest {
         &self.shared.listener_info
     }
 
-    /// Marks the request as taken by an endpoint that is opened for it.
+    /// Reserves the request for an endpoint that is opened for it.
     ///
     /// # Errors
     ///
     /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
-    pub(crate) fn try_take(&self) -> Result<(), Error> {
-        self.change_decision(Decision::Open, Decision::Taken)
+    pub(crate) fn try_reserve_for_endpoint(&self) -> Result<(), Error> {
+        self.change_decision(Decision::Open, Decision::Reserved)
     }
 
-    /// Undoes [`try_take`](Self::try_take) when the endpoint that has taken the request closes
-    /// without accepting it.
-    pub(crate) fn give_back(&self) {
-        let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
+    /// Undoes [`try_reserve_for_endpoint`](Self::try_reserve_for_endpoint) when the endpoint closes without
+    /// having accepted the request.
+    pub(crate) fn end_reservation(&self) {
+        let _was_reserved = self.change_decision(Decision::Reserved, Decision::Open);
     }
 
     /// Accepts the request for the endpoint that was opened for it. The requester waits until the
@@ -176,9 +176,9 @@ impl ConnectionRequest {
     ///
     /// [`Misuse::State`] if it was accepted before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
-        self.change_decision(Decision::Taken, Decision::Accepted)?;
-        // A withdrawal locks the pump, then the listener, so release the listener's lock before
-        // waiting for the pump.
+        self.change_decision(Decision::Reserved, Decision::Accepted)?;
+        // A thread that withdraws a request locks the pump, then the listener. So release the listener's
+        // lock before waiting for the pump.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.mark_request_being_accepted(self.shared.id);
@@ -204,7 +204,7 @@ impl RequestShared {
         }
     }
 
-    fn end_requester_wait(&self) {
+    fn end_request_after_accept(&self) {
         if let Some(listener) = self.take_listener() {
             listener.pump.end_accepted_request(self.id);
         }
@@ -220,8 +220,8 @@ impl RequestShared {
 impl Drop for RequestShared {
     fn drop(&mut self) {
         match *self.decision.get_mut() {
-            Decision::Open | Decision::Taken => self.reject(&[]),
-            Decision::Accepted => self.end_requester_wait(),
+            Decision::Open | Decision::Reserved => self.reject(&[]),
+            Decision::Accepted => self.end_request_after_accept(),
             Decision::Rejected => {}
         }
     }
@@ -241,15 +241,16 @@ pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
 
 const DECIDED: Error = Error::Misuse(Misuse::State(ObjectState::RequestDecided));
 
-/// A request that an endpoint is accepting. Dropping it ends the requester's wait at the passive
-/// endpoint: the acceptor has connected or failed. It must not be dropped with any endpoint locked.
+/// A request that an endpoint is accepting. Dropping it *settles* the accept: it ends the requester's wait
+/// at the passive endpoint, since the acceptor has connected or failed. Do not drop it with any endpoint
+/// locked.
 pub(crate) struct PendingAccept {
     request: ConnectionRequest,
 }
 
 impl Drop for PendingAccept {
     fn drop(&mut self) {
-        self.request.shared.end_requester_wait();
+        self.request.shared.end_request_after_accept();
     }
 }
 
@@ -259,7 +260,7 @@ pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) listener_info: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
-    /// Whether an active endpoint has taken over the pump, and closes it.
+    /// Whether an active endpoint has taken over the pump, and so closes it.
     pub(crate) is_taken_over: Mutex<bool>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
+use crate::wait::{Awaited, MutexCond, WaitObject, WaitSet, WaitSetMember, Waiter};
 use crate::works::work::CounterChange;
 
 /// The attributes of a counter: `struct fi_cntr_attr`.
@@ -180,7 +180,7 @@ impl Counter {
 
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
     pub fn add_error(&self, value: u64) {
-        self.shared.add_to(&self.shared.errors, value);
+        self.shared.add_to_value(&self.shared.errors, value);
         self.shared.count_change_wake_and_fire();
     }
 
@@ -232,7 +232,7 @@ impl Counter {
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
-        let waiter = Waiter::or_polling(self.shared.waiter.as_ref());
+        let waiter = Waiter::waiter_or_polling_one(self.shared.waiter.as_ref());
         let found = waiter.wait(timeout, &goal, || goal.found.take());
         found.or_else(|| goal.progress_and_check()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
@@ -303,7 +303,7 @@ impl Counter {
     pub fn is_in_use(&self) -> bool {
         // A work that is being posted may be about to release the counter, so check again while none is
         // being posted.
-        self.shared.has_users() && self.shared.while_nothing_fires(CounterShared::has_users)
+        self.shared.has_users() && self.shared.call_while_nothing_fires(CounterShared::has_users)
     }
 
     pub(crate) fn shared(&self) -> &Arc<CounterShared> {
@@ -389,7 +389,7 @@ impl CounterShared {
     }
 
     /// Runs the due works of the counter and of the endpoints that it drives.
-    fn run_all_due_work(&self) {
+    fn fire_all_due_works(&self) {
         self.driven_endpoints.fire_due_works();
         self.fire_due_works();
     }
@@ -412,7 +412,7 @@ struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// The result of the last check. The value may have been set since.
+    /// The result of the last check. The counter may have been set back since.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 
@@ -434,7 +434,7 @@ impl Awaited for Goal<'_> {
     }
 
     fn fire_due_works(&self) {
-        self.counter.run_all_due_work();
+        self.counter.fire_all_due_works();
     }
 
     fn poll_ready(&self) -> bool {
@@ -462,7 +462,7 @@ impl Awaited for Change<'_> {
     }
 
     fn fire_due_works(&self) {
-        self.0.run_all_due_work();
+        self.0.fire_all_due_works();
     }
 
     fn poll_ready(&self) -> bool {
@@ -474,7 +474,7 @@ impl Awaited for Change<'_> {
     }
 }
 
-impl Member for CounterShared {
+impl WaitSetMember for CounterShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = &self.waiter {
             show(waiter, &Change(self));

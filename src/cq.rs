@@ -262,7 +262,7 @@ impl CompletionQueue {
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), 1);
         self.shared.wake_sleepers();
-        if self.shared.count_read() == ReadKind::WithProgress {
+        if self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
@@ -310,7 +310,7 @@ impl CompletionQueue {
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         self.shared.wake_sleepers();
-        if max == 0 || self.shared.count_read() == ReadKind::WithProgress {
+        if max == 0 || self.shared.count_read_and_choose_kind() == ReadKind::WithProgress {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -447,9 +447,8 @@ impl CqShared {
         }
     }
 
-    /// Has this endpoint wake sleepers on the queue. Call it before
-    /// [`add_endpoint`](Self::add_endpoint), and not for an endpoint that a progress thread drives:
-    /// that thread wakes sleepers for new entries.
+    /// Makes this endpoint wake sleepers on the queue. Call it before [`add_endpoint`](Self::add_endpoint),
+    /// and not for an endpoint that a progress thread drives: that thread wakes sleepers for new entries.
     ///
     /// # Errors
     ///
@@ -481,7 +480,7 @@ impl CqShared {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the number of unread entries. The address of this number identifies the queue to a
+    /// Returns the number of unread entries. The address of this number identifies the queue in a
     /// [`Reader`].
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
@@ -492,7 +491,7 @@ impl CqShared {
     /// that found an entry. Without the second rule, an application that always finds an entry, such as
     /// a completion of its own sends, would never drive progress.
     #[inline]
-    fn count_read(&self) -> ReadKind {
+    fn count_read_and_choose_kind(&self) -> ReadKind {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
@@ -506,8 +505,8 @@ impl CqShared {
         self.driven.lock_for_test()
     }
 
-    /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
-    /// peers wait for progress.
+    /// Makes the next read drive progress. An overrun queue never looks empty, but its endpoints' peers
+    /// wait for progress.
     fn mark_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }

@@ -76,7 +76,7 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// Its thread runs only while an endpoint with automatic progress exists.
+    /// The thread runs only while an endpoint with automatic progress exists.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -243,7 +243,7 @@ impl Domain {
         if request.listener_info().info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid(Argument::RequestOfOtherDomain).into());
         }
-        request.try_take()?;
+        request.try_reserve_for_endpoint()?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 
@@ -341,18 +341,18 @@ impl DomainShared {
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(pump));
         if self.has_had_works.load(Ordering::Relaxed) {
-            self.attach_works(pump);
+            self.attach_work_queue_to_pump(pump);
         }
     }
 
-    fn attach_works(&self, pump: &Arc<dyn EndpointPump>) {
+    fn attach_work_queue_to_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let weak = Arc::downgrade(pump);
         self.works.attach_endpoint(weak);
         pump.attach_work_queue(&self.works);
     }
 
     #[cold]
-    fn attach_works_to_all_pumps(&self) {
+    fn attach_work_queue_to_all_pumps(&self) {
         let present: Vec<_>;
         let pumps = self.pumps.lock();
         if self.has_had_works.load(Ordering::Acquire) {
@@ -360,7 +360,7 @@ impl DomainShared {
             return;
         }
         present = pumps.iter().filter_map(Weak::upgrade).collect();
-        present.iter().for_each(|pump| self.attach_works(pump));
+        present.iter().for_each(|pump| self.attach_work_queue_to_pump(pump));
         self.has_had_works.store(true, Ordering::Release);
     }
 
@@ -387,7 +387,7 @@ impl DomainShared {
         self.mr_mode
     }
 
-    /// Waits until no thread touches regions that were closed before.
+    /// Waits until no thread accesses regions that were closed before the call.
     pub(crate) fn wait_for_running_passes(&self) {
         let pumps: Vec<_> = self.pumps.lock().iter().filter_map(Weak::upgrade).collect();
         pumps.iter().for_each(|pump| pump.wait_for_running_pass());
@@ -426,19 +426,19 @@ impl WorkDomain for DomainShared {
 
     fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         if !self.has_had_works.load(Ordering::Acquire) {
-            self.attach_works_to_all_pumps();
+            self.attach_work_queue_to_all_pumps();
         }
-        counter.enlist_in_domain(&self.domain_counters)?;
+        counter.add_to_domain_counters(&self.domain_counters)?;
         // Register the queue with the counter: a thread that waits on the counter for the end of a work
         // then also runs the due works that other threads have left.
-        counter.shared().register_queue(&self.works);
+        counter.shared().register_work_queue(&self.works);
         Ok(())
     }
 }
 
 impl Drop for DomainShared {
     fn drop(&mut self) {
-        self.works.clear();
+        self.works.drop_all_waiting_works();
     }
 }
 

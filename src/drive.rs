@@ -22,7 +22,8 @@ pub(crate) trait Drive: Send + Sync {
     /// it. [`arm`](Self::arm) and the mail of a shared receive context do not run due works; their
     /// callers do.
     fn fire_due_works(&self);
-    /// Shows the transport's descriptor, if it has one and is not closed.
+    /// Calls `show` with the transport's descriptor, if the transport has one and the endpoint is not
+    /// closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
     /// Makes all progress that is possible now, for the progress thread, which has armed its doorbell and
     /// is about to sleep. Does nothing while the application polls.

@@ -85,7 +85,7 @@ impl Driven {
     }
 }
 
-/// The result of arming an endpoint to which nothing can happen.
+/// The result of arming no endpoint: the thread may sleep, and nothing wakes it at a certain time.
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
 /// Combines the results of arming two endpoints: the thread must check again at the earlier time.

@@ -130,8 +130,8 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. To open it for a request, [take](crate::ConnectionRequest::try_take) the
-    /// request first.
+    /// Opens an endpoint. To open it for a request,
+    /// [reserve](crate::ConnectionRequest::try_reserve_for_endpoint) the request first.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
         info: Info,
@@ -381,9 +381,9 @@ impl Drop for EndpointShared {
             if let Some(progress_thread) = self.progress_thread() {
                 progress_thread.remove_endpoint(driven);
             }
-            self.domain.work_queue().drop_waiting_works_of(&**pump);
+            self.domain.work_queue().drop_waiting_works_of_endpoint(&**pump);
             pump.close(self.domain.close_linger());
-            self.domain.work_queue().drop_all_works_of(&**pump);
+            self.domain.work_queue().drop_all_works_of_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.drop_entries();

@@ -45,7 +45,7 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     /// Writes a few bytes to a region if that is possible at once. Returns whether they were written; if
     /// not, the caller posts them.
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
-    /// Has the endpoint receive through a shared context, once it is enabled.
+    /// Makes the endpoint receive through a shared context, once it is enabled.
     fn join_shared_receiver(
         &self,
         context: &Arc<ReceiveContext>,
@@ -56,7 +56,7 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     /// Carries out the effects that other endpoints of its receive context have left to this endpoint.
     /// The caller then [runs](Drive::fire_due_works) the works that have become due.
     fn process_mail(&self);
-    /// Has the pump run due works of the domain from now on, after the changes of counters that it
+    /// Makes the pump run due works of the domain from now on, after each change of a counter that the pump
     /// causes.
     fn attach_work_queue(&self, works: &Arc<WorkQueue>);
     /// Closes the endpoint. Waits up to `linger` until its messages are sent.

@@ -187,12 +187,12 @@ struct EventLists {
     /// The number of events that the application has written; the next field is the same for errors.
     written_events: usize,
     written_errors: usize,
-    /// Accepts that the next thread without locks settles.
+    /// Accepts that the next reader settles once it holds no lock.
     settled: Vec<PendingAccept>,
 }
 
-/// The result of looking for an event: the event, and the accept to settle once it is read; `None` if
-/// there is no event.
+/// The result of a read or a peek: the event, and the accept to settle now that the event is read; `None`
+/// if there is no event.
 type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
 
 /// Identifies the endpoint that has reported an entry.
@@ -362,8 +362,8 @@ impl EventQueue {
 }
 
 impl EqShared {
-    /// Has this endpoint wake sleepers on the queue. Call it before
-    /// [`add_endpoint`](Self::add_endpoint), and not for an endpoint that a progress thread drives.
+    /// Makes this endpoint wake sleepers on the queue. Call it before [`add_endpoint`](Self::add_endpoint),
+    /// and not for an endpoint that a progress thread drives.
     ///
     /// # Errors
     ///
@@ -421,8 +421,8 @@ impl EqShared {
         self.wake_sleepers();
     }
 
-    /// Has a later call settle an accept for which the application gets no event.
-    fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
+    /// Leaves an accept, for which the application gets no event, to be settled by a later call.
+    fn defer_settling_accept(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
@@ -444,9 +444,9 @@ impl EqShared {
         }
     }
 
-    /// Drops the entries of a closed endpoint; a dropped request rejects itself. Also settles pending
-    /// accepts: they keep passive endpoints that the application may have closed, and perhaps no thread
-    /// reads the queue any more.
+    /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also settles the accepts that
+    /// a later reader would settle: perhaps no thread reads the queue any more, and they keep passive
+    /// endpoints alive that the application may have closed.
     fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);

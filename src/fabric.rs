@@ -73,8 +73,8 @@ impl Fabric {
         self
     }
 
-    /// Has endpoints read this clock instead of the system's. It applies to passive endpoints, and to
-    /// endpoints of domains, that are opened after this call.
+    /// Makes endpoints read this clock instead of the system's. This applies to passive endpoints that are
+    /// opened after this call, and to endpoints of domains that are opened after it.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
@@ -102,7 +102,7 @@ impl Fabric {
                 Some(selector) if !flags.contains(InfoFlags::PROV_ATTR_ONLY) => {
                     let is_remote =
                         |domain: &str| attrs.iter().any(|attr| attr.remote && attr.domain == domain);
-                    interfaces::retain_reachable(infos, selector, is_remote)
+                    interfaces::retain_reachable_infos(infos, selector, is_remote)
                 }
                 _ => Ok(infos),
             })

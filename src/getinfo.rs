@@ -71,7 +71,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     };
     let ep_types = negotiate::candidate_ep_types(&wanted).map_err(refuse)?;
     let ep_type = ep_types.first().copied().unwrap_or(EndpointType::Rdm);
-    let granted = negotiate::offer(provider, ep_type, &wanted).map_err(refuse)?;
+    let granted = negotiate::make_offer(provider, ep_type, &wanted).map_err(refuse)?;
     Ok(Info {
         addr_format: info.addr_format,
         src_addr: info.src_addr,
@@ -88,7 +88,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
 /// [`Misuse::Unmet`] if they ask for more than the provider has.
 pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
     let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
-    Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
+    Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
 /// Returns an application's hints. Fields that they leave open are taken from the user's parameters.
@@ -153,8 +153,10 @@ fn collect_offers<'a>(
             continue;
         }
         let offer = match only_domain {
-            Some(_) => negotiate::offer(provider, ep_type, &hints_without_unmet_remote_comm(provider, hints)),
-            None => negotiate::offer(provider, ep_type, hints),
+            Some(_) => {
+                negotiate::make_offer(provider, ep_type, &hints_without_unmet_remote_comm(provider, hints))
+            }
+            None => negotiate::make_offer(provider, ep_type, hints),
         };
         match offer {
             Ok(info) => offers.push(Offer { provider, info }),

@@ -66,7 +66,8 @@ impl Hints {
         self
     }
 
-    /// Has node and service name the endpoint's own address ([`InfoFlags::SOURCE`]).
+    /// Says that the node and the service are the endpoint's own address, not the peer's
+    /// ([`InfoFlags::SOURCE`]).
     pub fn source(mut self) -> Hints {
         self.flags |= InfoFlags::SOURCE;
         self
@@ -78,8 +79,8 @@ impl Hints {
         self
     }
 
-    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they
-    /// cost nothing. Without this call the endpoint gets all capabilities that are not granted only on
+    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they cost
+    /// nothing. Without this call the endpoint gets all capabilities, except those that are granted only on
     /// request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
@@ -206,8 +207,7 @@ impl Hints {
         self
     }
 
-    /// The hints in the narrow sense, without node, service and flags, as [`getinfo`](crate::getinfo()) takes
-    /// them.
+    /// The hints proper, without node, service and flags, as [`getinfo`](crate::getinfo()) takes them.
     pub fn as_info(&self) -> &Info {
         &self.info
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_builder_equals_the_same_info() {
+    fn hints_builder_sets_the_fields_of_its_info() {
         let hints = Hints::new()
             .caps(Caps::TAGGED | Caps::SOURCE)
             .domain("shm")
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn node_and_service_name_destination_or_with_source_the_source() {
+    fn node_and_service_are_the_destination_unless_source_is_called() {
         let there = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
         let hints = Hints::new().domain("tcp").node("127.0.0.1").service(7471).numeric_host();
         let info = make_fabric().info(&hints).unwrap();

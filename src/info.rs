@@ -30,7 +30,8 @@ pub const PROVIDER_VERSION: Version = Version::new(
 /// The name of the only fabric: within a domain, every endpoint of homespun can reach every other.
 pub const FABRIC_NAME: &str = "homespun";
 
-/// The number of the protocol that endpoints speak. The highest bit marks it as none of libfabric's own.
+/// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
+/// libfabric.
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
@@ -470,9 +471,9 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The provider chooses the fabric address of an address.
+        /// The provider chooses the fabric address of an inserted address.
         Map = 1,
-        /// The fabric address of an address is its index.
+        /// The fabric address of an inserted address is its index.
         Table = 2,
     }
 }
@@ -550,7 +551,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attribute_choices_convert_to_numbers_and_back() {
+    fn attribute_enums_convert_to_raw_values_and_back() {
         for raw in 1..=5 {
             assert_eq!(Threading::from_raw(raw).unwrap().map(Threading::raw), Some(raw));
         }
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_choice_is_unspecified_and_unknown_one_refused() {
+    fn raw_zero_is_unspecified_and_unknown_value_is_refused() {
         assert_eq!(AvType::from_raw(0), Ok(None));
         assert_eq!(EndpointType::from_raw(4).unwrap_err().errno(), Errno::ENODATA);
         assert_eq!(address_format_from_raw(4).unwrap_err().errno(), Errno::ENODATA);
@@ -585,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_mode_bits_match_libfabric_headers() {
+    fn mr_mode_bits_match_libfabric_headers() {
         assert_eq!(MrMode::LOCAL.bits(), 4);
         assert_eq!(MrMode::COLLECTIVE.bits(), 0x800);
     }

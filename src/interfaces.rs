@@ -22,15 +22,15 @@ fn list_interfaces() -> Result<LocalInterfaces, Error> {
     LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
 }
 
-/// Removes the infos for endpoints at every interface whose peers could not reach them: there, `selector`
-/// allows no address of their format. `is_remote` tells whether a domain reaches other hosts, and so uses
-/// interfaces.
+/// Removes each info for an endpoint at every interface if `selector` allows no interface with an address
+/// of its format: peers could not reach that endpoint. Keeps the infos of domains that use no interfaces:
+/// those for which `is_remote` says that they do not reach other hosts.
 ///
 /// # Errors
 ///
 /// [`Misuse::NoInterface`] if the selector matches no interface at all, even if the infos need none: the user
 /// has made a mistake. [`Misuse::Unmet`] if no info is left.
-pub(crate) fn retain_reachable(
+pub(crate) fn retain_reachable_infos(
     mut infos: Vec<Info>,
     selector: &InterfaceSelector,
     is_remote: impl Fn(&str) -> bool,

@@ -40,7 +40,7 @@ mod tests {
     use crate::cq::Completion;
 
     #[test]
-    fn failed_operation_keeps_its_kind_and_text() {
+    fn io_error_keeps_kind_and_text_of_a_failed_operation() {
         let failed = CompletionError {
             completion: Completion::default(),
             error: OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),

@@ -2,9 +2,9 @@
 //!
 //! It is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check for
 //! them at every release, which would cost as much as the work under the lock. This lock is released by a
-//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an
-//! MPI job, needs no atomic read-modify-write operation for it. Nor do the objects of a domain whose
-//! application serialises its calls.
+//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
+//! job, needs no atomic read-modify-write operation for it. The objects of a domain whose application
+//! serialises its calls need none, either.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -106,7 +106,7 @@ impl RawLock {
             !was_locked
         } else {
             #[cfg(test)]
-            counting::count_attempt();
+            counting::count_lock_attempt();
             !self.is_locked.swap(true, Ordering::Acquire)
         }
     }
@@ -130,7 +130,7 @@ impl RawLock {
     }
 }
 
-/// The flag if the C library has none: there may be other threads.
+/// Stands for the flag if the C library has none: it says that there may be other threads.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// The C library's flag for a process with a single thread.
@@ -165,16 +165,16 @@ pub(crate) mod counting {
     use std::cell::Cell;
 
     thread_local! {
-        static TAKEN: Cell<u64> = const { Cell::new(0) };
+        static ATTEMPTS: Cell<u64> = const { Cell::new(0) };
     }
 
-    pub(super) fn count_attempt() {
-        TAKEN.set(TAKEN.get() + 1);
+    pub(super) fn count_lock_attempt() {
+        ATTEMPTS.set(ATTEMPTS.get() + 1);
     }
 
     /// Returns how often this thread has tried to take a lock.
-    pub(crate) fn attempts_of_thread() -> u64 {
-        TAKEN.get()
+    pub(crate) fn lock_attempts_of_thread() -> u64 {
+        ATTEMPTS.get()
     }
 }
 
@@ -216,19 +216,19 @@ mod tests {
         // SAFETY: no other thread has the lock.
         let locking = Locking::Omitted(unsafe { Serialised::promise() });
         let lock = locking.new_lock(());
-        let before = counting::attempts_of_thread();
+        let before = counting::lock_attempts_of_thread();
         for _ in 0..10 {
             drop(lock.lock());
         }
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());
         drop(guard);
-        assert_eq!(counting::attempts_of_thread(), before);
+        assert_eq!(counting::lock_attempts_of_thread(), before);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let before = counting::attempts_of_thread();
+                let before = counting::lock_attempts_of_thread();
                 drop(Locking::Taken.new_lock(()).lock());
-                assert_eq!(counting::attempts_of_thread(), before + 1);
+                assert_eq!(counting::lock_attempts_of_thread(), before + 1);
             });
         });
     }

@@ -96,17 +96,17 @@ pub(crate) fn options_from_flags(
     check_no_refused_flags(flags, refused)?;
     let flags = flags & known;
     Ok(TransmitOptions {
-        level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
+        level: strongest_level(if flags.intersects(levels) { flags } else { default & levels }),
         signalled,
         inject: flags.contains(OpFlags::INJECT),
         fence: flags.contains(OpFlags::FENCE),
     })
 }
 
-/// Whether the success of an operation with these flags is reported, at an endpoint with or without
+/// Returns whether the success of an operation with these flags is reported, at an endpoint with or without
 /// selective completion.
 #[inline(always)]
-pub(crate) fn signalled_by_flags(is_selective: bool, flags: OpFlags) -> Signalled {
+pub(crate) fn signalled_from_flags(is_selective: bool, flags: OpFlags) -> Signalled {
     if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
@@ -142,8 +142,8 @@ pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, RECEIVE_REFUSED)
 }
 
-/// Refuses unknown default flags. Ignoring one would break a promise about all operations of the
-/// endpoint.
+/// Refuses unknown default flags. If one were ignored, no operation of the endpoint would do what the flag
+/// promises.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     check_no_refused_flags(flags, flags - known)
 }
@@ -155,7 +155,7 @@ fn check_no_refused_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error>
 }
 
 /// Returns the strongest level that the flags name.
-pub(crate) fn level_of(flags: OpFlags) -> Level {
+pub(crate) fn strongest_level(flags: OpFlags) -> Level {
     if flags.contains(OpFlags::COMMIT_COMPLETE) {
         Level::Commit
     } else if flags.contains(OpFlags::MATCH_COMPLETE) {
@@ -174,17 +174,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strongest_of_several_level_flags_counts() {
-        assert_eq!(level_of(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
-        assert_eq!(level_of(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
-        assert_eq!(level_of(SEND_LEVELS), Level::Match);
-        assert_eq!(level_of(OpFlags::LEVELS), Level::Commit);
-        assert_eq!(level_of(OpFlags::FENCE), Level::Inject);
+    fn strongest_of_several_level_flags_applies() {
+        assert_eq!(strongest_level(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
+        assert_eq!(strongest_level(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
+        assert_eq!(strongest_level(SEND_LEVELS), Level::Match);
+        assert_eq!(strongest_level(OpFlags::LEVELS), Level::Commit);
+        assert_eq!(strongest_level(OpFlags::FENCE), Level::Inject);
     }
 
     #[test]
     fn each_level_flag_means_its_own_level() {
-        let levels: Vec<Level> = OpFlags::LEVELS.iter().map(level_of).collect();
+        let levels: Vec<Level> = OpFlags::LEVELS.iter().map(strongest_level).collect();
         assert_eq!(levels.len(), OpFlags::LEVELS.bits().count_ones() as usize);
         for (at, level) in levels.iter().enumerate() {
             assert!(!levels[..at].contains(level), "{level:?} for two flags");

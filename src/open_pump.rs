@@ -21,8 +21,8 @@ use crate::random;
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
     fn host_findings(&self) -> Vec<String>;
-    /// Opens a pump. If the address leaves the port to the system, and there is a range `ports`, the port
-    /// is one of these.
+    /// Opens a pump. If the address leaves the port to the system, the port comes from the range `ports`,
+    /// if there is one.
     fn open_pump(
         &self,
         bind: Address,

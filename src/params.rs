@@ -50,11 +50,11 @@ macro_rules! param {
     };
 }
 
-/// The only domain that is offered to applications that name none.
+/// The only domain that is offered to applications that name no domain.
 pub const DOMAIN: Param = param!(
     "domain",
-    "The only domain that applications are offered that name none: auto, shm or tcp. It is offered also to \
-     those that ask for FI_REMOTE_COMM, which shm does not have",
+    "The only domain to offer to applications that name none: auto, shm or tcp. They get it even if they ask \
+     for FI_REMOTE_COMM, which shm does not have",
     default: "all of them, auto first"
 );
 
@@ -62,17 +62,17 @@ pub const DOMAIN: Param = param!(
 pub const AS: Param = param!(
     "as",
     "Name under which libfabric offers homespun to C programs: homespun, tcp or sockets. As tcp or sockets \
-     it takes the place of libfabric's own provider, for programs that accept only names they know; all \
-     processes of such a program must run homespun",
+     it replaces libfabric's own provider, for programs that accept only names they know; all processes of \
+     such a program must run homespun",
     default: "homespun"
 );
 
-/// The interfaces of which an endpoint that is bound to all of them gives an address as its own.
+/// The interfaces whose addresses an endpoint gives to its peers if it is bound to all interfaces.
 pub const IFACE: Param = param!(
     "iface",
-    "Network interfaces of which an endpoint that is bound to all of them gives an address as its own: names \
-     (eth0) and networks (10.0.0.0/8), separated by commas, the best first; after ^ those to leave out \
-     (^docker0). If they leave none, nothing is offered",
+    "Network interfaces whose addresses endpoints give to peers if they are bound to all interfaces: names \
+     (eth0) and networks (10.0.0.0/8), separated by commas, the best first; or, after ^, the interfaces to \
+     leave out (^docker0). If none is left, homespun offers nothing",
     default: "the one with the default route, else the first that is up, where those of containers, virtual \
      machines and VPNs come last"
 );
@@ -80,15 +80,15 @@ pub const IFACE: Param = param!(
 /// The range of ports for endpoints whose port is left to the system.
 pub const PORTS: Param = param!(
     "ports",
-    "Range of ports (7000-7099) that endpoints get whose port is left to the system; where all of them are \
-     taken opening an endpoint fails with EADDRINUSE",
+    "Range of ports (7000-7099) for endpoints that request no port; if all of them are in use, opening an \
+     endpoint fails with EADDRINUSE",
     default: "any port"
 );
 
 /// The longest time that closing an endpoint waits for its messages to leave.
 pub const CLOSE_LINGER_MS: Param = param!(
     "close_linger_ms",
-    "Milliseconds that closing an endpoint waits, at most, for what it has accepted for sending to leave",
+    "Milliseconds that closing an endpoint waits, at most, until its accepted sends have left",
     default: "2000"
 );
 
@@ -96,57 +96,57 @@ pub const CLOSE_LINGER_MS: Param = param!(
 /// consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
-    "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that \
-     large messages over shm and to near peers of auto take one copy; debuggers can then attach too",
+    "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \
+     that large messages over shm and to near peers of auto take one copy; debuggers can then attach too",
     default: "0"
 );
 
 /// The number of links that peers may make to an endpoint over TCP.
 pub const TCP_ACCEPTED_LINKS: Param = param!(
     "tcp_accepted_links",
-    "How many links of peers an endpoint over tcp or auto accepts over TCP, passive ones too, each of which \
-     takes a descriptor; further peers are refused; at most 1048576",
+    "How many links from peers an active or passive endpoint over tcp or auto accepts over TCP; each link \
+     takes a descriptor, and further peers are refused; at most 1048576",
     default: "16384"
 );
 
 /// The length up to which a message is sent before its receiver asks for it.
 pub const EAGER_BYTES: Param = param!(
     "eager_bytes",
-    "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read \
-     from its sender's memory, as over shm and to near peers of auto long ones are; at most 1073741824",
+    "Length in bytes up to which a message is sent before its receiver asks for it. Does not apply to long \
+     messages over shm and to near peers of auto, which the receiver reads from the sender's memory; at most \
+     1073741824",
     default: "262144"
 );
 
 /// The memory that the unexpected messages of an endpoint may take.
 pub const UNEXPECTED_BYTES: Param = param!(
     "unexpected_bytes",
-    "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was \
-     posted, where the application does not ask for a number of its own (rx_attr.total_buffered_recv); at \
-     least 32768",
+    "Bytes that an endpoint sets aside, at most, for messages that arrive before their receive is posted, \
+     unless the application asks for a number (rx_attr.total_buffered_recv); at least 32768",
     default: "67108864"
 );
 
 /// The number of sends that may be outstanding.
 pub const TX_SIZE: Param = param!(
     "tx_size",
-    "How many sends an endpoint may have outstanding, where the application does not ask for a number of its \
-     own (tx_attr.size); at most 1048576",
+    "How many sends an endpoint may have outstanding, unless the application asks for a number \
+     (tx_attr.size); at most 1048576",
     default: "65536"
 );
 
 /// The number of receives that may be posted.
 pub const RX_SIZE: Param = param!(
     "rx_size",
-    "How many receives an endpoint may have posted, where the application does not ask for a number of its \
-     own (rx_attr.size); at most 1048576",
+    "How many receives an endpoint may have posted, unless the application asks for a number (rx_attr.size); \
+     at most 1048576",
     default: "65536"
 );
 
 /// The number of entries in a completion queue.
 pub const CQ_SIZE: Param = param!(
     "cq_size",
-    "How many entries a completion queue has, where the application does not ask for a number of its own \
-     (cq_attr.size); at most 16777216",
+    "How many entries a completion queue has, unless the application asks for a number (cq_attr.size); at \
+     most 16777216",
     default: "2048"
 );
 
@@ -227,8 +227,8 @@ impl Param {
 }
 
 impl Params {
-    /// Takes the values from the environment, and warns of variables that are not in force as they are
-    /// written.
+    /// Takes the values from the environment. Warns of each variable that has another effect than its text
+    /// says, or none.
     pub fn from_env() -> Params {
         let (params, problems) = Params::check_env();
         problem::warn_once(&problems);
@@ -244,7 +244,7 @@ impl Params {
         (params, problems)
     }
 
-    /// Takes the values from `lookup`, and warns of those that are not in force as they are written.
+    /// Takes the values from `lookup`, and warns as [`from_env`](Self::from_env) does.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
         let (params, problems) = Params::check_lookup(lookup);
         problem::warn_once(&problems);
@@ -267,24 +267,26 @@ impl Params {
         let defaults = Params::default();
         let budget = UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES;
         let params = Params {
-            domain: values.name(DOMAIN),
+            domain: values.read_text(DOMAIN),
             offered_name: values
-                .name(AS)
-                .and_then(|value| values.parse(AS, &value))
+                .read_text(AS)
+                .and_then(|value| values.parse_text(AS, &value))
                 .unwrap_or(defaults.offered_name),
-            iface: values.name(IFACE).and_then(|value| values.parse(IFACE, &value)),
-            ports: values.name(PORTS).and_then(|value| values.parse(PORTS, &value)),
-            close_linger: values.millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
-            shm_any_tracer: values.flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
+            iface: values.read_text(IFACE).and_then(|value| values.parse_text(IFACE, &value)),
+            ports: values.read_text(PORTS).and_then(|value| values.parse_text(PORTS, &value)),
+            close_linger: values.read_millis(CLOSE_LINGER_MS).unwrap_or(defaults.close_linger),
+            shm_any_tracer: values.read_flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
             tcp_accepted_links: values
-                .number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
+                .read_number(TCP_ACCEPTED_LINKS, 1..=TCP_ACCEPTED_LINKS_MAX)
                 .unwrap_or(defaults.tcp_accepted_links),
-            eager_bytes: values.number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
-            unexpected_bytes: values.number(UNEXPECTED_BYTES, budget).unwrap_or(defaults.unexpected_bytes),
-            tx_size_ops: values.number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
-            rx_size_ops: values.number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
+            eager_bytes: values.read_number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
+            unexpected_bytes: values
+                .read_number(UNEXPECTED_BYTES, budget)
+                .unwrap_or(defaults.unexpected_bytes),
+            tx_size_ops: values.read_number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
+            rx_size_ops: values.read_number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
             cq_size_entries: values
-                .number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES)
+                .read_number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES)
                 .unwrap_or(defaults.cq_size_entries),
         };
         (params, values.problems.into_inner())
@@ -330,28 +332,30 @@ struct Values<L> {
 
 impl<L: Fn(&Param) -> Option<String>> Values<L> {
     /// An empty value counts as not set.
-    fn name(&self, param: Param) -> Option<String> {
+    fn read_text(&self, param: Param) -> Option<String> {
         (self.lookup)(&param).filter(|name| !name.is_empty())
     }
 
-    fn parse<T: FromStr<Err: ToString>>(&self, param: Param, value: &str) -> Option<T> {
+    fn parse_text<T: FromStr<Err: ToString>>(&self, param: Param, value: &str) -> Option<T> {
         match value.parse() {
             Ok(parsed) => Some(parsed),
-            Err(error) => self.reject(param, value, &error.to_string()),
+            Err(error) => self.reject_value(param, value, &error.to_string()),
         }
     }
 
-    fn millis(&self, param: Param) -> Option<Duration> {
+    fn read_millis(&self, param: Param) -> Option<Duration> {
         let value = (self.lookup)(&param)?;
         match value.trim().parse::<u32>() {
             Ok(millis) => Some(Duration::from_millis(millis.into())),
-            Err(_) => self.reject(param, &value, "a number of milliseconds"),
+            Err(_) => self.reject_value(param, &value, "a number of milliseconds"),
         }
     }
 
-    fn number(&self, param: Param, range: RangeInclusive<usize>) -> Option<usize> {
+    fn read_number(&self, param: Param, range: RangeInclusive<usize>) -> Option<usize> {
         let value = (self.lookup)(&param)?;
-        let Ok(asked) = value.trim().parse::<usize>() else { return self.reject(param, &value, "a number") };
+        let Ok(asked) = value.trim().parse::<usize>() else {
+            return self.reject_value(param, &value, "a number");
+        };
         let taken = asked.clamp(*range.start(), *range.end());
         if taken != asked {
             self.add_problem(param, &value, ParamProblemKind::OutOfRange { taken });
@@ -359,16 +363,16 @@ impl<L: Fn(&Param) -> Option<String>> Values<L> {
         Some(taken)
     }
 
-    fn flag(&self, param: Param) -> Option<bool> {
+    fn read_flag(&self, param: Param) -> Option<bool> {
         let value = (self.lookup)(&param)?;
         match value.trim().to_lowercase().as_str() {
             "1" | "yes" | "true" | "on" => Some(true),
             "0" | "no" | "false" | "off" => Some(false),
-            _ => self.reject(param, &value, "1 or 0"),
+            _ => self.reject_value(param, &value, "1 or 0"),
         }
     }
 
-    fn reject<T>(&self, param: Param, value: &str, expected: &str) -> Option<T> {
+    fn reject_value<T>(&self, param: Param, value: &str, expected: &str) -> Option<T> {
         self.add_problem(param, value, ParamProblemKind::Malformed { expected: expected.to_owned() });
         None
     }
@@ -382,8 +386,8 @@ impl<L: Fn(&Param) -> Option<String>> Values<L> {
 /// The beginning of the names of all variables.
 const PREFIX: &str = "FI_HOMESPUN_";
 
-/// Warns of variables of the environment that look like parameters and are none. For the plugin, whose other
-/// values do not come from the environment alone.
+/// Warns of variables of the environment that look like parameters and are none. The plugin calls this,
+/// since it takes its values from libfabric and not from [`Params::from_env`].
 pub fn warn_of_unknown_variables() {
     problem::warn_once(&find_unknown_variables());
 }
@@ -409,7 +413,7 @@ mod tests {
     use super::*;
 
     /// Returns the parameters and the problems if one parameter has this value.
-    fn check_with(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
+    fn check_with_param_value(set: Param, value: &str) -> (Params, Vec<ParamProblem>) {
         Params::check_lookup(|param| (*param == set).then(|| value.to_owned()))
     }
 
@@ -417,7 +421,7 @@ mod tests {
     fn unset_or_empty_parameter_has_its_default() {
         assert_eq!(Params::check_lookup(|_| None), (Params::default(), Vec::new()));
         for name in [DOMAIN, AS, IFACE, PORTS] {
-            assert_eq!(check_with(name, ""), (Params::default(), Vec::new()));
+            assert_eq!(check_with_param_value(name, ""), (Params::default(), Vec::new()));
         }
     }
 
@@ -434,7 +438,7 @@ mod tests {
             (IFACE, "a/8", "a list of names and networks: \"a/8\" is no network such as 10.0.0.0/8"),
             (IFACE, "eth0,", "a list of names and networks without empty elements"),
         ] {
-            let (params, problems) = check_with(param, value);
+            let (params, problems) = check_with_param_value(param, value);
             assert_eq!(params, Params::default(), "{value}");
             let kind = ParamProblemKind::Malformed { expected: expected.into() };
             let problem = ParamProblem { variable: param.env_variable(), value: value.into(), kind };
@@ -444,10 +448,10 @@ mod tests {
 
     #[test]
     fn out_of_range_number_is_reported_with_its_replacement() {
-        let (params, problems) = check_with(CQ_SIZE, "0");
+        let (params, problems) = check_with_param_value(CQ_SIZE, "0");
         assert_eq!(params.cq_size_entries, 1);
         assert_eq!(problems[0].kind, ParamProblemKind::OutOfRange { taken: 1 });
-        assert_eq!(check_with(CQ_SIZE, "1").1, []);
+        assert_eq!(check_with_param_value(CQ_SIZE, "1").1, []);
     }
 
     #[test]

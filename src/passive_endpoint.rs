@@ -151,7 +151,7 @@ impl PassiveEndpoint {
         })
     }
 
-    /// Returns the attributes with which it was opened.
+    /// Returns the attributes with which the endpoint was opened.
     pub fn info(&self) -> &Info {
         &self.shared.info
     }

@@ -131,7 +131,7 @@ impl PollSet {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
             }
-            if member.object.take_readiness() {
+            if member.object.check_ready_and_mark_reported() {
                 tell(member.context);
                 count += 1;
             }
@@ -214,8 +214,9 @@ impl Object {
         }
     }
 
-    /// Whether the object is ready. A counter is ready once for each change.
-    fn take_readiness(&self) -> bool {
+    /// Returns whether the object is ready. A counter is ready once after a change, so this records its
+    /// values as reported.
+    fn check_ready_and_mark_reported(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),
             Object::Counter { counter, reported } => {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_and_written() {
+    fn port_range_is_parsed_and_printed() {
         let read = |text: &str| text.parse::<PortRange>().ok().map(|ports| ports.to_string());
         assert_eq!(read("7000-7099").as_deref(), Some("7000-7099"));
         assert_eq!(read(" 1 - 65535 ").as_deref(), Some("1-65535"));

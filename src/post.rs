@@ -42,7 +42,7 @@ pub(crate) struct ReceivePost {
     pub(crate) work: Option<u64>,
 }
 
-/// What a receive does with which messages.
+/// What a receive does, and with which messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveKind {
     /// Receives the next message that matches.
@@ -101,7 +101,7 @@ impl ReceivePost {
 
     /// Whether the engine takes the receive as any other: it receives one message, and is no deferred work.
     #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain_single_receive(&self) -> bool {
         self.kind == ReceiveKind::Single && self.work.is_none()
     }
 
@@ -121,15 +121,16 @@ impl ReceivePost {
 
     /// Puts the memory of a refused receive back, and returns the reason.
     #[cold]
-    pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
+    pub(crate) fn put_back_rejected_memory(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
         rejected.error
     }
 }
 
-/// Returns the request with its end reported as that of deferred work, if it has a number.
+/// Returns the request. If `work` is the number of a deferred work, the end of the request is reported as
+/// that of the work.
 #[cold]
-pub(crate) fn as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
+pub(crate) fn mark_as_deferred_work(request: ReceiveRequest, work: Option<u64>) -> ReceiveRequest {
     match work {
         None => request,
         Some(number) => ReceiveRequest { context: number, signalled: Signalled::Deferred, ..request },

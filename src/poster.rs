@@ -17,7 +17,7 @@ pub(crate) trait Poster: Send + Sync {
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
     /// Reports that an operation that waited for a counter was refused or cancelled.
-    fn report_refused(&self, refused: RefusedPost);
+    fn report_refused_post(&self, refused: RefusedPost);
     /// Wakes the threads that rely on the endpoint to wake them.
     fn wake_sleepers(&self);
 }

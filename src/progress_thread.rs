@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 use crate::doorbell::Doorbell;
 use crate::drive::{Drive, WatchResult};
-use crate::signals::without_signals;
+use crate::signals::with_signals_blocked;
 use crate::wait::EpollSet;
 
 /// The time after which the thread visits an endpoint again that does not wake it: one that the
@@ -76,7 +76,7 @@ impl ProgressThread {
     /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn start(&self) -> Result<Arc<Doorbell>, Error> {
         let mut running = self.running.lock();
-        if let Some(parents) = running.take_if(|running| !running.is_own_process()) {
+        if let Some(parents) = running.take_if(|running| !running.is_of_this_process()) {
             parents.forget_after_fork();
         }
         let running = match &mut *running {
@@ -86,7 +86,7 @@ impl ProgressThread {
         Ok(running.shared.doorbell.clone())
     }
 
-    /// Has the thread wake for this endpoint, which the caller enables next.
+    /// Makes events of this endpoint wake the thread. The caller enables the endpoint next.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl ProgressThread {
         }
     }
 
-    /// Removes an endpoint, which the thread no longer drives. The caller must close it next.
+    /// Removes an endpoint: the thread no longer drives it. The caller must close the endpoint next.
     pub(crate) fn remove_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.remove_endpoint(drive);
@@ -116,7 +116,7 @@ impl ProgressThread {
     /// for an endpoint.
     fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
-        running.as_ref().filter(|running| running.is_own_process()).map(|running| running.shared.clone())
+        running.as_ref().filter(|running| running.is_of_this_process()).map(|running| running.shared.clone())
     }
 }
 
@@ -124,7 +124,7 @@ impl Drop for ProgressThread {
     /// Ends the thread, and waits for its end.
     fn drop(&mut self) {
         let Some(running) = self.running.get_mut().take() else { return };
-        if !running.is_own_process() {
+        if !running.is_of_this_process() {
             return running.forget_after_fork();
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
@@ -150,13 +150,14 @@ impl Running {
             is_ending: AtomicBool::new(false),
         });
         let threads = shared.clone();
-        let spawned =
-            without_signals(|| thread::Builder::new().name("homespun".into()).spawn(move || threads.run()));
+        let spawned = with_signals_blocked(|| {
+            thread::Builder::new().name("homespun".into()).spawn(move || threads.run())
+        });
         let thread = spawned.map_err(|error| SystemRequest::Thread.refused(error))?;
         Ok(Running { shared, thread, process: process::id() })
     }
 
-    fn is_own_process(&self) -> bool {
+    fn is_of_this_process(&self) -> bool {
         self.process == process::id()
     }
 

@@ -38,7 +38,7 @@ use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, Locking};
-use crate::post::{Post, ReceiveKind, ReceivePost, as_deferred_work};
+use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::duties::{Duties, Purpose};
@@ -71,7 +71,7 @@ struct State<T> {
     /// read until their links have ended.
     transport: T,
     engine: Engine,
-    wired: Option<Wired>,
+    bound: Option<BoundObjects>,
     timekeeper: Timekeeper,
     receive_context: Option<Arc<ReceiveContext>>,
     duties: Duties,
@@ -83,12 +83,12 @@ struct State<T> {
 impl<T: Transport> State<T> {
     /// Looks for a message among those that earlier passes have received.
     fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
-        let State { engine, wired, .. } = self;
-        let wired = wired.as_mut().ok_or_else(not_enabled)?;
-        let criteria = wired.match_criteria(post, engine)?;
+        let State { engine, bound, .. } = self;
+        let bound = bound.as_mut().ok_or_else(not_enabled_error)?;
+        let criteria = bound.match_criteria(post, engine)?;
         let ReceivePost { tagged, context, work, .. } = *post;
         let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
-        engine.peek(request, &mut wired.queues())
+        engine.peek(request, &mut bound.queues_without_reader())
     }
 
     /// Counts a poll of the application that reads no completion queue, and makes a pass.
@@ -99,8 +99,8 @@ impl<T: Transport> State<T> {
 
     /// Makes all progress that is possible now, without a reader. Returns how much was received.
     fn pass_without_reader(&mut self) -> u32 {
-        let State { engine, transport, wired: Some(wired), timekeeper, .. } = self else { return 0 };
-        let mut queues = WithoutReader(wired.queues());
+        let State { engine, transport, bound: Some(bound), timekeeper, .. } = self else { return 0 };
+        let mut queues = WithoutReader(bound.queues_without_reader());
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         if engine.awaits_timeout() {
@@ -115,8 +115,8 @@ impl<T: Transport> State<T> {
     /// a report to a peer that its message has matched a receive that was just posted. Returns whether
     /// the transport wakes for the next event.
     fn transmit_and_arm_transport(&mut self) -> Armed {
-        let State { engine, transport, wired: Some(wired), .. } = self else { return AT_REST };
-        let mut queues = wired.queues();
+        let State { engine, transport, bound: Some(bound), .. } = self else { return AT_REST };
+        let mut queues = bound.queues_without_reader();
         engine.deliver_held(&mut queues);
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -127,41 +127,41 @@ impl<T: Transport> State<T> {
     /// Advances the engine's time for a thread that has made a pass and is about to sleep. Returns
     /// whether the thread may sleep, and after what time it must check again.
     fn prepare_sleep(&mut self) -> Armed {
-        let State { engine, wired, timekeeper, .. } = self;
+        let State { engine, bound, timekeeper, .. } = self;
         if engine.awaits_timeout()
-            && let Some(wired) = wired
+            && let Some(bound) = bound
         {
-            timekeeper.advance_engine_time(engine, &mut wired.queues());
+            timekeeper.advance_engine_time(engine, &mut bound.queues_without_reader());
         }
         let armed = self.transmit_and_arm_transport();
-        self.timekeeper.set_alarm(armed, &self.engine)
+        self.timekeeper.limit_sleep_to_next_timeout(armed, &self.engine)
     }
 
-    /// A call has used the endpoint while a thread may sleep on it, so the transport is no longer armed.
-    /// Arms the transport again, or wakes the sleepers.
+    /// Arms the transport again, or wakes the sleepers. Called after a call has used the endpoint while a
+    /// thread may sleep on it, since the transport is then no longer armed.
     #[cold]
-    fn rearm_or_wake(&mut self) {
-        let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
+    fn rearm_transport_or_wake_sleepers(&mut self) {
+        let has_sleepers = self.bound.as_ref().is_some_and(|bound| bound.bindings.has_sleepers());
         let is_armed = has_sleepers
             && self.transmit_and_arm_transport() == AT_REST
-            && self.timekeeper.has_alarm_for(&self.engine);
+            && self.timekeeper.will_sleepers_check_before_timeout(&self.engine);
         self.duties.set(Duties::WATCH, is_armed);
-        if !is_armed && let Some(wired) = &self.wired {
-            wired.wiring.wake_sleepers();
+        if !is_armed && let Some(bound) = &self.bound {
+            bound.bindings.wake_sleepers();
         }
     }
 
-    /// The application has polled while the progress thread may be asleep. After several polls, has the
-    /// progress thread ignore (mute) this endpoint: otherwise each further poll would cost several
-    /// system calls. Before that, arms the transport again or wakes the thread.
+    /// Called after the application has polled while the progress thread may be asleep. After several
+    /// polls, makes the progress thread ignore (mute) this endpoint: otherwise each further poll would cost
+    /// several system calls. After fewer, arms the transport again or wakes the thread.
     #[cold]
-    fn rearm_or_mute_endpoint(&mut self) {
-        match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
+    fn rearm_transport_or_mute_endpoint(&mut self) {
+        match self.bound.as_ref().and_then(|bound| bound.bindings.progress_doorbell.as_ref()) {
             Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
                 self.duties.remove(Duties::WATCH);
                 progress_doorbell.ring();
             }
-            _ => self.rearm_or_wake(),
+            _ => self.rearm_transport_or_wake_sleepers(),
         }
     }
 }
@@ -169,19 +169,19 @@ impl<T: Transport> State<T> {
 /// The result of arming a transport that needs no pass until it wakes its thread.
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
-struct Wired {
-    wiring: Bindings,
+struct BoundObjects {
+    bindings: Bindings,
     peer_cache: PeerCache,
     address_cache: AddressCache,
 }
 
-impl Wired {
-    fn queues(&mut self) -> Queues<'_, 'static> {
-        Queues::new(&self.wiring, &mut self.address_cache, None)
+impl BoundObjects {
+    fn queues_without_reader(&mut self) -> Queues<'_, 'static> {
+        Queues::new(&self.bindings, &mut self.address_cache, None)
     }
 
-    fn queues_for<'a, 'r>(&'a mut self, reader: &'a mut Reader<'r>) -> Queues<'a, 'r> {
-        Queues::new(&self.wiring, &mut self.address_cache, Some(reader))
+    fn queues_for_reader<'a, 'r>(&'a mut self, reader: &'a mut Reader<'r>) -> Queues<'a, 'r> {
+        Queues::new(&self.bindings, &mut self.address_cache, Some(reader))
     }
 }
 
@@ -199,7 +199,7 @@ impl<T: Transport> Pump<T> {
             state: locking.new_lock(Some(State {
                 engine: Engine::with_regions(config, regions),
                 transport,
-                wired: None,
+                bound: None,
                 timekeeper: Timekeeper::new(clock),
                 receive_context: None,
                 duties: Duties::empty(),
@@ -222,10 +222,10 @@ impl<T: Transport> Pump<T> {
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, wired) = endpoint.enabled_parts()?;
-        let request = post.take_receive_request(wired.match_criteria(post, engine)?);
-        let received = receive(engine, request, &mut wired.queues());
-        received.map_err(|rejected| post.put_back_rejected(rejected))
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        let request = post.take_receive_request(bound.match_criteria(post, engine)?);
+        let received = receive(engine, request, &mut bound.queues_without_reader());
+        received.map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
     /// Posts a receive of a special kind, or a peek, to the engine.
@@ -234,14 +234,14 @@ impl<T: Transport> Pump<T> {
         let ReceivePost { context, work, .. } = *post;
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
-                engine.post_receive(as_deferred_work(request, work), queues)
+                engine.post_receive(mark_as_deferred_work(request, work), queues)
             }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |engine, request, queues| {
                     engine.post_multi_receive(request, min_free_bytes, work, queues)
                 }),
             ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
-                engine.receive_claimed(as_deferred_work(request, work), context, queues)
+                engine.receive_claimed(mark_as_deferred_work(request, work), context, queues)
             }),
             ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
@@ -251,7 +251,7 @@ impl<T: Transport> Pump<T> {
     /// Makes a peek, then a pass.
     fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let mut endpoint = self.lock_for_purpose(Purpose::Poll);
-        let state = endpoint.guard.as_mut().ok_or_else(not_enabled)?;
+        let state = endpoint.guard.as_mut().ok_or_else(not_enabled_error)?;
         let answered = state.peek(post, then);
         // The pass must come after the peek: see docs/decisions/peek.md.
         state.count_poll_and_pass();
@@ -261,14 +261,14 @@ impl<T: Transport> Pump<T> {
     /// Makes a pass for the progress thread, unless the application polls.
     fn pass_for_progress_thread(&self) -> WatchResult {
         let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut().filter(|state| state.wired.is_some()) else {
+        let Some(state) = guard.as_mut().filter(|state| state.bound.is_some()) else {
             return WatchResult::Resting(AT_REST);
         };
         state.duties.remove(Duties::WATCH);
         if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
             return WatchResult::Polled;
         }
-        state.timekeeper.read_clock_next_pass();
+        state.timekeeper.make_next_pass_read_clock();
         let received = state.pass_without_reader();
         if state.engine.has_mail_for_others() {
             receive_context::deliver_mail_to_others(&mut guard);
@@ -278,23 +278,28 @@ impl<T: Transport> Pump<T> {
             return WatchResult::Moving;
         }
         let armed = state.transport.arm();
-        let armed = state.timekeeper.set_alarm(armed, &state.engine);
+        let armed = state.timekeeper.limit_sleep_to_next_timeout(armed, &state.engine);
         state.duties.set(Duties::WATCH, armed != Armed::Ready);
         WatchResult::Resting(armed)
     }
 
     fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, wired) = endpoint.enabled_parts()?;
-        engine.discard_claimed(post.tagged.is_some(), post.context, post.work, &mut wired.queues())
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        engine.discard_claimed(
+            post.tagged.is_some(),
+            post.context,
+            post.work,
+            &mut bound.queues_without_reader(),
+        )
     }
 }
 
 impl<T: Transport> Poster for Pump<T> {
     fn post(&self, post: &mut Post) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, transport, wired) = endpoint.enabled_parts()?;
-        wired.post(post, engine, transport)?;
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
+        bound.post(post, engine, transport)?;
         if !post.more {
             transport.flush();
         }
@@ -302,7 +307,7 @@ impl<T: Transport> Poster for Pump<T> {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if !post.is_plain() {
+        if !post.is_plain_single_receive() {
             return self.post_special_receive(post);
         }
         self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
@@ -310,40 +315,40 @@ impl<T: Transport> Poster for Pump<T> {
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, wired) = endpoint.enabled_parts()?;
-        engine.cancel(context, &mut wired.queues())
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        engine.cancel(context, &mut bound.queues_without_reader())
     }
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, wired) = endpoint.enabled_parts()?;
-        engine.cancel_work(number, &mut wired.queues())
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        engine.cancel_work(number, &mut bound.queues_without_reader())
     }
 
     fn wake_sleepers(&self) {
-        if let Some(State { wired: Some(wired), .. }) = &*self.state.lock() {
-            wired.wiring.wake_sleepers();
+        if let Some(State { bound: Some(bound), .. }) = &*self.state.lock() {
+            bound.bindings.wake_sleepers();
         }
     }
 
-    fn report_refused(&self, refused: RefusedPost) {
+    fn report_refused_post(&self, refused: RefusedPost) {
         let RefusedPost { mut context, flags, events, error, buffer, is_work } = refused;
         let mut endpoint = self.lock_for_call();
-        let Ok((engine, _, wired)) = endpoint.enabled_parts() else { return };
-        let wiring = &wired.wiring;
+        let Ok((engine, _, bound)) = endpoint.enabled_parts() else { return };
+        let bindings = &bound.bindings;
         let mut is_counted = true;
         if is_work {
-            let end = wiring.finish_deferred_work(context, false);
+            let end = bindings.finish_deferred_work(context, false);
             (context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted {
-            wiring.counters.count_error(events);
+            bindings.counters.count_error(events);
         }
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
         engine.report_refused_operation(
             FailedOperation { completion, error, target: None },
-            &mut wired.queues(),
+            &mut bound.queues_without_reader(),
         );
     }
 }
@@ -353,17 +358,20 @@ impl<T: Transport> EndpointPump for Pump<T> {
         self.address
     }
 
-    fn enable(&self, wiring: Bindings) -> Result<(), Error> {
+    fn enable(&self, bindings: Bindings) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or_else(not_enabled)?;
-        if state.wired.is_some() {
+        let state = guard.as_mut().ok_or_else(not_enabled_error)?;
+        if state.bound.is_some() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
-        if wiring.counters.counted_events().intersects(CounterEvents::OF_REGION) {
+        if bindings.counters.counted_events().intersects(CounterEvents::OF_REGION) {
             state.engine.disable_direct_access();
         }
-        state.wired =
-            Some(Wired { wiring, peer_cache: PeerCache::default(), address_cache: AddressCache::default() });
+        state.bound = Some(BoundObjects {
+            bindings,
+            peer_cache: PeerCache::default(),
+            address_cache: AddressCache::default(),
+        });
         Ok(())
     }
 
@@ -374,11 +382,11 @@ impl<T: Transport> EndpointPump for Pump<T> {
         counters: BoundCounters,
     ) {
         let mut endpoint = self.lock_for_call();
-        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled_parts() else { return };
+        let Ok((engine, _, BoundObjects { bindings, .. })) = endpoint.enabled_parts() else { return };
         if counters.counted_events().intersects(CounterEvents::OF_REGION) {
             engine.disable_direct_access();
         }
-        (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
+        (bindings.transmit_cq, bindings.receive_cq, bindings.counters) = (transmit_cq, receive_cq, counters);
     }
 
     fn try_inject(
@@ -389,12 +397,12 @@ impl<T: Transport> EndpointPump for Pump<T> {
         message: &[u8],
     ) -> Result<bool, Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, transport, wired) = endpoint.enabled_parts()?;
-        let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
+        let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
         let is_sent = engine.try_inject(to, tag, data, message, transport);
         if is_sent {
-            if !wired.wiring.counters.is_empty() {
-                wired.wiring.counters.count_success(CounterEvents::SEND);
+            if !bound.bindings.counters.is_empty() {
+                bound.bindings.counters.count_success(CounterEvents::SEND);
             }
             transport.flush();
         }
@@ -403,11 +411,11 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
     fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, _, wired) = endpoint.enabled_parts()?;
-        let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
         let is_written = engine.try_inject_write(to, bytes, memory);
-        if is_written && !wired.wiring.counters.is_empty() {
-            wired.wiring.counters.count_success(CounterEvents::WRITE);
+        if is_written && !bound.bindings.counters.is_empty() {
+            bound.bindings.counters.count_success(CounterEvents::WRITE);
         }
         Ok(is_written)
     }
@@ -418,7 +426,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         is_selective: bool,
     ) -> Result<MemberId, Error> {
         let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or_else(not_enabled)?;
+        let state = guard.as_mut().ok_or_else(not_enabled_error)?;
         state.receive_context = Some(context.clone());
         state.duties.insert(Duties::NOTIFY_OTHERS);
         Ok(state.engine.join_shared_receiver(context.receiver(), is_selective))
@@ -436,8 +444,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
     fn process_mail(&self) {
         let mut endpoint = self.lock_for_purpose(Purpose::Mail);
-        let Ok((engine, transport, wired)) = endpoint.enabled_parts() else { return };
-        let mut queues = WithoutReader(wired.queues());
+        let Ok((engine, transport, bound)) = endpoint.enabled_parts() else { return };
+        let mut queues = WithoutReader(bound.queues_without_reader());
         engine.deliver_held(&mut queues);
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -494,10 +502,10 @@ impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
-        let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
+        let State { engine, transport, bound: Some(bound), timekeeper, .. } = state else { return };
         reader.allow_hand_over_if_ring_empty();
         {
-            let mut queues = wired.queues_for(reader);
+            let mut queues = bound.queues_for_reader(reader);
             engine.deliver_held(&mut queues);
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
             if engine.awaits_timeout() {
@@ -505,7 +513,7 @@ impl<T: Transport> Drive for Pump<T> {
             }
             engine.transmit(transport, &mut queues);
             transport.flush();
-            // They are dropped in place: a call of `drop` would move them.
+            // The queues are dropped in place here: a call of `drop` would move them.
         }
         state.polls = state.polls.wrapping_add(1);
         if !state.duties.is_empty() {
@@ -523,7 +531,9 @@ impl<T: Transport> Drive for Pump<T> {
     fn arm(&self) -> Armed {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return AT_REST };
-        if let Some(Wired { wiring: Bindings { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
+        if let Some(BoundObjects { bindings: Bindings { progress_doorbell: Some(doorbell), .. }, .. }) =
+            &state.bound
+        {
             state.polls = 0;
             if !state.duties.contains(Duties::WATCH) {
                 doorbell.ring();
@@ -579,10 +589,10 @@ impl Backoff {
     }
 }
 
-/// The error of a call at an endpoint that is not enabled. A function, since an error that is not needed
-/// costs its drop.
+/// Returns the error of a call at an endpoint that is not enabled. It is a function, so that a call that
+/// needs no error makes and drops none.
 #[cold]
-fn not_enabled() -> Error {
+fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()
 }
 

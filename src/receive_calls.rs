@@ -17,7 +17,7 @@ macro_rules! receive_calls {
                 from: $crate::FabricAddress,
                 context: u64,
             ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
-                self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+                self.post_owned_receive(buffer, from, None, context, self.rx_op_flags())
             }
 
             /// Receives a message into several buffers in order: `fi_recvv`.
@@ -31,7 +31,7 @@ macro_rules! receive_calls {
                 from: $crate::FabricAddress,
                 context: u64,
             ) -> Result<(), $crate::Rejected<Vec<bytes::BytesMut>>> {
-                self.receive_owned(buffers, from, None, context, self.rx_op_flags())
+                self.post_owned_receive(buffers, from, None, context, self.rx_op_flags())
             }
 
             /// Receives messages into `buffer[..buffer.len()]` until little room is left there:
@@ -48,7 +48,7 @@ macro_rules! receive_calls {
                 context: u64,
             ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
                 let flags = self.rx_op_flags() | $crate::OpFlags::MULTI_RECV;
-                self.receive_owned(buffer, from, None, context, flags)
+                self.post_owned_receive(buffer, from, None, context, flags)
             }
 
             /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a
@@ -64,7 +64,7 @@ macro_rules! receive_calls {
                 tags: impl Into<$crate::TagMatch>,
                 context: u64,
             ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
-                self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
+                self.post_owned_receive(buffer, from, Some(tags.into()), context, self.rx_op_flags())
             }
 
             /// Receives a tagged message into several buffers in order: `fi_trecvv`.
@@ -79,7 +79,7 @@ macro_rules! receive_calls {
                 tags: impl Into<$crate::TagMatch>,
                 context: u64,
             ) -> Result<(), $crate::Rejected<Vec<bytes::BytesMut>>> {
-                self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
+                self.post_owned_receive(buffers, from, Some(tags.into()), context, self.rx_op_flags())
             }
 
             $(#[$recv_into])*
@@ -89,7 +89,7 @@ macro_rules! receive_calls {
                 from: $crate::FabricAddress,
                 context: u64,
             ) -> Result<(), $crate::Rejected<$crate::ReusableBuffer>> {
-                self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+                self.post_owned_receive(buffer, from, None, context, self.rx_op_flags())
             }
 
             /// As [`recv_into`](Self::recv_into), for a message with one of these tags: `fi_trecv`.
@@ -104,7 +104,7 @@ macro_rules! receive_calls {
                 tags: impl Into<$crate::TagMatch>,
                 context: u64,
             ) -> Result<(), $crate::Rejected<$crate::ReusableBuffer>> {
-                self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
+                self.post_owned_receive(buffer, from, Some(tags.into()), context, self.rx_op_flags())
             }
 
             $(#[$recvmsg])*
@@ -113,7 +113,7 @@ macro_rules! receive_calls {
                 receive: $crate::RecvMsg,
             ) -> Result<(), $crate::Rejected<$crate::RecvMsg>> {
                 let $crate::RecvMsg { buffers, from, tagged, context, flags } = receive;
-                self.receive_owned(buffers, from, tagged, context, flags).map_err(|rejected| {
+                self.post_owned_receive(buffers, from, tagged, context, flags).map_err(|rejected| {
                     rejected.map(|buffers| $crate::RecvMsg { buffers, from, tagged, context, flags })
                 })
             }

@@ -218,7 +218,7 @@ pub(crate) trait ReceivePoster {
     ///
     /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     #[inline(always)]
-    unsafe fn receive_into_raw_memory(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
+    unsafe fn post_raw_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {
@@ -235,7 +235,7 @@ pub(crate) trait ReceivePoster {
     /// Posts a receive whose memory is owned, or hands the memory back. Memory that the receive would not
     /// fill is dropped.
     #[inline(always)]
-    fn receive_owned<B: Owned<Lent = Destination>>(
+    fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,
         buffers: B,
         from: FabricAddress,
@@ -244,13 +244,13 @@ pub(crate) trait ReceivePoster {
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         if flags.intersects(RECEIVE_KINDS) {
-            return self.receive_owned_special_kind(buffers, from, tagged, context, flags);
+            return self.post_owned_receive_of_special_kind(buffers, from, tagged, context, flags);
         }
-        self.receive_owned_as(ReceiveKind::Single, buffers, from, tagged, context, flags)
+        self.post_owned_receive_of_kind(ReceiveKind::Single, buffers, from, tagged, context, flags)
     }
 
     #[cold]
-    fn receive_owned_special_kind<B: Owned<Lent = Destination>>(
+    fn post_owned_receive_of_special_kind<B: Owned<Lent = Destination>>(
         &self,
         buffers: B,
         from: FabricAddress,
@@ -263,14 +263,14 @@ pub(crate) trait ReceivePoster {
             Err(misuse) => return Err(Rejected { error: misuse.into(), returned: buffers }),
         };
         if kind.fills_memory() {
-            return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
+            return self.post_owned_receive_of_kind(kind, buffers, from, tagged, context, flags);
         }
         let mut post = self.make_receive_post(from, tagged, kind, Destination::default(), context);
         self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, returned: buffers })
     }
 
     #[inline(always)]
-    fn receive_owned_as<B: Owned<Lent = Destination>>(
+    fn post_owned_receive_of_kind<B: Owned<Lent = Destination>>(
         &self,
         kind: ReceiveKind,
         buffers: B,

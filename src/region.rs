@@ -135,7 +135,7 @@ impl Domain {
         }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
-        self.register_with_key(attr, |attr| match &shared {
+        self.make_region_and_register(attr, |attr| match &shared {
             Some(memory) => Region::shareable(memory.clone(), len_bytes, attr),
             None => Region::owned(len_bytes, attr),
         })
@@ -177,9 +177,9 @@ impl Domain {
             .contains(MrFlags::RMA_PMEM)
             .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
-        self.register_with_key(attr, |attr| {
-            // SAFETY: the caller promises this until the `MemoryRegion` is dropped, and that drop closes
-            // this region.
+        self.make_region_and_register(attr, |attr| {
+            // SAFETY: the caller keeps its promise until the `MemoryRegion` is dropped, and that drop
+            // closes `region`.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
                 Some(persistent) => region.with_persistence(Box::new(persistent.clone())),
@@ -250,13 +250,13 @@ impl Domain {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
         let mapped = file::FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
-        self.register_with_key(attr, |attr| {
+        self.make_region_and_register(attr, |attr| {
             let region = Region::kept_by(Box::new(mapped.clone()), len_bytes, attr)?;
             Ok(region.with_persistence(Box::new(mapped.clone())))
         })
     }
 
-    fn register_with_key(
+    fn make_region_and_register(
         &self,
         attr: &MrAttr,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
@@ -371,8 +371,8 @@ impl MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Has a counter count accesses of peers to the region, through endpoints that have
-    /// [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
+    /// Binds a counter, which from now on counts accesses of peers to the region, through endpoints that
+    /// have [`Caps::RMA_EVENT`]: `fi_mr_bind`. One counter may be bound for accesses that change the region
     /// ([`CounterEvents::REMOTE_WRITE`]), and one for accesses that read it
     /// ([`CounterEvents::REMOTE_READ`]). An atomic operation that fetches and changes is both; a counter
     /// that is bound for both counts it once. A compare-and-swap counts as a change even if it compares
@@ -421,11 +421,11 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // Have the counter drive the endpoints before it counts, so that every count wakes its sleepers.
-        self.domain.domain_counters().add(counter)?;
+        // Make the counter drive the endpoints before it counts, so that every count wakes its sleepers.
+        self.domain.domain_counters().add_counter_use(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {
-            self.domain.domain_counters().remove_reason(counter);
+            self.domain.domain_counters().remove_counter_use(counter);
             return Err(misuse.into());
         }
         counter.add_binding();
@@ -463,7 +463,7 @@ impl Drop for MemoryRegion {
         self.domain.regions().close(&self.region);
         self.domain.wait_for_running_passes();
         for counter in self.counters.get_mut() {
-            self.domain.domain_counters().remove_reason(counter);
+            self.domain.domain_counters().remove_counter_use(counter);
             counter.remove_binding();
         }
     }

@@ -70,7 +70,7 @@ pub(crate) fn resolve_address_pairs(
             .iter()
             .map(|&format| AddressPair { format, src: Some(format.wildcard()), dest: None })
             .collect(),
-        (None, Some(dest)) => routes_to(&replace_wildcards_by_loopback(&dest))?,
+        (None, Some(dest)) => find_routes_to(&replace_wildcards_by_loopback(&dest))?,
         (Some(src), None) => bindable_addresses(&src, &host)?
             .iter()
             .map(|&src| AddressPair { format: src.format(), src: Some(src), dest: None })
@@ -115,7 +115,7 @@ pub(crate) fn resolve(
     }
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
     let found =
-        getaddrinfo(node, service, Some(hints)).map_err(|error| unresolved(describe_lookup(error)))?;
+        getaddrinfo(node, service, Some(hints)).map_err(|error| unresolved(describe_lookup_error(error)))?;
 
     let mut addresses = Vec::new();
     for address in found.flatten().map(|found| Address::from(found.sockaddr)) {
@@ -130,7 +130,7 @@ pub(crate) fn resolve(
 }
 
 /// The resolver's reason, without the beginning that all reasons have.
-fn describe_lookup(error: LookupError) -> String {
+fn describe_lookup_error(error: LookupError) -> String {
     let reason = io::Error::from(error).to_string();
     reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason).to_owned()
 }
@@ -197,7 +197,7 @@ pub(crate) fn is_address_of_this_host(address: Address) -> bool {
 
 /// Returns each destination to which there is a route, with the local address from which the route
 /// starts.
-fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
+fn find_routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &dest in destinations {
         if let Some(src) = probe_local_address(dest.format().wildcard(), Some(dest))? {

@@ -23,7 +23,7 @@ use self::members::Members;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags};
-use crate::post::{ReceiveKind, ReceivePost, as_deferred_work};
+use crate::post::{ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::poster::Poster;
 use crate::tag::TagMatch;
 use crate::works::domain::WorkDomain;
@@ -43,10 +43,10 @@ use crate::works::domain::WorkDomain;
 ///   first reports them; while there is none, these reports wait. When an endpoint is closed, another one
 ///   takes over those of its reports that its queue had no room for.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
-/// - Unconnected endpoints that share a context also share an address vector. It has the source of a
-///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes must request). Such a receive ends
-///   when the last link of its source to any of the endpoints ends, or when an endpoint fails to connect
-///   to that source and no other endpoint has a link to it.
+/// - Unconnected endpoints that share a context also share an address vector. The source of a directed
+///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector.
+///   Such a receive ends when the last link of its source to any of the endpoints ends, or when an endpoint
+///   fails to connect to that source and no other endpoint has a link to it.
 /// - If the queue of an endpoint is full, only the completions of that endpoint wait.
 /// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
 ///   its messages was filling fails at another endpoint, with
@@ -115,8 +115,8 @@ struct OpenContext {
 impl Drop for OpenContext {
     fn drop(&mut self) {
         let works = self.domain.work_queue();
-        works.drop_waiting_works_of(&*self.shared);
-        works.drop_all_works_of(&*self.shared);
+        works.drop_waiting_works_of_endpoint(&*self.shared);
+        works.drop_all_works_of_endpoint(&*self.shared);
     }
 }
 
@@ -255,7 +255,7 @@ impl ReceiveContext {
 
     /// Returns the only source that a receive accepts, if it names one. A claimed message is found by its
     /// context alone.
-    fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
+    fn only_source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),
             _ => Ok(None),
@@ -272,31 +272,31 @@ impl ReceiveContext {
             ReceiveRequest,
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
-        let from = self.source_address(post)?;
+        let from = self.only_source_address(post)?;
         let request = post.take_receive_request(criteria_without_source(post));
-        receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected(rejected))
+        receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
     /// Posts a receive, peek, claim or discard. The caller then delivers the mail.
-    fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if post.is_plain() {
+    fn post_without_mail_delivery(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        if post.is_plain_single_receive() {
             return self.post_receive_with(post, SharedReceiver::post_receive);
         }
         let ReceivePost { context, work, .. } = *post;
         let tagged = post.tagged.is_some();
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, |receiver, from, request| {
-                receiver.post_receive(from, as_deferred_work(request, work))
+                receiver.post_receive(from, mark_as_deferred_work(request, work))
             }),
             ReceiveKind::Multi { min_free_bytes } => self
                 .post_receive_with(post, |receiver, from, request| {
                     receiver.post_multi_receive(from, request, min_free_bytes, work)
                 }),
             ReceiveKind::Claimed => self.post_receive_with(post, |receiver, _, request| {
-                receiver.receive_claimed(as_deferred_work(request, work), context)
+                receiver.receive_claimed(mark_as_deferred_work(request, work), context)
             }),
             ReceiveKind::Peek(then) => {
-                let from = self.source_address(post)?;
+                let from = self.only_source_address(post)?;
                 let criteria = criteria_without_source(post);
                 self.receiver.peek(from, PeekRequest { tagged, criteria, context, work, then })
             }
@@ -304,7 +304,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Has endpoints carry out the effects that other endpoints have left to them. The caller has no
+    /// Makes endpoints carry out the effects that other endpoints have left to them. The caller has no
     /// endpoint locked, and then runs the works that have become due.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_mail_for_members() {

@@ -3,9 +3,10 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Calls a function with all signals blocked. A thread that the function starts inherits this. So it
-/// never runs the application's signal handlers, which may rely on the thread in which they run.
-pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
+/// Calls a function with all signals blocked. A thread that the function starts inherits the blocked
+/// signals, so it never runs the application's signal handlers, which may rely on the thread in which they
+/// run.
+pub(crate) fn with_signals_blocked<R>(act: impl FnOnce() -> R) -> R {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are local variables, and `sigfillset` initialises the one that is read.
     let is_blocked = unsafe {

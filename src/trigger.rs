@@ -20,7 +20,7 @@ use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::works::domain::WorkDomain;
-use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, WorkKind};
+use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkAction, WorkKind};
 
 /// The condition of an operation that waits for a counter: the sum of the counter's two values, successes
 /// and failures, has reached a threshold. If the threshold is reached already, the operation is carried
@@ -42,7 +42,7 @@ use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, 
 pub struct Trigger {
     /// The counter.
     pub counter: Counter,
-    /// The sum that the counter must reach. The largest number stands for the one before it.
+    /// The sum that the counter must reach. `u64::MAX` has the effect of `u64::MAX - 1`.
     pub threshold: u64,
 }
 
@@ -186,7 +186,7 @@ impl Domain {
     /// [`Misuse::Invalid`] for a change of a counter that has a counter of completions; the system's
     /// error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
-        self.queue_work_with(work, lend_source, lend_destination)
+        self.lend_buffers_and_queue_work(work, lend_source, lend_destination)
     }
 
     /// Queues work with the caller's memory: `FI_QUEUE_WORK`. Otherwise as [`queue_work`](Self::queue_work).
@@ -206,7 +206,7 @@ impl Domain {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require.
         // The queue posts the operation or drops it, and the endpoint treats it as any other operation.
         let queued = unsafe {
-            self.queue_work_with(
+            self.lend_buffers_and_queue_work(
                 work,
                 |segments| Source::raw(segments).map_err(reject_without_buffer),
                 |segments| Destination::raw_allowing_null(segments).map_err(reject_without_buffer),
@@ -228,10 +228,10 @@ impl Domain {
     /// Cancels all waiting work, or all that waits for one counter, as [`cancel_work`](Self::cancel_work)
     /// does: `FI_FLUSH_WORK`. Triggered operations of endpoints remain.
     pub fn flush_work(&self, counter: Option<&Counter>) {
-        self.shared.work_queue().flush(counter.map(Counter::shared));
+        self.shared.work_queue().cancel_all_deferred_work(counter.map(Counter::shared));
     }
 
-    fn queue_work_with<S, D>(
+    fn lend_buffers_and_queue_work<S, D>(
         &self,
         work: DeferredWork<S, D>,
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
@@ -239,7 +239,7 @@ impl Domain {
     ) -> Result<(), Rejected<Buffer>> {
         let DeferredWork { context, trigger, action, completion } = work;
         let add = |action, is_reported| {
-            self.add_deferred(context, &trigger, action, completion.as_ref(), is_reported)
+            self.add_deferred_work(context, &trigger, action, completion.as_ref(), is_reported)
         };
         let change = |counter: &Counter, change| {
             self.make_counter_action(counter, change, completion.as_ref()).map_err(reject_without_buffer)
@@ -257,7 +257,7 @@ impl Domain {
                 let flags = operation.flags();
                 let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
                 let poster = check_same_domain(endpoint.domain(), self.shared.id())
-                    .and_then(|()| endpoint.prepare_deferred(&mut post, flags));
+                    .and_then(|()| endpoint.prepare_deferred_post(&mut post, flags));
                 add(make_post_action(poster, post)?, flags.contains(OpFlags::COMPLETION))
             }
             DeferredAction::Receive { receive_context, receive } => {
@@ -272,11 +272,11 @@ impl Domain {
     }
 
     /// Adds deferred work to the queue.
-    fn add_deferred(
+    fn add_deferred_work(
         &self,
         context: u64,
         Trigger { counter, threshold }: &Trigger,
-        action: Action,
+        action: WorkAction,
         completion: Option<&Counter>,
         is_reported: bool,
     ) -> Result<(), Rejected<Buffer>> {
@@ -296,15 +296,15 @@ impl Domain {
         counter: &Counter,
         change: CounterChange,
         completion: Option<&Counter>,
-    ) -> Result<Action, Error> {
+    ) -> Result<WorkAction, Error> {
         if completion.is_some() {
             return Err(Misuse::Invalid(Argument::CountedChange).into());
         }
         self.enlist_work_counter(counter)?;
-        Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })
+        Ok(WorkAction::Change { counter: CounterUse::new(counter.shared()), change })
     }
 
-    /// Has a counter on which work depends drive the endpoints that may have work.
+    /// Makes a counter on which work depends drive the endpoints that may have work.
     fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         check_same_domain(counter.shared().domain(), self.shared.id())?;
         self.shared.enlist_work_counter(counter)
@@ -322,7 +322,7 @@ impl Endpoint {
     ///
     /// As [`Domain::queue_work`].
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
-        self.post_at_threshold(trigger, operation, lend_source, lend_destination)
+        self.queue_operation_at_threshold(trigger, operation, lend_source, lend_destination)
     }
 
     /// Posts a triggered operation with the caller's memory. Otherwise as [`trigger`](Self::trigger).
@@ -342,7 +342,7 @@ impl Endpoint {
         // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` require, as
         // for any operation.
         let posted = unsafe {
-            self.post_at_threshold(
+            self.queue_operation_at_threshold(
                 trigger,
                 operation,
                 |segments| Source::raw(segments).map_err(reject_without_buffer),
@@ -352,7 +352,7 @@ impl Endpoint {
         posted.map_err(|rejected| rejected.error)
     }
 
-    fn post_at_threshold<S, D>(
+    fn queue_operation_at_threshold<S, D>(
         &self,
         trigger: &Trigger,
         operation: Operation<S, D>,
@@ -362,8 +362,8 @@ impl Endpoint {
         let flags = operation.flags();
         let mut post = operation.into_deferred_post(self, lend_source, lend_destination)?;
         let poster = check_same_domain(trigger.counter.shared().domain(), self.domain())
-            .and_then(|()| self.prepare_triggered(&mut post, flags));
-        add_triggered(trigger, poster, post, self.work_domain())
+            .and_then(|()| self.prepare_triggered_post(&mut post, flags));
+        add_triggered_operation(trigger, poster, post, self.work_domain())
     }
 }
 
@@ -380,7 +380,7 @@ impl SharedReceiveContext {
     /// the receive is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
     /// [`Misuse::OtherDomain`] for a counter of another domain.
     pub fn trigger(&self, trigger: &Trigger, receive: RecvMsg) -> Result<(), Rejected<Buffer>> {
-        self.receive_at_threshold(trigger, receive, lend_destination)
+        self.queue_receive_at_threshold(trigger, receive, lend_destination)
     }
 
     /// Posts a triggered receive into the caller's memory. Otherwise as [`trigger`](Self::trigger).
@@ -402,10 +402,10 @@ impl SharedReceiveContext {
             // receive.
             unsafe { Destination::raw_allowing_null(segments) }.map_err(reject_without_buffer)
         };
-        self.receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
+        self.queue_receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
     }
 
-    fn receive_at_threshold<D>(
+    fn queue_receive_at_threshold<D>(
         &self,
         trigger: &Trigger,
         receive: RecvMsg<D>,
@@ -415,12 +415,12 @@ impl SharedReceiveContext {
         let mut post = self.make_waiting_receive(receive, lend_destination)?;
         let poster = check_same_domain(trigger.counter.shared().domain(), self.shared().domain())
             .and_then(|()| self.prepare_waiting_receive(&mut post, flags));
-        add_triggered(trigger, poster, DeferredPost::Receive(post), self.work_domain())
+        add_triggered_operation(trigger, poster, DeferredPost::Receive(post), self.work_domain())
     }
 }
 
 /// Adds a triggered operation to the work queue of its domain.
-fn add_triggered(
+fn add_triggered_operation(
     Trigger { counter, threshold }: &Trigger,
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
@@ -437,9 +437,9 @@ fn add_triggered(
 fn make_post_action(
     poster: Result<Arc<dyn Poster>, Error>,
     post: DeferredPost,
-) -> Result<Action, Rejected<Buffer>> {
+) -> Result<WorkAction, Rejected<Buffer>> {
     match poster {
-        Ok(poster) => Ok(Action::Post { poster, post }),
+        Ok(poster) => Ok(WorkAction::Post { poster, post }),
         Err(error) => Err(Rejected { error, returned: post.into_buffer() }),
     }
 }

@@ -26,13 +26,13 @@ impl Fabric {
     /// region of the domain or binding a counter to it, formatting a completion queue by `Debug`, and
     /// binding a queue or a counter to an endpoint that is already enabled.
     ///
-    /// Calls that always synchronise are exempt: all calls on the domain itself, on address vectors and
-    /// on event queues; [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
+    /// Calls that synchronise by themselves are exempt: all calls on the domain itself, on address vectors
+    /// and on event queues; [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
     /// [`set_name`](crate::Endpoint::set_name), binding objects to an endpoint before it is enabled, and
-    /// enabling it; [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a
-    /// counter: [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
-    /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a call
-    /// panics if it finds another thread inside a call.
+    /// enabling it; [`CompletionQueue::signal`](crate::CompletionQueue::signal); and changes of a counter:
+    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error), [`set`](crate::Counter::set)
+    /// and [`set_error`](crate::Counter::set_error). In debug builds a call panics if it finds another
+    /// thread inside a call.
     ///
     /// ```
     /// use homespun::Fabric;
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    fn exchange_without_locks(name: &str) {
+    fn exchange_and_assert_no_lock_taken(name: &str) {
         let fabric = Fabric::new();
         let mut hints = Info::default();
         hints.domain.name = Some(name.into());
@@ -167,10 +167,10 @@ mod tests {
         send_messages(&left, &right, 10);
         send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
-        let before = counting::attempts_of_thread();
+        let before = counting::lock_attempts_of_thread();
         send_messages(&left, &right, MESSAGES);
         send_messages(&right, &left, MESSAGES);
-        assert_eq!(counting::attempts_of_thread() - before, 0, "locks that were taken");
+        assert_eq!(counting::lock_attempts_of_thread() - before, 0, "locks that were taken");
         drop(held);
     }
 
@@ -179,7 +179,7 @@ mod tests {
         for domain in ["shm", "tcp"] {
             let (done, is_done) = mpsc::channel();
             let exchange = thread::spawn(move || {
-                exchange_without_locks(domain);
+                exchange_and_assert_no_lock_taken(domain);
                 done.send(()).expect("the test waits");
             });
             match is_done.recv_timeout(PATIENCE) {
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// While one thread reads a queue, another may enable an endpoint.
+    /// One thread reads a queue while another enables endpoints that are bound to it.
     #[test]
     fn endpoints_are_enabled_while_their_queue_is_read() {
         let fabric = Fabric::new();

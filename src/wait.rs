@@ -12,15 +12,15 @@
 //! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
 //!    endpoints rings it;
 //! 2. arm each endpoint, whose transport checks once more for frames;
-//! 3. carry out the works that this has made due, without any lock of the sleepers;
+//! 3. carry out the works that arming has made due, without any lock of the sleepers;
 //! 4. check the ring of entries, or the counter, once more;
 //! 5. sleep on the set.
 //!
-//! Arming the doorbell silences it. A thread must not do that before all sleepers for which the doorbell
-//! was rung have woken. A thread that wants to sleep while others do joins them if the doorbell is armed.
-//! If it was rung, the thread waits until they have woken. An application that sleeps by itself does not
-//! report when it wakes. So it has its own epoll set and doorbell, which calls of this library do not
-//! arm.
+//! Arming the doorbell silences it. So a thread must not arm a rung doorbell before all its sleepers have
+//! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If
+//! the doorbell was rung, the thread first waits until they have woken. An application that sleeps by
+//! itself does not report when it wakes. So it has an epoll set and a doorbell of its own, which calls of
+//! this library do not arm.
 
 mod awaited;
 mod deadline;
@@ -38,8 +38,8 @@ mod watcher;
 pub(crate) use self::awaited::Awaited;
 pub(crate) use self::epoll_set::EpollSet;
 pub use self::object::WaitObject;
-pub(crate) use self::set::Member;
 pub use self::set::WaitSet;
+pub(crate) use self::set::WaitSetMember;
 pub use self::trywait::Waitable;
 pub(crate) use self::waiter::Waiter;
 pub use self::watcher::MutexCond;

@@ -138,7 +138,7 @@ impl Transport for ChannelTransport {
 
     /// Connecting cannot fail. If no endpoint accepts the link, the next `receive` finds it dropped.
     fn connect(&mut self, to: Address) -> LinkId {
-        let [ours, theirs] = Link::pair();
+        let [ours, theirs] = Link::make_pair();
         let end = ours.end.clone();
         // The hello must be in the channel before the peer can look for it.
         let id = self.insert_link_and_send_hello(ours);
@@ -154,11 +154,12 @@ impl Transport for ChannelTransport {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
 
-    /// Takes as much as there is room for. The engine keeps the payload, and resumes with the rest.
+    /// Accepts as many bytes as the channel has room for. The engine keeps the payload, and resumes with
+    /// the rest.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let link = self.links.get_mut(link).filter(|link| !link.is_mid_frame);
         let Some(link) = link else { return Sent::Full };
-        let first = copy_piece(payload, 0);
+        let first = copy_parcel(payload, 0);
         let first_bytes = first.len();
         // A link whose other end is gone counts as full until `receive` reports it.
         if link.outbound.try_send(Parcel::Start(*header, first)).is_err() {
@@ -171,7 +172,7 @@ impl Transport for ChannelTransport {
         self.links.get_mut(link).map_or(Sent::Full, |link| link.send_rest(rest, 0))
     }
 
-    /// Nothing is held back: everything taken is in the channel.
+    /// Does nothing, since the channels already hold all accepted frames.
     fn flush(&mut self) {}
 
     /// Takes one parcel from each link in turn, and continues after the link where it stopped the last time,
@@ -182,7 +183,7 @@ impl Transport for ChannelTransport {
         while reported < budget_frames
             && let Ok(link) = self.incoming.try_recv()
         {
-            // The peer's hello is in it, so the same call reports the link and sends the own hello.
+            // The channel of a new link holds the peer's hello, so this call also reports the link.
             let id = self.insert_link_and_send_hello(link);
             reported += u32::from(self.receive_parcel(id, receiver));
         }
@@ -201,7 +202,7 @@ impl Transport for ChannelTransport {
         reported
     }
 
-    /// Drops this end. The other end still reads everything that was taken.
+    /// Drops this end. The other end still reads all accepted frames.
     fn close(&mut self, link: LinkId, how: Close) {
         let Some(link) = self.links.remove(link) else { return };
         if how == Close::Drain && !link.is_mid_frame {
@@ -214,7 +215,7 @@ impl Transport for ChannelTransport {
         self.incoming = channel().1;
     }
 
-    /// Taken frames no longer need this endpoint.
+    /// Accepted frames no longer need this endpoint.
     fn draining_count(&self) -> usize {
         0
     }
@@ -260,7 +261,7 @@ impl Drop for ChannelTransport {
 
 impl Link {
     /// The two ends of a new link.
-    fn pair() -> [Link; 2] {
+    fn make_pair() -> [Link; 2] {
         let (there, back) = (sync_channel(LINK_DEPTH_PARCELS), sync_channel(LINK_DEPTH_PARCELS));
         let end = Arc::new(OnceLock::new());
         [(there.0, back.1), (back.0, there.1)].map(|(outbound, inbound)| Link {
@@ -274,7 +275,7 @@ impl Link {
     /// Sends the rest of a frame, as far as there is room: the payload without the first `taken_bytes`.
     fn send_rest(&mut self, payload: &[IoSlice<'_>], mut taken_bytes: usize) -> Sent {
         loop {
-            let piece = copy_piece(payload, taken_bytes);
+            let piece = copy_parcel(payload, taken_bytes);
             let piece_bytes = piece.len();
             self.is_mid_frame = piece_bytes > 0;
             if !self.is_mid_frame {
@@ -289,7 +290,7 @@ impl Link {
 }
 
 /// A copy of the payload from an offset on, at most one parcel.
-fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
+fn copy_parcel(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
     let mut piece = Vec::new();
     for slice in payload {
         let rest = &slice[skip_bytes.min(slice.len())..];

@@ -1,4 +1,4 @@
-//! A record about a claim: one encoding.
+//! A record about a claim has one encoding only: a record that parses encodes to the same bytes.
 
 #![no_main]
 

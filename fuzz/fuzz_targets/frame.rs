@@ -1,4 +1,5 @@
-//! The header of a frame: one form, judged alike by all of its starts.
+//! The header of a frame has one encoding only, and the parser judges each beginning of it as it judges the
+//! whole.
 
 #![no_main]
 

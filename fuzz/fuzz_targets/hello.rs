@@ -1,4 +1,4 @@
-//! The hello of a stream: one form, refused at its first wrong byte.
+//! The hello of a stream has one encoding only, and is refused at its first wrong byte.
 
 #![no_main]
 

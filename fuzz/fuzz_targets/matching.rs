@@ -1,4 +1,4 @@
-//! The matching of messages and receives, beside a plain model.
+//! The matching of messages and receives agrees with a plain model.
 
 #![no_main]
 
@@ -76,7 +76,7 @@ enum Mask {
 }
 
 impl Mask {
-    fn ignore(self) -> u64 {
+    fn ignored_bits(self) -> u64 {
         match self {
             Mask::Exact => 0,
             Mask::All => u64::MAX,
@@ -86,7 +86,7 @@ impl Mask {
 }
 
 impl Step {
-    fn run(self, model: &mut Model) {
+    fn apply_and_check(self, model: &mut Model) {
         match self {
             Step::Arrive { source, tag } => {
                 model.apply_and_check(Operation::Arrive { source: source.into(), tag: tag.into() });
@@ -94,7 +94,7 @@ impl Step {
             Step::Post { source, tag, mask } => model.apply_and_check(Operation::Post {
                 source: source.map(usize::from),
                 tag: tag.into(),
-                ignore: mask.ignore(),
+                ignore: mask.ignored_bits(),
             }),
             Step::PostMany { tag, count } => {
                 for tag in (u64::from(tag)..).take(count.into()) {
@@ -109,7 +109,7 @@ impl Step {
             Step::Peek { source, tag, mask } => model.apply_and_check(Operation::Peek {
                 source: source.map(usize::from),
                 tag: tag.into(),
-                ignore: mask.ignore(),
+                ignore: mask.ignored_bits(),
             }),
             Step::RemovePosted { place } => {
                 model.apply_and_check(Operation::RemovePosted { place: place.into() });
@@ -126,7 +126,7 @@ impl Step {
             Step::PostBehind { source, tag, mask } => model.apply_and_check(Operation::PostBehind {
                 source: source.map(usize::from),
                 tag: tag.into(),
-                ignore: mask.ignore(),
+                ignore: mask.ignored_bits(),
             }),
             Step::PeekPosted { source, tag } => {
                 model.apply_and_check(Operation::PeekPosted { source: source.into(), tag: tag.into() });
@@ -144,6 +144,6 @@ fuzz_target!(|program: Vec<Step>| {
     let peers = (1..=4).map(|port| engine.intern_peer(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()));
     let mut model = Model::new(peers.collect());
     for step in program {
-        step.run(&mut model);
+        step.apply_and_check(&mut model);
     }
 });

@@ -1,4 +1,4 @@
-//! A stream of frames in any split, beside the same stream at once.
+//! A stream of frames decodes to the same frames however it is split.
 
 #![no_main]
 

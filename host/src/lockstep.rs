@@ -281,7 +281,7 @@ impl Lockstep {
             1 => {
                 // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
                 let entry = unsafe { entry.assume_init() };
-                match self.end_message_of_context(entry.op_context) {
+                match self.mark_message_of_context_ended(entry.op_context) {
                     Some(Direction::In) => {
                         Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
                     }
@@ -299,7 +299,7 @@ impl Lockstep {
 
     /// Marks the message with this context as no longer in flight, and returns its direction. `None` if
     /// neither message has this context.
-    fn end_message_of_context(&mut self, context: *mut c_void) -> Option<Direction> {
+    fn mark_message_of_context_ended(&mut self, context: *mut c_void) -> Option<Direction> {
         for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
         {
             if ptr::eq(context, buffer.as_raw_parts().2) {
@@ -319,7 +319,7 @@ impl Lockstep {
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
         let errno = if result == 1 {
-            self.end_message_of_context(entry.op_context);
+            self.mark_message_of_context_ended(entry.op_context);
             Errno::new(entry.err)
         } else {
             errno_of_result(result)

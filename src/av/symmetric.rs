@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn successors_count_in_the_last_number() {
+    fn successor_increments_the_last_number() {
         for (node, steps, next) in [
             ("10.1.1.1", 1, Some("10.1.1.2")),
             ("10.1.1.255", 1, Some("10.1.2.0")),

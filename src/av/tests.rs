@@ -88,7 +88,7 @@ fn failed_removal_removes_nothing() {
 }
 
 #[test]
-fn service_names_resolve_to_the_vectors_format() {
+fn insert_svc_inserts_an_address_of_the_vectors_format() {
     let av = open_vector();
     let inserted = av.insert_svc("127.0.0.1", "7471").expect("a numeric address");
     assert_eq!(av.lookup(inserted), Ok(make_peer_address(7471)));
@@ -144,7 +144,7 @@ fn opening_with_unsupported_attribute_is_refused() {
 }
 
 #[test]
-fn addresses_are_printed_with_their_format() {
+fn straddr_prints_the_format_before_the_address() {
     assert_eq!(straddr(make_peer_address(5000)), "fi_sockaddr_in://127.0.0.1:5000");
     assert_eq!(straddr(parse_address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
 }
@@ -157,7 +157,7 @@ enum Step {
     Remove(Vec<u64>),
 }
 
-fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+fn arbitrary_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         prop::collection::vec(0_u16..6, 0..5).prop_map(Step::Insert),
         prop::collection::vec(0_u64..12, 0..4).prop_map(Step::Remove),
@@ -194,7 +194,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn address_vector_agrees_with_a_map_model(steps in any_steps()) {
+    fn address_vector_agrees_with_a_map_model(steps in arbitrary_steps()) {
         let av = open_vector();
         let mut model = Model::default();
         for step in steps {

@@ -19,7 +19,7 @@ impl BoundCounters {
     ///
     /// [`Misuse::Busy`] if a counter counts one of these events already.
     pub(crate) fn bind(&mut self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
-        self.check_events_free(events)?;
+        self.check_events_uncounted(events)?;
         match self.0.iter_mut().find(|(bound, _)| Arc::ptr_eq(bound, counter.shared())) {
             Some((_, counted)) => *counted |= events,
             None => {
@@ -35,7 +35,7 @@ impl BoundCounters {
     /// # Errors
     ///
     /// [`Misuse::Busy`] if one does.
-    pub(crate) fn check_events_free(&self, events: CounterEvents) -> Result<(), Misuse> {
+    pub(crate) fn check_events_uncounted(&self, events: CounterEvents) -> Result<(), Misuse> {
         if self.counted_events().intersects(events) {
             return Err(Misuse::Busy(InUse::CounterBound));
         }
@@ -70,7 +70,7 @@ impl BoundCounters {
     }
 
     /// Whether this counter counts some of these events.
-    pub(crate) fn is_counted_by(&self, counter: &Arc<CounterShared>, events: CounterEvents) -> bool {
+    pub(crate) fn has_counter_for(&self, counter: &Arc<CounterShared>, events: CounterEvents) -> bool {
         self.0.iter().any(|(bound, counted)| counted.intersects(events) && Arc::ptr_eq(bound, counter))
     }
 

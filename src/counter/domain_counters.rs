@@ -23,14 +23,14 @@ pub(crate) struct DomainCounters {
 
 #[derive(Default)]
 struct CountersAndEndpoints {
-    counters: Vec<Member>,
+    counters: Vec<UsedCounter>,
     endpoints: Vec<Arc<dyn Drive>>,
 }
 
-struct Member {
+struct UsedCounter {
     counter: Arc<CounterShared>,
     /// The number of regions bound to the counter, plus 1 if works depend on it.
-    reasons: usize,
+    uses: usize,
 }
 
 impl DomainCounters {
@@ -38,16 +38,16 @@ impl DomainCounters {
         DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
-    /// Adds a counter to which a region is bound, or on which works depend. If the counter is known, adds
-    /// one more reason to keep it.
+    /// Adds a use of a counter: a region is bound to it, or works depend on it. From its first use on, the
+    /// counter drives the endpoints.
     ///
     /// # Errors
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn add(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
+    pub(crate) fn add_counter_use(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
-            known.reasons += 1;
+            known.uses += 1;
             return Ok(());
         }
         let watched = endpoints.iter().try_for_each(|endpoint| {
@@ -59,34 +59,35 @@ impl DomainCounters {
         }
         self.sleeper_counters.lock().push(counter.clone());
         endpoints.iter().for_each(|endpoint| counter.add_endpoint(endpoint));
-        counters.push(Member { counter: counter.clone(), reasons: 1 });
+        counters.push(UsedCounter { counter: counter.clone(), uses: 1 });
         Ok(())
     }
 
-    /// Undoes one [`add`](Self::add). The counter leaves when each of them is undone.
-    pub(crate) fn remove_reason(&self, counter: &Arc<CounterShared>) {
+    /// Undoes one [`add_counter_use`](Self::add_counter_use). After its last use the counter no longer
+    /// drives the endpoints.
+    pub(crate) fn remove_counter_use(&self, counter: &Arc<CounterShared>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
         let Some(place) = place else { return };
-        counters[place].reasons -= 1;
-        if counters[place].reasons == 0 {
+        counters[place].uses -= 1;
+        if counters[place].uses == 0 {
             counters.swap_remove(place);
             self.sleeper_counters.lock().retain(|known| !Arc::ptr_eq(known, counter));
             endpoints.iter().for_each(|endpoint| counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));
         }
     }
 
-    /// Enables an endpoint by `enable`, and has the counters drive it from then on.
+    /// Enables an endpoint by `enable`. The counters drive the endpoint from then on.
     ///
     /// # Errors
     ///
     /// The system's error if the endpoint cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
-    pub(crate) fn enable_endpoint(
+    pub(crate) fn enable_and_add_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Locked throughout, so that no counter is missed.
+        // Keep the members locked until the end, so that no counter is missed.
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.add_wake_source(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
@@ -97,7 +98,7 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Removes an endpoint, which the counters no longer drive.
+    /// Removes an endpoint: the counters no longer drive it.
     pub(crate) fn remove_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let CountersAndEndpoints { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.remove_drive_reason(endpoint, DriveReason::DOMAIN));

@@ -59,8 +59,8 @@ impl DrivenEndpoints {
 }
 
 impl CounterShared {
-    /// Has this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: that
-    /// thread wakes them. Call it before [`add_endpoint`](Self::add_endpoint).
+    /// Makes this endpoint wake sleepers on the counter, unless a progress thread drives the endpoint: then
+    /// that thread wakes them. Call it before [`add_endpoint`](Self::add_endpoint).
     ///
     /// # Errors
     ///

@@ -43,25 +43,25 @@ impl WorkCounter {
 impl Drop for WorkCounter {
     fn drop(&mut self) {
         if let Some(domain_counters) = self.domain_counters.get() {
-            domain_counters.remove_reason(&self.counter);
+            domain_counters.remove_counter_use(&self.counter);
         }
     }
 }
 
 impl Counter {
-    /// Has the counter drive the endpoints of its domain that may have works.
+    /// Makes the counter drive the endpoints of its domain that may have works.
     ///
     /// # Errors
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist_in_domain(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
+    pub(crate) fn add_to_domain_counters(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
         if self.work_counter.domain_counters.get().is_some() {
             return Ok(());
         }
-        domain_counters.add(&self.shared)?;
+        domain_counters.add_counter_use(&self.shared)?;
         if self.work_counter.domain_counters.set(domain_counters.clone()).is_err() {
             // Another thread was faster.
-            domain_counters.remove_reason(&self.shared);
+            domain_counters.remove_counter_use(&self.shared);
         }
         Ok(())
     }
@@ -69,12 +69,12 @@ impl Counter {
 
 impl CounterShared {
     /// Triggers works of this queue from now on. Returns the counter's number there.
-    pub(crate) fn register_queue(&self, works: &Arc<WorkQueue>) -> u64 {
-        self.triggering.works.get_or_init(|| (works.clone(), works.next_number())).1
+    pub(crate) fn register_work_queue(&self, works: &Arc<WorkQueue>) -> u64 {
+        self.triggering.works.get_or_init(|| (works.clone(), works.allocate_number())).1
     }
 
-    /// Has the counter marked as due when the sum of both values reaches this threshold; at once if it has
-    /// reached it already. The caller has the waiting works locked.
+    /// Makes the counter mark itself as due in its queue when the sum of both values reaches this
+    /// threshold; at once if the sum has reached it already. The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.
@@ -132,9 +132,9 @@ impl CounterShared {
     }
 
     /// Calls `act` while no work that waits for the counter is being posted.
-    pub(super) fn while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
+    pub(super) fn call_while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
         match self.triggering.works.get() {
-            Some((works, _)) => works.while_nothing_fires(|| act(self)),
+            Some((works, _)) => works.call_while_nothing_fires(|| act(self)),
             None => act(self),
         }
     }
@@ -142,7 +142,7 @@ impl CounterShared {
     /// Changes the value, and wakes sleepers.
     pub(crate) fn apply_change(&self, change: CounterChange) {
         match change {
-            CounterChange::Add(value) => self.add_to(&self.value, value),
+            CounterChange::Add(value) => self.add_to_value(&self.value, value),
             CounterChange::Set(value) => {
                 self.mark_reached_works_due();
                 self.value.store(value, Ordering::SeqCst);
@@ -152,16 +152,16 @@ impl CounterShared {
     }
 
     /// Adds to one of the values. If the value wraps, each waiting work has reached its threshold.
-    pub(super) fn add_to(&self, number: &AtomicU64, value: u64) {
+    pub(super) fn add_to_value(&self, number: &AtomicU64, value: u64) {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));
         if added.is_err() {
-            self.add_wrapping(number, value);
+            self.add_and_mark_works_if_wrapped(number, value);
         }
     }
 
     #[cold]
-    fn add_wrapping(&self, number: &AtomicU64, value: u64) {
+    fn add_and_mark_works_if_wrapped(&self, number: &AtomicU64, value: u64) {
         let add = || number.fetch_add(value, Ordering::SeqCst).checked_add(value).is_none();
         match self.triggering.works.get() {
             Some((works, counter_number)) => works.change_and_mark_all_due_if_wrapped(*counter_number, add),

@@ -10,7 +10,7 @@ use homespun_engine::transport::Armed;
 use super::signals::WaitingReader;
 use super::{Completion, CompletionQueue, CqShared, MutexCond, ReadError, WaitObject};
 use crate::av::FabricAddress;
-use crate::wait::{Awaited, Member, Waiter};
+use crate::wait::{Awaited, WaitSetMember, Waiter};
 
 impl CompletionQueue {
     /// Reads one completion, and waits for it if the queue is empty: `fi_cq_sread(3)` with a count of 1.
@@ -89,7 +89,7 @@ impl CompletionQueue {
         let signal = Signal::Of(&reader);
         let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
         let found = waiter.wait(timeout, &entries, || {
-            if threshold_entries == 1 || self.shared.progress_and_check_enough(threshold_entries) {
+            if threshold_entries == 1 || self.shared.progress_and_check_enough_entries(threshold_entries) {
                 match self.read_each(max, &mut take) {
                     Ok(None) => {}
                     read => return Some(read),
@@ -227,7 +227,7 @@ impl Awaited for Entries<'_> {
     }
 
     fn poll_ready(&self) -> bool {
-        self.cq.has_enough(self.threshold)
+        self.cq.has_enough_entries(self.threshold)
             || match self.signal {
                 Signal::Of(reader) => reader.has_signal(),
                 Signal::Pending => self.cq.signals.is_pending(),
@@ -242,7 +242,7 @@ impl Awaited for Entries<'_> {
     }
 }
 
-impl Member for CqShared {
+impl WaitSetMember for CqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = self.waiter() {
             show(waiter, &Entries { cq: self, threshold: 1, signal: Signal::Pending });
@@ -252,14 +252,14 @@ impl Member for CqShared {
 
 impl CqShared {
     /// Makes a pass over the endpoints. Returns whether a wait for this many entries can end.
-    fn progress_and_check_enough(&self, threshold_entries: usize) -> bool {
+    fn progress_and_check_enough_entries(&self, threshold_entries: usize) -> bool {
         self.progress();
-        self.has_enough(threshold_entries)
+        self.has_enough_entries(threshold_entries)
     }
 
     /// Whether a wait for this many entries can end. The caller has armed the doorbell. This locks the ring,
     /// so a thread that inserts an entry later sees the doorbell armed.
-    fn has_enough(&self, threshold_entries: usize) -> bool {
+    fn has_enough_entries(&self, threshold_entries: usize) -> bool {
         // Do not use `lock_ring`: its guard rings the doorbell if it leaves entries.
         let ring = self.ring.lock();
         ring.unread_entries() >= threshold_entries.min(self.depth_entries) || ring.has_failed()

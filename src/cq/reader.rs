@@ -9,7 +9,7 @@ use crate::av::FabricAddress;
 /// A thread that reads a queue and therefore drives its endpoints. If an operation completes while the
 /// queue is empty, its completion goes straight to this thread, not through the ring.
 pub(crate) struct Reader<'a> {
-    /// The number of entries in the queue's ring; its address identifies the queue.
+    /// The number of unread entries in the queue's ring. The address of this number identifies the queue.
     unread: &'a AtomicUsize,
     /// The completion that was handed over. One is enough: most reads ask for one entry, and other reads
     /// find the rest in the ring.
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn hand_over(&mut self, completion: Completion, source: FabricAddress) {
+    pub(crate) fn hand_over_completion(&mut self, completion: Completion, source: FabricAddress) {
         self.taken = Some((completion, source));
         self.wants_one = false;
     }

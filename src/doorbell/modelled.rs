@@ -7,8 +7,8 @@ use homespun_engine::error::{Error, SystemRequest};
 use loom::sync::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Something that is readable or not. A sleeper is one of loom's threads: if none wakes it, that is a
-/// deadlock, which loom finds.
+/// A model of an `eventfd(2)`, which is readable or not. A sleeper is one of loom's threads: if no other
+/// thread wakes it, loom reports a deadlock.
 #[derive(Debug)]
 pub(super) struct EventFd {
     /// The descriptor that others nest. It is always readable.
@@ -19,7 +19,8 @@ pub(super) struct EventFd {
 #[derive(Debug)]
 struct State {
     is_readable: Mutex<bool>,
-    /// Notified when this event becomes readable, or an event whose epoll set is nested in this one's.
+    /// Notified when this event becomes readable, or when an event becomes readable whose epoll set is
+    /// nested in this one's.
     changed: Condvar,
     inner: Uncontended<Vec<Arc<State>>>,
     outer: Uncontended<Vec<Weak<State>>>,
@@ -35,7 +36,7 @@ impl EventFd {
         Ok(EventFd { descriptor, state: Arc::new(state) })
     }
 
-    /// Has a sleeper on this event also wake for another event.
+    /// Makes a sleeper on this event also wake for another event.
     pub(super) fn nest(&self, inner: &EventFd) {
         self.state.inner.lock().unwrap().push(inner.state.clone());
         inner.state.outer.lock().unwrap().push(Arc::downgrade(&self.state));

@@ -183,8 +183,9 @@ impl Endpoint {
         // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected
         // operand before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
-        let op = target.into_op(AtomicLocal::Base { operand });
-        let pump = self.pump_to_inject(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
+        let op = target.into_transmit_op(AtomicLocal::Base { operand });
+        let pump =
+            self.pump_if_inject_allowed(op.required_caps(Level::Inject), op.longest_injected_bytes())?;
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 
@@ -334,7 +335,7 @@ impl Endpoint {
         // The engine copies injected operands before this call returns.
         let operand = unsafe { Source::raw(operands)? };
         self.post_with_flags(
-            &mut Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context),
+            &mut Post::new(target.peer, target.into_transmit_op(AtomicLocal::Base { operand }), context),
             flags,
         )
     }
@@ -356,11 +357,12 @@ impl Endpoint {
         atomic: &FetchAtomicMsg<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
-        // SAFETY: the caller promises what `Source::raw` asks for of the operands, and `Destination::raw` of
-        // the results: the engine ends the operation before its completion can be read, copies operands that
-        // are injected before it returns, and is dropped when the endpoint is closed.
+        // SAFETY: the caller promises for the operands what `Source::raw` requires, and for the results
+        // what `Destination::raw` requires. The engine ends the operation before the application can read
+        // its completion, copies injected operands before it returns, and is dropped when the endpoint is
+        // closed.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
-        let op = target.into_op(AtomicLocal::Fetch { operand, result });
+        let op = target.into_transmit_op(AtomicLocal::Fetch { operand, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
@@ -384,7 +386,7 @@ impl Endpoint {
         // operands.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
-        let op = target.into_op(AtomicLocal::Compare { operand, compare, result });
+        let op = target.into_transmit_op(AtomicLocal::Compare { operand, compare, result });
         self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
@@ -397,7 +399,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<S>> {
-        let op = target.into_op(AtomicLocal::Base { operand: operands.lend()? });
+        let op = target.into_transmit_op(AtomicLocal::Base { operand: operands.lend()? });
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
@@ -412,7 +414,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        let op = target.into_op(lend_fetch_memory(operands, compares, results)?);
+        let op = target.into_transmit_op(lend_fetch_memory(operands, compares, results)?);
         let mut post = Post::new(target.peer, op, context);
         self.post_with_flags(&mut post, flags).map_err(|error| {
             let fetched = match post.request.op.take_buffer() {
@@ -430,9 +432,9 @@ impl Endpoint {
 }
 
 impl AtomicTarget {
-    /// Returns the operation on this target with this memory.
+    /// Returns the transmit operation on this target, with this memory of the initiator.
     #[inline(always)]
-    pub(super) fn into_op(self, local: AtomicLocal) -> TransmitOp {
+    pub(super) fn into_transmit_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
         TransmitOp::Atomic { local, memory, op, datatype }
     }
@@ -468,7 +470,8 @@ fn return_all_memory<S: Owned, D: Owned>(
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
-/// Returns memory as it was before it was lent, and puts the reason into `error` if it was refused.
+/// Returns memory in the form in which it is handed back. If the memory was refused, puts the reason into
+/// `error`.
 fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,

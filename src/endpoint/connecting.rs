@@ -135,7 +135,7 @@ impl EndpointShared {
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
-    /// Returns a reporter of events if the endpoint has connections.
+    /// Returns the reporter of events, if the endpoint has connections. The first call creates it.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl EndpointShared {
 impl Drop for EndpointOrigin {
     fn drop(&mut self) {
         if let EndpointOrigin::Request(request) = self {
-            request.give_back();
+            request.end_reservation();
         }
     }
 }

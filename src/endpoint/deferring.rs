@@ -8,7 +8,7 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Signalled, TransmitOp};
 use homespun_engine::rejected::Rejected;
 
-use super::rma::{read_op, write_op};
+use super::rma::{make_read_op, make_write_op};
 use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
 use crate::post::Post;
 use crate::poster::Poster;
@@ -51,18 +51,22 @@ impl<S, D> Operation<S, D> {
                 return Ok(DeferredPost::Receive(post));
             }
             Operation::Read(ReadMsg { buffers, from, memory, context, .. }) => {
-                Post::new(from, read_op(lend_destination(buffers)?, memory), context)
+                Post::new(from, make_read_op(lend_destination(buffers)?, memory), context)
             }
             Operation::Write(WriteMsg { buffers, to, memory, data, context, .. }) => {
-                Post::new(to, write_op(lend_source(buffers)?, data, memory), context)
+                Post::new(to, make_write_op(lend_source(buffers)?, data, memory), context)
             }
             Operation::Atomic(AtomicMsg { operands, target, context, .. }) => {
                 let operand = lend_source(operands)?;
-                Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context)
+                Post::new(target.peer, target.into_transmit_op(AtomicLocal::Base { operand }), context)
             }
             Operation::FetchAtomic(FetchAtomicMsg { operands, results, target, context, .. }) => {
                 let (operand, result) = (lend_source(operands)?, lend_destination(results)?);
-                Post::new(target.peer, target.into_op(AtomicLocal::Fetch { operand, result }), context)
+                Post::new(
+                    target.peer,
+                    target.into_transmit_op(AtomicLocal::Fetch { operand, result }),
+                    context,
+                )
             }
             Operation::CompareAtomic(CompareAtomicMsg {
                 operands,
@@ -74,7 +78,7 @@ impl<S, D> Operation<S, D> {
             }) => {
                 let (operand, compare) = (lend_source(operands)?, lend_source(compares)?);
                 let local = AtomicLocal::Compare { operand, compare, result: lend_destination(results)? };
-                Post::new(target.peer, target.into_op(local), context)
+                Post::new(target.peer, target.into_transmit_op(local), context)
             }
         };
         Ok(DeferredPost::Transmit(post))
@@ -82,9 +86,9 @@ impl<S, D> Operation<S, D> {
 }
 
 impl Endpoint {
-    /// Checks that a triggered operation may wait. It will be reported like any other operation. Returns
-    /// the endpoint to which it will be posted.
-    pub(crate) fn prepare_triggered(
+    /// Checks that a triggered operation may wait, and sets its options. Its end will be reported like that
+    /// of any other operation. Returns the endpoint to which it will be posted.
+    pub(crate) fn prepare_triggered_post(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
@@ -98,8 +102,9 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Checks that deferred work may wait. Returns the endpoint to which it will be posted.
-    pub(crate) fn prepare_deferred(
+    /// Checks that deferred work may wait, and sets its options. Returns the endpoint to which it will be
+    /// posted.
+    pub(crate) fn prepare_deferred_post(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,

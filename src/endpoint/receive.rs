@@ -37,7 +37,7 @@ impl Endpoint {
         if !self.shared.info.caps.contains(post.required_caps()) {
             self.ignore_or_refuse_source(post)?;
         }
-        post.signalled = service.receive_signalled(flags);
+        post.signalled = service.signalled_for_receive(flags);
         Ok(pump)
     }
 
@@ -133,8 +133,8 @@ impl Endpoint {
     /// completion. With `PEEK`, and with `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `receive_into_raw_memory` asks for: initialised memory that
+        // SAFETY: the caller promises what `post_raw_receive` requires: initialised memory that
         // nothing else uses until the receive has ended.
-        unsafe { self.receive_into_raw_memory(receive) }
+        unsafe { self.post_raw_receive(receive) }
     }
 }

@@ -94,7 +94,7 @@ impl Endpoint {
         self.write_owned(buffers, None, to, memory, context, self.tx_op_flags())
     }
 
-    /// Writes, and has the target report a completion with remote data: `fi_writedata`.
+    /// Writes, and makes the target report a completion with remote data: `fi_writedata`.
     pub fn writedata(
         &self,
         bytes: Bytes,
@@ -157,7 +157,7 @@ impl Endpoint {
         memory: RemoteMemory,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let pump = self.pump_to_inject(Caps::RMA | Caps::WRITE, bytes.len())?;
+        let pump = self.pump_if_inject_allowed(Caps::RMA | Caps::WRITE, bytes.len())?;
         if data.is_none() && pump.try_inject_write(to, bytes, memory)? {
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl Endpoint {
         // SAFETY: `bytes` is borrowed until this call returns, and the engine copies injected bytes
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, write_op(source, data, memory), 0))
+        pump.post(&mut Post::new(to, make_write_op(source, data, memory), 0))
     }
 
     /// Posts a write from the caller's memory: `fi_writemsg`, and all that the other writes of
@@ -184,7 +184,7 @@ impl Endpoint {
         // the application can read its completion, copies injected bytes before it returns, and is
         // dropped when the endpoint is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.post_with_flags(&mut Post::new(to, write_op(source, data, memory), context), flags)
+        self.post_with_flags(&mut Post::new(to, make_write_op(source, data, memory), context), flags)
     }
 
     /// Posts a read into the caller's memory: `fi_readmsg`, and all that the other reads of `fi_rma(3)`
@@ -203,7 +203,7 @@ impl Endpoint {
         // SAFETY: the caller promises what `Destination::raw` requires. The engine ends the operation
         // before the application can read its completion, and is dropped when the endpoint is closed.
         let destination = unsafe { Destination::raw(buffers)? };
-        self.post_with_flags(&mut Post::new(from, read_op(destination, memory), context), flags)
+        self.post_with_flags(&mut Post::new(from, make_read_op(destination, memory), context), flags)
     }
 
     #[inline(always)]
@@ -216,7 +216,8 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(to, write_op(buffers.lend()?, data, memory), context));
+        let mut post =
+            ManuallyDrop::new(Post::new(to, make_write_op(buffers.lend()?, data, memory), context));
         self.submit_owned(&mut post, flags)
     }
 
@@ -229,17 +230,17 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(from, read_op(buffers.lend()?, memory), context));
+        let mut post = ManuallyDrop::new(Post::new(from, make_read_op(buffers.lend()?, memory), context));
         self.submit_owned(&mut post, flags)
     }
 }
 
 #[inline(always)]
-pub(super) fn write_op(source: Source, data: Option<u64>, memory: RemoteMemory) -> TransmitOp {
+pub(super) fn make_write_op(source: Source, data: Option<u64>, memory: RemoteMemory) -> TransmitOp {
     TransmitOp::Rma { local: RmaLocal::Write { source, data }, memory }
 }
 
 #[inline(always)]
-pub(super) fn read_op(destination: Destination, memory: RemoteMemory) -> TransmitOp {
+pub(super) fn make_read_op(destination: Destination, memory: RemoteMemory) -> TransmitOp {
     TransmitOp::Rma { local: RmaLocal::Read(destination), memory }
 }

@@ -57,7 +57,7 @@ impl Endpoint {
     ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned }) => message = returned,
     ///             other => return Ok(other?),
     ///         }
-    ///         // Here completions are to be read, which makes room.
+    ///         // Read completions here, which makes room.
     ///     }
     /// }
     /// ```
@@ -174,7 +174,7 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let tag = tag.map(|Tag(tag)| tag);
         let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
-        let pump = self.pump_to_inject(kind | Caps::SEND, message.len())?;
+        let pump = self.pump_if_inject_allowed(kind | Caps::SEND, message.len())?;
         if pump.try_inject(to, tag, data, message)? {
             return Ok(());
         }

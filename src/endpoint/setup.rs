@@ -24,7 +24,7 @@ use crate::drive::Drive;
 use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::{EventQueue, Reporter};
 use crate::info::SHARED_CONTEXT;
-use crate::op_flags::signalled_by_flags;
+use crate::op_flags::signalled_from_flags;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
@@ -58,16 +58,16 @@ bitflags! {
 }
 
 impl ServiceFlags {
-    /// Whether the success of a transmit operation with these flags is reported.
+    /// Returns whether the success of a transmit operation with these flags is reported.
     #[inline(always)]
-    pub(super) fn transmit_signalled(self, flags: OpFlags) -> Signalled {
-        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
+    pub(super) fn signalled_for_transmit(self, flags: OpFlags) -> Signalled {
+        signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
-    /// Whether the success of a receive with these flags is reported.
+    /// Returns whether the success of a receive with these flags is reported.
     #[inline(always)]
-    pub(super) fn receive_signalled(self, flags: OpFlags) -> Signalled {
-        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
+    pub(super) fn signalled_for_receive(self, flags: OpFlags) -> Signalled {
+        signalled_from_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
     }
 }
 
@@ -170,7 +170,7 @@ impl Endpoint {
         if events.intersects(CounterEvents::OF_REGION) {
             self.shared.check_caps(Caps::RMA_EVENT)?;
         }
-        setup.counters.check_events_free(events)?;
+        setup.counters.check_events_uncounted(events)?;
         let pump = self.shared.pump_if_enabled();
         if let Some(pump) = pump {
             let has_progress_thread = self.shared.progress_thread().is_some();
@@ -291,7 +291,7 @@ impl Endpoint {
             return Ok(());
         }
         let shared = &self.shared;
-        let av = shared.bound_av_or_unused(setup)?;
+        let av = shared.bound_or_empty_av(setup)?;
         if shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
@@ -303,18 +303,18 @@ impl Endpoint {
         let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
         // First take all steps that may fail, and let readers watch the endpoint; only then let queues
         // drive it.
-        shared.let_readers_watch(driven, setup, reporter.as_deref())?;
+        shared.add_wake_source_to_readers(driven, setup, reporter.as_deref())?;
         let bindings = shared.make_bindings(av, setup, reporter.clone(), progress_doorbell);
         shared.join_receive_context(setup, pump)?;
         let enabled = match bindings.domain_counters.clone() {
-            Some(counters) => counters.enable_endpoint(driven, || pump.enable(bindings)),
+            Some(counters) => counters.enable_and_add_endpoint(driven, || pump.enable(bindings)),
             None => pump.enable(bindings),
         };
         if enabled.is_err() {
             shared.leave_receive_context(setup, pump);
         }
         enabled?;
-        shared.let_readers_drive(driven, setup, reporter.as_deref());
+        shared.add_endpoint_to_readers(driven, setup, reporter.as_deref());
         shared.service.add_flags(ServiceFlags::ENABLED);
         Ok(())
     }
@@ -323,15 +323,16 @@ impl Endpoint {
 impl EndpointShared {
     /// Returns the bound address vector, in which the endpoint looks up peers; for a connected endpoint, an
     /// empty one that it does not use.
-    fn bound_av_or_unused(&self, setup: &Setup) -> Result<AddressVector, Error> {
+    fn bound_or_empty_av(&self, setup: &Setup) -> Result<AddressVector, Error> {
         if self.is_connection_oriented() {
             return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
         }
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
-    /// Has the progress thread watch the endpoint; if there is none, the queues and counters.
-    fn let_readers_watch(
+    /// Makes the endpoint wake the progress thread; if there is none, the sleepers of the queues and
+    /// counters.
+    fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
         setup: &Setup,
@@ -352,8 +353,8 @@ impl EndpointShared {
             .try_for_each(|counter| counter.add_wake_source(driven, DriveReason::BOUND, has_progress_thread))
     }
 
-    /// Has the queues, the counters and the progress thread drive the endpoint.
-    fn let_readers_drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
+    /// Makes the queues, the counters and the progress thread drive the endpoint.
+    fn add_endpoint_to_readers(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
         setup.bound_cqs().for_each(|cq| cq.shared().add_endpoint(driven));
         setup.counters.iter().for_each(|counter| counter.add_endpoint(driven));
         if let Some(reporter) = reporter {
@@ -435,7 +436,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Has an enabled endpoint report to all queues and counters that are bound by now.
+    /// Makes an enabled endpoint report to all queues and counters that are bound by now.
     fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rebind_queues_and_counters(
@@ -445,7 +446,7 @@ impl Setup {
         );
     }
 
-    /// Has all queues and counters stop driving the endpoint.
+    /// Removes the endpoint from all queues and counters that drive it.
     pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.bound_cqs().for_each(|cq| cq.shared().remove_endpoint(endpoint));
         self.counters.iter().for_each(|counter| counter.remove_drive_reason(endpoint, DriveReason::BOUND));

@@ -74,7 +74,7 @@ impl EndpointShared {
         Ok(())
     }
 
-    /// Has the endpoint receive through its context, if it is bound to one.
+    /// Makes the endpoint receive through its context, if it is bound to one.
     pub(super) fn join_receive_context(
         &self,
         setup: &mut Setup,

@@ -27,7 +27,7 @@ impl Endpoint {
     pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.enabled_pump()?;
         let TransmitRequest { op, options, .. } = &mut post.request;
-        *options = options_from_flags(op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
+        *options = options_from_flags(op, flags, self.tx_op_flags(), service.signalled_for_transmit(flags))?;
         self.shared.check_caps(op.required_caps(options.level))?;
         if options.inject {
             self.check_inject_size(op.longest_injected_bytes())?;
@@ -52,7 +52,11 @@ impl Endpoint {
 
     /// Returns the pump for injecting this many bytes, if the endpoint may inject them.
     #[inline(always)]
-    pub(super) fn pump_to_inject(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
+    pub(super) fn pump_if_inject_allowed(
+        &self,
+        needed: Caps,
+        len_bytes: usize,
+    ) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         self.shared.check_caps(needed)?;
         self.check_inject_size(len_bytes)?;

@@ -1,10 +1,10 @@
-//! Reads that bring any entry of an event queue, be it an event or a failure.
+//! Reads that return any entry of an event queue, an event or a failure.
 
 use std::time::{Duration, Instant};
 
 use super::{EqReadError, Event, EventError, EventQueue};
 
-/// An entry of an event queue: what [`EventQueue::read_entry`] reads.
+/// An entry of an event queue, as [`EventQueue::read_entry`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventEntry {
     /// An event has happened.
@@ -18,7 +18,7 @@ impl EventEntry {
     ///
     /// # Errors
     ///
-    /// The failure, if it is none.
+    /// The failure of an operation that has failed.
     pub fn into_result(self) -> Result<Event, EventError> {
         match self {
             EventEntry::Happened(event) => Ok(event),
@@ -28,8 +28,8 @@ impl EventEntry {
 }
 
 impl EventQueue {
-    /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. It is
-    /// [`read`](Self::read) and [`read_error`](Self::read_error) in one.
+    /// Reads the oldest failure, or else the oldest event; `None` if the queue is empty. It combines
+    /// [`read`](Self::read) and [`read_error`](Self::read_error).
     ///
     /// ```
     /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -49,8 +49,7 @@ impl EventQueue {
         self.read_entry_by(|| self.read())
     }
 
-    /// As [`read_entry`](Self::read_entry), and waits for an entry if need be, as [`sread`](Self::sread)
-    /// does.
+    /// As [`read_entry`](Self::read_entry), but waits for an entry as [`sread`](Self::sread) does.
     ///
     /// # Errors
     ///
@@ -70,7 +69,7 @@ impl EventQueue {
                 Err(EqReadError::ErrorAvailable) => {}
                 Err(error) => return Err(error),
             }
-            // Another thread may have read the failure meanwhile.
+            // Another thread may have read the failure meanwhile; then read again.
             if let Some(failed) = self.read_error() {
                 return Ok(Some(EventEntry::Failed(failed)));
             }

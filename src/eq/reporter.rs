@@ -80,8 +80,8 @@ impl Reporter {
         self.eq.waiter()
     }
 
-    /// Reports an event. The caller has the endpoint locked, so this drops nothing that could need a
-    /// lock.
+    /// Reports an event. The caller has the endpoint locked, so this function drops nothing whose
+    /// destructor takes a lock.
     pub(crate) fn report(&self, event: engine::ConnectionReport) {
         let endpoint = self.object;
         let (outcome, pending_accept) = match event {
@@ -101,7 +101,7 @@ impl Reporter {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }
             engine::ConnectionReport::Confirmed => {
-                return self.eq.defer_settling(self.take_unsettled_accept());
+                return self.eq.defer_settling_accept(self.take_unsettled_accept());
             }
             engine::ConnectionReport::Failed(error) => {
                 (Err(self.to_event_error(error)), self.take_unsettled_accept())

@@ -50,7 +50,7 @@ fn events_are_read_in_order() {
 }
 
 #[test]
-fn entries_are_failures_first_then_events_in_order() {
+fn read_entry_returns_failures_before_events() {
     let eq = open_queue(0);
     assert_eq!(eq.read_entry(), Ok(None));
     eq.write(7, b"seven").expect("room");

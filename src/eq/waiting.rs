@@ -8,7 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
-use crate::wait::{Awaited, Member, MutexCond, WaitObject, Waiter};
+use crate::wait::{Awaited, MutexCond, WaitObject, WaitSetMember, Waiter};
 
 impl EventQueue {
     /// Reads the oldest event, and waits for it if the queue is empty: `fi_eq_sread(3)`. Without a
@@ -116,7 +116,7 @@ impl Awaited for EqShared {
     }
 }
 
-impl Member for EqShared {
+impl WaitSetMember for EqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = &self.waiter {
             show(waiter, self);

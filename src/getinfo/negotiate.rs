@@ -1,6 +1,6 @@
 //! Compares hints with the capabilities and limits of a provider.
 //!
-//! By `fi_getinfo(3)`, a provider must meet or exceed every hint that is not zero, or is left out. Each
+//! By `fi_getinfo(3)`, a provider is offered only if it meets or exceeds every hint that is not zero. Each
 //! refusal names the unmet hint. Hints in fields that only describe a provider are ignored.
 
 use homespun_engine::address::AddressFormat;
@@ -133,7 +133,11 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
 /// # Errors
 ///
 /// Always [`Misuse::Unmet`], naming the unmet hint.
-pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
+pub(super) fn make_offer(
+    provider: &ProviderAttr,
+    ep_type: EndpointType,
+    hints: &Info,
+) -> Result<Info, Misuse> {
     let caps = negotiate_caps(provider, ep_type, hints.caps)?;
     let [tx_order, rx_order] = negotiate_message_orders(hints)?;
     let tx = TxAttr { msg_order: tx_order, ..negotiate_tx(&hints.tx, caps, provider)? };
@@ -191,8 +195,8 @@ fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -
     Ok(caps)
 }
 
-/// A secondary capability that adds to a primary one implies the primary one: no call could use it
-/// otherwise, and other providers grant it if it is requested alone.
+/// Adds the primary capability to which a requested secondary one adds: without it no call could use the
+/// secondary one, and other providers grant the secondary one if it is requested alone.
 fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -236,7 +240,7 @@ fn negotiate_tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<T
     require(asked.iov_limit <= IOV_LIMIT, Unmet::TransmitSegments)?;
     require(asked.rma_iov_limit <= RMA_IOV_LIMIT, Unmet::RemoteSegments)?;
     Ok(TxAttr {
-        caps: side_caps(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
+        caps: negotiate_side_caps(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
@@ -259,7 +263,7 @@ fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::ReceiveDepth)?;
     require(asked.iov_limit <= IOV_LIMIT, Unmet::ReceiveSegments)?;
     Ok(RxAttr {
-        caps: side_caps(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
+        caps: negotiate_side_caps(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
@@ -322,7 +326,7 @@ fn with_implied_orders(order: Order) -> Order {
 /// Returns the capabilities of one side of an endpoint. They are the requested ones, or all those of the
 /// endpoint if none of the requested ones concerns this side. They are empty if the endpoint does not
 /// have this direction.
-fn side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
+fn negotiate_side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();
     }
@@ -367,7 +371,8 @@ fn negotiate_ep(
     })
 }
 
-/// Counts and the key size describe the domain: they are returned, and not compared with hints.
+/// Returns the attributes of the domain. The counts and the key size only describe the domain, so they are
+/// not compared with the hints.
 fn negotiate_domain(
     asked: &DomainAttr,
     api_version: Version,

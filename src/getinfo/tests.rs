@@ -51,7 +51,7 @@ fn check_and_list_domains(infos: &[Info]) -> Vec<&str> {
 }
 
 #[test]
-fn answer_has_source_and_destination_address() {
+fn info_has_source_and_destination_address() {
     let found = getinfo_of_loopback_peer(&[make_provider("tcp")], &Info::default()).expect("an answer");
     let types: Vec<_> = found.iter().map(|info| info.ep.ep_type).collect();
     assert_eq!(types, [Some(EndpointType::Rdm), Some(EndpointType::Msg)]);
@@ -61,7 +61,7 @@ fn answer_has_source_and_destination_address() {
 }
 
 #[test]
-fn providers_are_answered_in_their_order_and_by_name() {
+fn getinfo_returns_all_domains_in_order_or_the_named_one() {
     let providers = [make_provider("auto"), make_provider("tcp")];
     let any = Info::default();
     let found = getinfo_of_loopback_peer(&providers, &any).expect("both");
@@ -108,7 +108,7 @@ fn domain_parameter_leaves_only_that_domain_unless_hints_name_another() {
 }
 
 #[test]
-fn only_remaining_domain_is_offered_even_for_remote_comm_hints() {
+fn domain_of_the_parameter_is_offered_even_for_remote_comm_hints() {
     let providers = [make_provider("tcp"), ProviderAttr { remote: false, ..make_provider("shm") }];
     let caps = Caps::MSG | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
     let mut hints = Info { caps, ..Info::default() };
@@ -127,7 +127,7 @@ fn only_remaining_domain_is_offered_even_for_remote_comm_hints() {
 }
 
 #[test]
-fn fabric_uses_its_own_parameters() {
+fn fabric_offers_only_the_domain_of_its_parameters() {
     let of = |domain: &str| Params { domain: Some(domain.into()), ..Params::default() };
     let ask = |domain| Fabric::with_params(of(domain)).getinfo(None, None, InfoFlags::empty(), None);
     for domain in ["shm", "tcp"] {
@@ -150,7 +150,7 @@ fn refusal_reason_is_from_the_named_domain() {
 }
 
 #[test]
-fn formats_come_in_the_order_of_the_provider() {
+fn infos_are_in_the_providers_order_of_formats() {
     let found =
         getinfo_from_providers(&[make_provider("tcp")], None, None, Some("7471"), InfoFlags::SOURCE, None)
             .expect("an answer");
@@ -193,7 +193,7 @@ fn unknown_flags_are_ignored() {
 }
 
 #[test]
-fn built_in_provider_answers_getinfo() {
+fn getinfo_offers_the_built_in_providers() {
     let found = getinfo(None, None, InfoFlags::empty(), None).expect("an answer");
     assert_eq!(found[0].domain.name.as_deref(), Some("auto"));
     let everywhere = AddressFormat::SockaddrIn.wildcard();
@@ -241,7 +241,7 @@ fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
 }
 
 #[test]
-fn provider_of_this_host_alone_is_not_offered_for_another_host() {
+fn local_only_provider_is_not_offered_for_another_host() {
     let local = ProviderAttr { remote: false, ..make_provider("shm") };
     let any = Info::default();
     let found =

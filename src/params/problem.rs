@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use tracing::{Level, warn};
 
-/// A variable that is not in force as the user has written it.
+/// A variable that has another effect than its text says, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamProblem {
     /// The name of the variable.
@@ -23,12 +23,12 @@ pub struct ParamProblem {
 pub enum ParamProblemKind {
     /// There is no parameter of this name. The variable is ignored.
     Unknown,
-    /// The value is none that the parameter can have. The default is in force.
+    /// The parameter cannot have this value. The default applies.
     Malformed {
         /// What the value should be.
         expected: String,
     },
-    /// The number is outside the range of the parameter. The nearest number of the range is in force.
+    /// The number is outside the range of the parameter. The nearest number of the range applies.
     OutOfRange {
         /// That number.
         taken: usize,
@@ -50,10 +50,11 @@ impl fmt::Display for ParamProblem {
     }
 }
 
-/// Warns of these problems, of each once in this process: an application may read its parameters often.
+/// Warns of each of these problems once in this process, since an application may read its parameters
+/// often.
 pub(super) fn warn_once(problems: &[ParamProblem]) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    // Until the application has installed a subscriber, a warning would be lost.
+    // Before the application has installed a subscriber, a warning would be lost, so wait for a later call.
     if problems.is_empty() || !tracing::event_enabled!(Level::WARN) {
         return;
     }

@@ -10,14 +10,14 @@ use homespun_engine::region::Regions;
 use homespun_engine::transport::Transport;
 
 use super::queues::NullSink;
-use super::{Pump, State, not_enabled, receive_context};
+use super::{Pump, State, not_enabled_error, receive_context};
 use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, transport, wired) = endpoint.enabled_parts()?;
-        engine.connect(to, number, data, transport, &mut wired.queues())?;
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
+        engine.connect(to, number, data, transport, &mut bound.queues_without_reader())?;
         transport.flush();
         Ok(())
     }
@@ -32,8 +32,8 @@ impl<T: Transport> Connect for Pump<T> {
 
     fn shut_down(&self) -> Result<(), Error> {
         let mut endpoint = self.lock_for_call();
-        let (engine, transport, wired) = endpoint.enabled_parts()?;
-        engine.shutdown(transport, &mut wired.queues())?;
+        let (engine, transport, bound) = endpoint.enabled_parts()?;
+        engine.shutdown(transport, &mut bound.queues_without_reader())?;
         transport.flush();
         receive_context::deliver_mail_to_others(&mut endpoint.guard);
         Ok(())
@@ -45,12 +45,12 @@ impl<T: Transport> Connect for Pump<T> {
 
     fn stop_listening(&self) {
         let mut endpoint = self.lock_for_call();
-        let Some(State { engine, transport, wired, .. }) = &mut *endpoint.guard else { return };
+        let Some(State { engine, transport, bound, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
         // Break a cycle that would never be freed: open requests keep this pump, and its event queue may
         // keep the objects that keep the requests.
-        let reporter = wired.as_mut().and_then(|wired| wired.wiring.reporter.take());
+        let reporter = bound.as_mut().and_then(|bound| bound.bindings.reporter.take());
         drop(endpoint);
         // This may be the last reference to the event queue. Dropping the queue's entries needs the lock
         // of this pump.
@@ -65,7 +65,7 @@ impl<T: Transport> Connect for Pump<T> {
                 transport.flush();
                 Ok(())
             }
-            None => Err(not_enabled()),
+            None => Err(not_enabled_error()),
         }
     }
 
@@ -84,7 +84,7 @@ impl<T: Transport> Connect for Pump<T> {
 
     fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let Some(State { engine, transport, wired: None, .. }) = &mut *guard else {
+        let Some(State { engine, transport, bound: None, .. }) = &mut *guard else {
             return Err(Misuse::State(ObjectState::EndpointInUse).into());
         };
         engine.close_links(transport);

@@ -7,7 +7,7 @@ use homespun_engine::engine::Engine;
 use homespun_engine::error::Error;
 use homespun_engine::transport::Transport;
 
-use super::{Pump, State, Wired, not_enabled, receive_context};
+use super::{BoundObjects, Pump, State, not_enabled_error, receive_context};
 use crate::drive::Drive;
 use crate::lock::LockGuard;
 
@@ -47,9 +47,9 @@ pub(super) struct PumpGuard<'a, T: Transport> {
 
 impl<T: Transport> PumpGuard<'_, T> {
     #[inline(always)]
-    pub(super) fn enabled_parts(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
-        let State { engine, transport, wired, .. } = self.guard.as_mut().ok_or_else(not_enabled)?;
-        Ok((engine, transport, wired.as_mut().ok_or_else(not_enabled)?))
+    pub(super) fn enabled_parts(&mut self) -> Result<(&mut Engine, &mut T, &mut BoundObjects), Error> {
+        let State { engine, transport, bound, .. } = self.guard.as_mut().ok_or_else(not_enabled_error)?;
+        Ok((engine, transport, bound.as_mut().ok_or_else(not_enabled_error)?))
     }
 }
 
@@ -95,8 +95,8 @@ impl<T: Transport> Pump<T> {
         let duties = state.duties;
         if duties.contains(Duties::WATCH) {
             match purpose {
-                Purpose::Poll => state.rearm_or_mute_endpoint(),
-                Purpose::Call | Purpose::Mail => state.rearm_or_wake(),
+                Purpose::Poll => state.rearm_transport_or_mute_endpoint(),
+                Purpose::Call | Purpose::Mail => state.rearm_transport_or_wake_sleepers(),
             }
         }
         if duties.contains(Duties::WATCH)

@@ -9,14 +9,14 @@ use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitReques
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::transport::Transport;
 
-use super::Wired;
+use super::BoundObjects;
 use crate::av::FabricAddress;
 use crate::cq::Completion;
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::{Tag, TagMatch};
 
-impl Wired {
-    /// Has the engine carry out an operation, at once or after earlier ones.
+impl BoundObjects {
+    /// Passes an operation to the engine, which carries it out at once or after earlier ones.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -24,22 +24,22 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let to = self.peer_cache.peer_of_address(post.peer, &self.wiring.av, engine)?;
+        let to = self.peer_cache.peer_of_address(post.peer, &self.bindings.av, engine)?;
         let TransmitRequest { op, options, context } = &mut post.request;
         let TransmitOp::Rma { local, memory } = op else {
-            return engine.post(to, &mut post.request, transport, &mut self.queues());
+            return engine.post(to, &mut post.request, transport, &mut self.queues_without_reader());
         };
         match engine.try_access_at_once(to, local, *memory, options.level, options.fence) {
             Attempt::Done => {
-                self.report_ended_access(local, *context, options.signalled, engine);
+                self.report_access_at_post_time(local, *context, options.signalled, engine);
                 Ok(())
             }
             attempt => self.post_access_after_attempt(attempt, to, &mut post.request, engine, transport),
         }
     }
 
-    /// Has the engine carry out an access after earlier operations, once an attempt to do so at once was
-    /// made.
+    /// Passes an access to the engine, which carries it out after earlier operations. The caller has tried
+    /// to carry it out at once.
     // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
     fn post_access_after_attempt(
@@ -50,13 +50,13 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        engine.post_after_attempt(attempt, to, request, transport, &mut self.queues())
+        engine.post_after_attempt(attempt, to, request, transport, &mut self.queues_without_reader())
     }
 
     /// Reports an access that has completed at post time, when no completion must be reported before it.
     /// At other times the sink, [`Queues`](super::Queues), reports accesses.
     #[inline(always)]
-    fn report_ended_access(
+    fn report_access_at_post_time(
         &mut self,
         local: &mut RmaLocal,
         context: u64,
@@ -64,12 +64,12 @@ impl Wired {
         engine: &mut Engine,
     ) {
         let flags = local.completion_flags();
-        if !self.wiring.counters.is_empty() && signalled != Signalled::Deferred {
-            self.wiring.counters.count_success(CounterEvents::of_completion(flags));
+        if !self.bindings.counters.is_empty() && signalled != Signalled::Deferred {
+            self.bindings.counters.count_success(CounterEvents::of_completion(flags));
         }
-        let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
+        let Some(cq) = self.bindings.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
             if signalled == Signalled::Deferred {
-                self.report_deferred_access(local, context, engine);
+                self.report_deferred_access_at_post_time(local, context, engine);
             }
             // The caller does not drop a post that was accepted, so drop its memory here.
             drop(local.take_buffer());
@@ -78,7 +78,7 @@ impl Wired {
         let mut ring = cq.lock_ring();
         if !ring.has_room() {
             drop(ring);
-            return self.report_access_later(local, context, engine);
+            return self.let_engine_report_access(local, context, engine);
         }
         let buffer = local.take_buffer();
         let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: Tag(0), buffer };
@@ -88,19 +88,24 @@ impl Wired {
 
     /// Reports deferred work that has completed at post time.
     #[cold]
-    fn report_deferred_access(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
-        let WorkEnd { context, is_reported } = self.wiring.finish_deferred_work(number, true);
+    fn report_deferred_access_at_post_time(
+        &mut self,
+        local: &mut RmaLocal,
+        number: u64,
+        engine: &mut Engine,
+    ) {
+        let WorkEnd { context, is_reported } = self.bindings.finish_deferred_work(number, true);
         if is_reported {
-            self.report_ended_access(local, context, Signalled::Yes, engine);
+            self.report_access_at_post_time(local, context, Signalled::Yes, engine);
         }
     }
 
     /// Reports an access that has completed at post time, but whose queue has no room yet.
     #[cold]
-    fn report_access_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
+    fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
         let completion = EndedOperation::of_transmit(context, flags, buffer);
-        engine.report_direct_access(completion, &mut self.queues());
+        engine.report_direct_access(completion, &mut self.queues_without_reader());
     }
 
     /// Returns the criteria for messages that a receive accepts. A claimed message is found by its
@@ -113,7 +118,7 @@ impl Wired {
     ) -> Result<Criteria, Error> {
         let source = match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => {
-                Some(self.peer_cache.peer_of_address(from, &self.wiring.av, engine)?)
+                Some(self.peer_cache.peer_of_address(from, &self.bindings.av, engine)?)
             }
             _ => None,
         };

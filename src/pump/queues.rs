@@ -18,7 +18,7 @@ impl Bindings {
     /// Records that deferred work has ended. Returns whether the endpoint counts and reports it, too.
     pub(super) fn finish_deferred_work(&self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.finish_deferred_work(number, has_succeeded, |counter, events| {
-            self.counters.is_counted_by(counter, events)
+            self.counters.has_counter_for(counter, events)
         })
     }
 }
@@ -26,10 +26,10 @@ impl Bindings {
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
 /// A ring stays locked from its first use until the other ring is used or the pass ends. If the endpoint
-/// shares its receiver, it is unlocked after each use. The two are never locked at once: two endpoints
-/// that use the same two queues in opposite roles would deadlock.
+/// shares its receiver, each ring is unlocked after each use. The two rings are never locked at once: two
+/// endpoints that use the same two queues in opposite roles would deadlock.
 pub(super) struct Queues<'a, 'r> {
-    wiring: &'a Bindings,
+    bindings: &'a Bindings,
     address_cache: &'a mut AddressCache,
     transmit: Option<RingGuard<'a>>,
     receive: Option<RingGuard<'a>>,
@@ -39,29 +39,29 @@ pub(super) struct Queues<'a, 'r> {
 
 impl<'a, 'r> Queues<'a, 'r> {
     pub(super) fn new(
-        wiring: &'a Bindings,
+        bindings: &'a Bindings,
         address_cache: &'a mut AddressCache,
         reader: Option<&'a mut Reader<'r>>,
     ) -> Self {
-        Queues { wiring, address_cache, transmit: None, receive: None, reader }
+        Queues { bindings, address_cache, transmit: None, receive: None, reader }
     }
 
-    /// Whether both directions report to the same queue. Its ring must not be locked twice.
+    /// Whether both directions report to the same queue, whose ring must not be locked twice.
     fn is_single_queue(&self) -> bool {
-        match (&self.wiring.transmit_cq, &self.wiring.receive_cq) {
+        match (&self.bindings.transmit_cq, &self.bindings.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
             _ => false,
         }
     }
 
     fn lock_transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
-        let cq = self.wiring.transmit_cq.as_ref()?;
+        let cq = self.bindings.transmit_cq.as_ref()?;
         self.receive = None;
         Some(self.transmit.get_or_insert_with(|| cq.lock_ring()))
     }
 
     fn lock_receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
-        let cq = self.wiring.receive_cq.as_ref()?;
+        let cq = self.bindings.receive_cq.as_ref()?;
         self.transmit = None;
         Some(self.receive.get_or_insert_with(|| cq.lock_ring()))
     }
@@ -70,7 +70,7 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[inline(always)]
     fn cq_for(&self, flags: CompletionFlags) -> Option<&'a CqShared> {
         let is_send = flags.intersects(CompletionFlags::TRANSMITTED);
-        let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
+        let cq = if is_send { &self.bindings.transmit_cq } else { &self.bindings.receive_cq };
         cq.as_deref()
     }
 
@@ -89,8 +89,8 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[inline(always)]
     fn source_address_of(&mut self, completion: &completion::EndedOperation, peers: &Peers) -> FabricAddress {
         match completion.source {
-            Some(peer) if self.wiring.wants_source => {
-                self.address_cache.address_of_peer(peer, &self.wiring.av, peers)
+            Some(peer) if self.bindings.wants_source => {
+                self.address_cache.address_of_peer(peer, &self.bindings.av, peers)
             }
             _ => FabricAddress::UNSPECIFIED,
         }
@@ -137,7 +137,7 @@ impl<'a, 'r> Queues<'a, 'r> {
     /// also by other endpoints that report to the same queue.
     #[inline(always)]
     fn unlock_rings_if_receiver_shared(&mut self) {
-        if self.wiring.shares_receiver {
+        if self.bindings.shares_receiver {
             (self.transmit, self.receive) = (None, None);
         }
     }
@@ -151,7 +151,7 @@ impl Sink for Queues<'_, '_> {
         peers: &Peers,
     ) -> Result<(), completion::EndedOperation> {
         let source = self.source_address_of(&completion, peers);
-        if self.wiring.reports_unknown_sources
+        if self.bindings.reports_unknown_sources
             && source == FabricAddress::UNSPECIFIED
             && completion.source.is_some()
         {
@@ -167,7 +167,7 @@ impl Sink for Queues<'_, '_> {
         if let Some(reader) = &mut self.reader
             && reader.can_hand_over_from(cq.unread_entries())
         {
-            reader.hand_over(entry(completion), source);
+            reader.hand_over_completion(entry(completion), source);
             return Ok(());
         }
         let Some(ring) = self.lock_ring_for_write(completion.flags) else { return Ok(()) };
@@ -195,32 +195,32 @@ impl Sink for Queues<'_, '_> {
 
     #[inline(always)]
     fn has_counters(&self) -> bool {
-        !self.wiring.counters.is_empty()
+        !self.bindings.counters.is_empty()
     }
 
     fn count(&mut self, events: CounterEvents) {
-        self.wiring.counters.count_success(events);
+        self.bindings.counters.count_success(events);
     }
 
     fn count_error(&mut self, events: CounterEvents) {
-        self.wiring.counters.count_error(events);
+        self.bindings.counters.count_error(events);
     }
 
     #[cold]
     fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.wiring.finish_deferred_work(number, has_succeeded)
+        self.bindings.finish_deferred_work(number, has_succeeded)
     }
 
     #[cold]
     fn report_connection_event(&mut self, event: ConnectionReport) {
-        if let Some(reporter) = &self.wiring.reporter {
+        if let Some(reporter) = &self.bindings.reporter {
             reporter.report(event);
         }
     }
 }
 
-/// The queues, for progress without a reader. It is a type of its own so that the compiler makes separate
-/// copies of the engine and the transport for it. The copies for readers then remain small.
+/// The queues, for progress without a reader. This is a type of its own so that the compiler makes separate
+/// copies of the engine's and the transport's code for it. The copies for readers then remain small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {

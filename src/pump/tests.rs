@@ -1,4 +1,5 @@
-//! Tests when the progress thread ignores an endpoint, and when it drives it. The test plays that thread.
+//! Tests when the progress thread ignores an endpoint, and when the thread drives the endpoint. The test
+//! plays the thread.
 
 use std::time::Instant;
 
@@ -58,7 +59,7 @@ impl EndpointWithoutThread {
             Clock::System,
         );
         let pump = pump.expect("an endpoint");
-        let wiring = Bindings {
+        let bindings = Bindings {
             av: av.clone(),
             transmit_cq: Some(cq.shared().clone()),
             receive_cq: Some(cq.shared().clone()),
@@ -71,7 +72,7 @@ impl EndpointWithoutThread {
             progress_doorbell: Some(doorbell.clone()),
             works: works.clone(),
         };
-        pump.enable(wiring).expect("it is enabled for the first time");
+        pump.enable(bindings).expect("it is enabled for the first time");
         cq.shared().add_endpoint(&as_drive(&pump));
         EndpointWithoutThread { pump, cq, av, doorbell, works }
     }
@@ -217,7 +218,7 @@ fn arming_the_transport_leaves_due_works_to_the_caller() {
 }
 
 #[test]
-fn pass_of_either_kind_carries_out_due_works() {
+fn every_kind_of_pass_carries_out_due_works() {
     let endpoint = EndpointWithoutThread::new();
     endpoint.pump.attach_work_queue(&endpoint.works);
     for pass in [

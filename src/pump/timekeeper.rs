@@ -28,8 +28,8 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// Call this in every pass, after the transport has received, while an [operation may time
-    /// out](Engine::awaits_timeout).
+    /// Advances the engine's time in some of the passes. Call this in every pass, after the transport has
+    /// received, while an [operation may time out](Engine::awaits_timeout).
     #[cold]
     #[inline(never)]
     pub(super) fn count_pass_or_advance_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
@@ -40,8 +40,8 @@ impl Timekeeper {
         }
     }
 
-    /// Has the next pass read the clock.
-    pub(super) fn read_clock_next_pass(&mut self) {
+    /// Makes the next pass read the clock.
+    pub(super) fn make_next_pass_read_clock(&mut self) {
         self.passes_to_look = 0;
     }
 
@@ -51,9 +51,9 @@ impl Timekeeper {
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// Call this before a thread sleeps for as long as `armed` allows. Shortens that to the time of the
-    /// next timeout.
-    pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
+    /// Returns `armed`, shortened so that the thread checks again at the next timeout. Call this before a
+    /// thread sleeps for as long as `armed` allows.
+    pub(super) fn limit_sleep_to_next_timeout(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {
             Some(deadline) => armed.look_again_within(deadline.saturating_duration_since(self.clock.now())),
@@ -62,7 +62,7 @@ impl Timekeeper {
     }
 
     /// Whether the threads that sleep now check again before the next timeout.
-    pub(super) fn has_alarm_for(&self, engine: &Engine) -> bool {
+    pub(super) fn will_sleepers_check_before_timeout(&self, engine: &Engine) -> bool {
         let Some(deadline) = engine.next_deadline() else { return true };
         self.alarm.is_some_and(|alarm| alarm <= deadline)
     }

@@ -93,7 +93,7 @@ impl Words for FileMemory {
 }
 
 /// Returns the [`Words::lock_address`] of a page of a file: the same number in every mapping of that page.
-/// Pages of two files may have the same number; that does no harm.
+/// It does no harm if pages of two files have the same number.
 fn lock_address_of_file_page(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_file_offset_has_same_place_in_any_mapping() {
+    fn same_file_offset_has_same_lock_address_in_any_mapping() {
         let file = File::from(memfd_create("homespun-test", MemfdFlags::CLOEXEC).unwrap());
         let page_bytes = page_size();
         file.set_len(3 * page_bytes as u64).unwrap();

@@ -12,7 +12,7 @@ use crate::poster::{Poster, RefusedPost};
 use crate::works::domain::WorkDomain;
 
 impl SharedReceiveContext {
-    /// Checks that a receive may wait. Returns the object to which it will be posted.
+    /// Checks that a receive may wait, and sets its options. Returns the object to which it will be posted.
     pub(crate) fn prepare_waiting_receive(
         &self,
         post: &mut ReceivePost,
@@ -34,20 +34,20 @@ impl Poster for ReceiveContext {
     }
 
     fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        let posted = self.submit(post);
+        let posted = self.post_without_mail_delivery(post);
         self.deliver_mail_and_fire();
         posted
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.deliver_mail_and_report_cancel(self.receiver.cancel(context))
+        self.deliver_mail_and_check_cancelled(self.receiver.cancel(context))
     }
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
-        self.deliver_mail_and_report_cancel(self.receiver.cancel_work(number))
+        self.deliver_mail_and_check_cancelled(self.receiver.cancel_work(number))
     }
 
-    fn report_refused(&self, refused: RefusedPost) {
+    fn report_refused_post(&self, refused: RefusedPost) {
         let RefusedPost { context, flags, events, error, buffer, is_work } = refused;
         let completion =
             EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
@@ -62,7 +62,7 @@ impl Poster for ReceiveContext {
 }
 
 impl ReceiveContext {
-    fn deliver_mail_and_report_cancel(&self, is_cancelled: bool) -> Result<(), Error> {
+    fn deliver_mail_and_check_cancelled(&self, is_cancelled: bool) -> Result<(), Error> {
         self.deliver_mail_and_fire();
         if is_cancelled { Ok(()) } else { Err(Misuse::NotFound(Missing::Operation).into()) }
     }

@@ -66,8 +66,8 @@ impl Members {
         !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
     }
 
-    /// Returns the address of the source of a directed receive. Returns `None` if the endpoints have
-    /// connections, since these ignore the source.
+    /// Returns the address of the source of a directed receive; `None` if all endpoints have connections,
+    /// since such endpoints ignore the source.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Members {
         }
     }
 
-    /// Has these endpoints carry out the effects that other endpoints have left to them.
+    /// Makes these endpoints carry out the effects that other endpoints have left to them.
     pub(super) fn process_mail(&self, ids: &[MemberId]) {
         // Do not lock an endpoint with the list locked.
         let pumps = self.pumps_where(|member| ids.contains(&member.id));

@@ -5,7 +5,7 @@ use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::{ReceiveContext, SharedReceiveContext};
-use crate::op_flags::{check_receive_flags, signalled_by_flags};
+use crate::op_flags::{check_receive_flags, signalled_from_flags};
 use crate::post::{ReceiveKind, ReceivePost};
 use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
@@ -18,7 +18,7 @@ impl ReceivePoster for SharedReceiveContext {
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
         self.shared.prepare_receive(post, flags)?;
         let shared = &self.shared;
-        let received = shared.submit(post);
+        let received = shared.post_without_mail_delivery(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
             // The pass must come after the peek: see docs/decisions/peek.md.
@@ -39,12 +39,12 @@ impl ReceiveContext {
         {
             post.from = None;
         }
-        // Each endpoint's own capabilities `SEND` and `RECV` decide whether it receives; the context need
-        // not have them.
+        // The capability `RECV` of each endpoint decides whether that endpoint receives; the context need
+        // not have it.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // The receiving endpoint decides: without selective completion it reports the receive in any
-        // case.
-        post.signalled = signalled_by_flags(true, flags);
+        // Set only what the flags request. An endpoint without selective completion reports the receive
+        // anyway.
+        post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }
 }
@@ -99,8 +99,8 @@ impl SharedReceiveContext {
     /// it was closed. A multi-receive buffer must satisfy the conditions of
     /// [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `receive_into_raw_memory` requires. The receiver is dropped with
+        // SAFETY: the caller promises what `post_raw_receive` requires. The receiver is dropped with
         // the last handle and the last endpoint.
-        unsafe { self.receive_into_raw_memory(receive) }
+        unsafe { self.post_raw_receive(receive) }
     }
 }

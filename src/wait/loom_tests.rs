@@ -2,8 +2,8 @@
 //! may see each other's changes. A thread that sleeps through a change never wakes, which loom
 //! reports.
 //!
-//! Loom models sequentially consistent accesses as acquire and release, so only fences have one
-//! order for all threads.
+//! Loom models sequentially consistent accesses as acquire and release. So only fences have one order that
+//! all threads agree on.
 
 use homespun_engine::transport::Armed;
 use loom::model::Builder;
@@ -24,7 +24,8 @@ use crate::{Counter, CounterAttr};
 /// The largest number of preemptions in one execution. The known mistakes of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The same for tests with several doorbells and locks, which would take minutes with more preemptions.
+/// The largest number for tests with several doorbells and locks, which would take minutes with more
+/// preemptions.
 const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
@@ -196,7 +197,7 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
             }),
             thread::spawn({
                 let counted = counted.clone();
-                move || counted.waiter.prepare_without_sleeping(&Reached(&counted, 2))
+                move || counted.waiter.prepare_sleep_and_abandon(&Reached(&counted, 2))
             }),
         ];
         counted.count();
@@ -271,7 +272,7 @@ fn threads_in_calls_and_in_application_waits_both_wake() {
 }
 
 #[test]
-fn signal_ends_a_read() {
+fn cq_signal_ends_a_blocking_read() {
     explore_interleavings(|| {
         let cq = open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
         let reader = thread::spawn({

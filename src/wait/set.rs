@@ -76,13 +76,13 @@ struct WaitSetShared {
 }
 
 /// An object that can be a member of a set.
-pub(crate) trait Member: Send + Sync {
-    /// Shows the waiter and the awaited event of the object, if it has a wait object.
+pub(crate) trait WaitSetMember: Send + Sync {
+    /// Calls `show` with the waiter and the awaited event of the object, if the object has a wait object.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
 }
 
 /// The membership of one member in a set. The member's [`Waiter`] holds it.
-pub(super) struct Membership {
+pub(super) struct WaitSetMembership {
     set: Arc<WaitSetShared>,
     number: u64,
 }
@@ -113,13 +113,13 @@ impl WaitSet {
     /// POSIX signal does not end the wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.wait_since(self.shared.report_count(), timeout)
+        self.wait_after_report_count(self.shared.report_count(), timeout)
     }
 
-    /// As [`wait`](Self::wait), for a thread that began to wait after this many reports.
-    fn wait_since(&self, reports: u64, timeout: Option<Duration>) -> bool {
+    /// As [`wait`](Self::wait), for a thread that began to wait when the count of reports was `reports`.
+    fn wait_after_report_count(&self, reports: u64, timeout: Option<Duration>) -> bool {
         let any = AnyMember::new(&self.shared, Some(reports));
-        let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
+        let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found_flag()).is_some();
         is_found || {
             any.progress();
             any.poll_ready()
@@ -182,7 +182,7 @@ impl WaitSet {
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
-    pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
+    pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<WaitSetMembership, Error> {
         let number = self.shared.members.lock().add_opening_member();
         // List the member first: a sleeper that this wakes then finds the member in the list, and yields
         // until it is open.
@@ -190,7 +190,7 @@ impl WaitSet {
         if watched.is_err() {
             self.shared.members.lock().remove(number);
         }
-        watched.map(|()| Membership { set: self.shared.clone(), number })
+        watched.map(|()| WaitSetMembership { set: self.shared.clone(), number })
     }
 }
 
@@ -205,9 +205,9 @@ impl WaitSetShared {
     }
 }
 
-impl Membership {
+impl WaitSetMembership {
     /// Attaches the member, once it is open, and wakes the set's sleepers.
-    pub(super) fn attach(&self, member: Weak<dyn Member>) {
+    pub(super) fn attach(&self, member: Weak<dyn WaitSetMember>) {
         self.set.members.lock().attach(self.number, member);
         self.set.waiter.ring_after_seqcst_fence();
     }
@@ -242,8 +242,8 @@ impl fmt::Debug for WaitSet {
     }
 }
 
-impl fmt::Debug for Membership {
+impl fmt::Debug for WaitSetMembership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Membership").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("WaitSetMembership").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -40,9 +40,9 @@ pub(super) struct Sleepers {
     /// A timer for the time after which a sleeper checks again, for events that no descriptor announces.
     timer: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Locked while a call sleeps on the application's object, so that only one call does so. A second
-    /// call would arm the doorbells of the members. If one of them has rung, it would fall silent before
-    /// the first call woke.
+    /// Locked while a call sleeps on the application's object, so that only one call does so. A second call
+    /// would arm the doorbells of the members. A doorbell that has rung would then fall silent before the
+    /// first call wakes.
     sole_sleeper: TimedMutex<()>,
     /// The process that has opened the descriptors. A forked child has copies of them, and would change
     /// the epoll sets of its parent.
@@ -66,7 +66,7 @@ struct State {
 /// A thread that may sleep now.
 pub(super) struct Sleeper<'a> {
     wakeup: &'a Wakeup,
-    /// The state in which the thread is counted, if it is inside a call.
+    /// The state that counts the thread, if it sleeps inside a call.
     counted: Option<&'a Mutex<State>>,
     /// Must be dropped last.
     _sole_sleeper: Option<TimedMutexGuard<'a, ()>>,
@@ -137,18 +137,18 @@ impl Sleepers {
     }
 
     /// Whether this process has opened the descriptors. A forked child has not.
-    pub(super) fn is_own_process(&self) -> bool {
+    pub(super) fn is_of_this_process(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Has events of this endpoint wake sleepers.
+    /// Makes events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn add_wake_source(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // In a forked child no thread sleeps, and adding the descriptor would wake the parent's sleepers.
-        if !self.is_own_process() {
+        if !self.is_of_this_process() {
             return Ok(());
         }
         let mut added = Ok(());
@@ -158,25 +158,26 @@ impl Sleepers {
 
     /// Undoes [`add_wake_source`](Self::add_wake_source).
     pub(super) fn remove_wake_source(&self, endpoint: &dyn Drive) {
-        if self.is_own_process() {
+        if self.is_of_this_process() {
             endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
         }
     }
 
-    /// Has events of a member wake the sleepers of its wait set.
+    /// Makes events of a member wake the sleepers of its wait set.
     ///
     /// # Errors
     ///
     /// As [`add_wake_source`](Self::add_wake_source).
     pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
-        let (true, Some(member)) = (self.is_own_process(), &member.application) else { return Ok(()) };
+        let (true, Some(member)) = (self.is_of_this_process(), &member.application) else { return Ok(()) };
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
     /// Undoes [`watch_member`](Self::watch_member). Does nothing in a forked child: the child would
     /// change the parent's set.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
-        if let (true, Some(member)) = (self.is_own_process() && member.is_own_process(), &member.application)
+        if let (true, Some(member)) =
+            (self.is_of_this_process() && member.is_of_this_process(), &member.application)
         {
             self.wakeups().for_each(|wakeup| wakeup.unnest(member));
         }
@@ -198,7 +199,7 @@ impl Sleepers {
         deadline: Deadline,
         arm_endpoints: impl FnOnce() -> Armed,
     ) -> Option<Sleeper<'_>> {
-        if !self.is_own_process() {
+        if !self.is_of_this_process() {
             return None;
         }
         let wakeup = self.wakeup_at(place)?;
@@ -233,7 +234,7 @@ impl Sleepers {
     /// Disarms the doorbell, since no thread sleeps at this place. Otherwise endpoints that find it armed
     /// would continue to do the work for sleepers.
     pub(super) fn disarm(&self, place: SleepPlace) {
-        if self.is_own_process()
+        if self.is_of_this_process()
             && let Some(wakeup) = self.wakeup_at(place)
         {
             wakeup.doorbell.ring();

@@ -8,7 +8,7 @@ use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 
 use super::awaited::Awaited;
 use super::deadline::Deadline;
-use super::set::{Member, Membership};
+use super::set::{WaitSetMember, WaitSetMembership};
 use super::sleepers::{SleepPlace, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
 use super::{WaitObject, WaitSet};
@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     /// The watcher, once the application has asked for the condition variable.
     watcher: OnceLock<Watcher>,
     /// The membership in a wait set, for [`WaitObject::Set`].
-    membership: Option<Membership>,
+    membership: Option<WaitSetMembership>,
 }
 
 /// The result of the last check before a thread sleeps.
@@ -86,13 +86,13 @@ impl Waiter {
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
     }
 
-    /// Returns this waiter; for an object without a wait object, the waiter that polls.
-    pub(crate) fn or_polling(waiter: Option<&Waiter>) -> &Waiter {
+    /// Returns the given waiter; for an object without a wait object, the waiter that polls.
+    pub(crate) fn waiter_or_polling_one(waiter: Option<&Waiter>) -> &Waiter {
         waiter.unwrap_or(&POLLING)
     }
 
     /// Attaches the object of this waiter to its wait set, if it is a member of one.
-    pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
+    pub(crate) fn attach_member(&self, member: Weak<impl WaitSetMember + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
         }
@@ -136,9 +136,9 @@ impl Waiter {
         None
     }
 
-    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether it may sleep until the
-    /// event; if not, the event may have happened. For a member of a set, the result is that of the whole
-    /// set.
+    /// Prepares a sleep of the application: `fi_trywait(3)`. Returns whether the application may sleep
+    /// until the event; if not, the event may have happened. For a member of a set, the result is that of
+    /// the whole set.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
@@ -192,7 +192,7 @@ impl Waiter {
         }
     }
 
-    /// Has events of this endpoint wake sleepers.
+    /// Makes events of this endpoint wake sleepers.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl Waiter {
 
     /// Takes the steps before a sleep inside a call, and does not sleep.
     #[cfg(all(test, loom))]
-    pub(super) fn prepare_without_sleeping(&self, awaited: &impl Awaited) {
+    pub(super) fn prepare_sleep_and_abandon(&self, awaited: &impl Awaited) {
         self.prepare_sleep(SleepPlace::Call, awaited, Deadline::after(None));
     }
 
@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// An event that happens once `fire_due_works` is called, for which the sleepers must be unlocked.
+    /// An event that `fire_due_works` causes. It checks that the sleepers are unlocked during that call.
     struct Fired<'a> {
         waiter: &'a Waiter,
         is_armed: Cell<bool>,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn works_due_by_arming_fire_with_sleepers_unlocked() {
+    fn works_made_due_by_arming_fire_with_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
         assert_eq!(waiter.wait(None, &fired, || fired.poll_ready().then_some(())), Some(()));

@@ -4,10 +4,10 @@
 //! on the epoll set of the queue, counter or wait set. It accesses neither the queue nor its endpoints.
 //! It only wakes the application, which then makes progress itself.
 //!
-//! The application calls `fi_trywait(3)`, and then waits for the condition. If it holds the mutex during
-//! both, the thread broadcasts either before the call or after the application has gone to sleep. If it
-//! does not, a broadcast may come between the two and be lost. So the thread repeats it, less and less
-//! often, as long as the descriptor is readable.
+//! The application calls `fi_trywait(3)`, and then waits for the condition. If the application holds the
+//! mutex during both, the thread broadcasts either before the call or after the application has gone to
+//! sleep. Otherwise a broadcast may come between the two and be lost. So the thread repeats the broadcast,
+//! less and less often, as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -25,7 +25,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
-use crate::signals::without_signals;
+use crate::signals::with_signals_blocked;
 
 /// The first and the longest pause before the thread repeats a broadcast.
 const REPEAT_MIN: Duration = Duration::from_millis(1);
@@ -96,7 +96,7 @@ impl Watcher {
             needs_notification: AtomicBool::new(true),
         });
         let watched = shared.clone();
-        let thread = without_signals(|| {
+        let thread = with_signals_blocked(|| {
             thread::Builder::new().name("homespun-watcher".into()).spawn(move || watched.run())
         });
         let thread = thread.map_err(|error| SystemRequest::Thread.refused(error))?;
@@ -129,8 +129,8 @@ impl Watcher {
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }
 
-    /// Has the thread broadcast from now on whenever the descriptor is readable. Called when `try_wait`
-    /// has allowed the application to sleep.
+    /// Makes the thread broadcast from now on whenever the descriptor is readable. Call this when
+    /// `try_wait` has allowed the application to sleep.
     pub(super) fn begin_broadcasting(&self) {
         if self.shared.needs_notification.load(Ordering::SeqCst) {
             self.shared.notify_thread();
@@ -160,7 +160,7 @@ impl Watched {
     }
 
     fn run(&self) {
-        // Nothing to do before `try_wait` first allows the application to wait.
+        // There is nothing to do before `try_wait` allows the application to wait for the first time.
         self.sleep_and_take_notification(&self.notify_fd, None);
         while !self.is_stopping() {
             self.sleep_and_take_notification(&self.queue, None);
@@ -278,8 +278,8 @@ mod tests {
         eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
     }
 
-    /// Waits for the condition, and holds the mutex from before `then` on. The time limit matters only if
-    /// the test fails.
+    /// Locks the mutex, calls `then`, and waits for the condition. The time limit matters only if the test
+    /// fails.
     fn wait_on_cond(pair: MutexCond, then: impl FnOnce()) -> bool {
         let deadline = realtime_deadline(Duration::from_secs(30));
         // SAFETY: the watcher, which owns the pair, is alive.

@@ -16,7 +16,8 @@ pub(super) struct Firing {
     /// Set when a thread leaves due works to the thread that runs works.
     is_left: AtomicBool,
     /// Held while a thread runs works. So a thread that locks it knows that no work is being posted. Its
-    /// owner may lock it again, since an operation, or memory that is dropped, may call back.
+    /// owner may lock it again: the post of an operation, or the destructor of memory that is dropped, may
+    /// call back.
     turn: ReentrantMutex,
 }
 
@@ -47,7 +48,7 @@ impl Firing {
     #[inline(never)]
     pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
-            // The call on this thread that runs works checks for more before it returns.
+            // The outer call on this thread, which runs works, checks for more before it returns.
             return ControlFlow::Continue(());
         }
         for _ in 0..ROUNDS_MAX {
@@ -70,7 +71,7 @@ impl Firing {
 
     /// Calls a function while no thread runs works. The caller then runs the works that other threads
     /// have left meanwhile.
-    pub(super) fn run_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
+    pub(super) fn call_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();
         drop(turn);

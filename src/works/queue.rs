@@ -16,7 +16,7 @@ use homespun_engine::transport::LinkError;
 
 use super::firing::{Firing, Round};
 use super::waiting::{TriggerCounter, WaitingWorks};
-use super::work::{Action, CounterUse, DeferredPost, Work, WorkKind, WorkName, is_same_endpoint};
+use super::work::{CounterUse, DeferredPost, Work, WorkAction, WorkKind, WorkName, is_same_endpoint};
 use crate::counter::{self, DomainCounters, THRESHOLD_MAX};
 use crate::poster::Poster;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -49,7 +49,7 @@ pub(crate) struct WorkQueue {
     numbers: AtomicU64,
     /// The counters on which threads sleep until works are done.
     domain_counters: Arc<DomainCounters>,
-    /// The endpoints that works may be for. Some of them may be gone. An innermost lock.
+    /// The endpoints to which works may be posted. Some of them may be gone. An innermost lock.
     endpoints: Mutex<Vec<Weak<dyn Poster>>>,
 }
 
@@ -92,7 +92,7 @@ impl WorkQueue {
         WorkQueue { domain_counters, ..WorkQueue::default() }
     }
 
-    /// Has the queue wake the threads that sleep on this endpoint when works are left to run.
+    /// From now on the queue wakes the threads that sleep on this endpoint when it leaves works to be run.
     pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
@@ -100,16 +100,16 @@ impl WorkQueue {
     }
 
     /// Returns a number that no other counter or work has.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub(crate) fn allocate_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Adds a work, and runs it if its counter has already reached the threshold.
     pub(crate) fn add_and_fire(self: &Arc<Self>, mut work: Work) {
         let counter = work.trigger.counter().clone();
-        let counter_number = counter.register_queue(self);
+        let counter_number = counter.register_work_queue(self);
         work.threshold = work.threshold.min(THRESHOLD_MAX);
-        let (threshold, number) = (work.threshold, self.next_number());
+        let (threshold, number) = (work.threshold, self.allocate_number());
         let mut waiting = self.waiting.lock();
         waiting.add((counter_number, counter), threshold, number, work);
         drop(waiting);
@@ -139,7 +139,7 @@ impl WorkQueue {
         counter_number: u64,
         change: impl FnOnce() -> bool,
     ) {
-        // Locked during the change, so that no work is added in between.
+        // Keep the works locked during the change, so that no work is added in between.
         let mut waiting = self.waiting.lock();
         if change() && waiting.mark_all_works_due(counter_number) {
             self.mark_counter_due(counter_number);
@@ -189,7 +189,7 @@ impl WorkQueue {
         let mut works_left = ROUND_WORKS_MAX;
         loop {
             while works_left > 0
-                && let Some(counter_number) = take_counter_from_or_first(&mut counters, resume_at)
+                && let Some(counter_number) = remove_next_counter(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
                 match self.run_due_works_of_counter(counter_number, &mut works_left) {
@@ -202,8 +202,8 @@ impl WorkQueue {
             counters.append(&mut due.counters);
             if counters.is_empty() || works_left == 0 {
                 let is_finished = counters.is_empty();
-                // Do not clear this earlier: if a call makes room while a work finds none, that call must
-                // see that a work is due.
+                // Do not clear the flag earlier: a call that makes room while a work finds none must see
+                // that a work is due.
                 self.firing.set_due(!is_finished || !blocked.is_empty());
                 *due = Due { counters, blocked, resume_at };
                 return if is_finished { Round::Finished } else { Round::Unfinished };
@@ -230,8 +230,8 @@ impl WorkQueue {
     fn carry_out_or_return(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
         let (poster, post) = match action {
-            Action::Post { poster, post } => (poster, post),
-            Action::Change { counter, change } => {
+            WorkAction::Post { poster, post } => (poster, post),
+            WorkAction::Change { counter, change } => {
                 // Release the counters first: the application may close both as soon as it has seen the
                 // change.
                 drop(trigger);
@@ -247,7 +247,7 @@ impl WorkQueue {
                 .post_deferred_or_return(number, &poster, post, completion, is_reported)
                 .map(|(post, completion)| (post, WorkKind::Deferred { context, completion, is_reported })),
         }?;
-        Some(Work { trigger, threshold, action: Action::Post { poster, post }, kind })
+        Some(Work { trigger, threshold, action: WorkAction::Post { poster, post }, kind })
     }
 
     /// Posts deferred work. Returns it if its endpoint has no room yet.
@@ -270,25 +270,25 @@ impl WorkQueue {
         };
         self.posted.lock().insert(number, posted);
         post.set_work_number(number);
-        let error = post_to(&**poster, &mut post).err()?;
-        if let Some(error) = refusal_to_report(error) {
-            poster.report_refused(post.into_refused(error));
-            // It is still listed if the endpoint is being closed.
-            drop(self.take_posted(number));
+        let error = post_deferred(&**poster, &mut post).err()?;
+        if let Some(error) = refusal_unless_again(error) {
+            poster.report_refused_post(post.into_refused_post(error));
+            // If the endpoint is being closed, the work is still in the list.
+            drop(self.remove_posted_work(number));
             return None;
         }
         post.clear_work_number(context);
-        let completion = self.take_posted(number).and_then(|posted| posted.completion);
+        let completion = self.remove_posted_work(number).and_then(|posted| posted.completion);
         Some((post, completion))
     }
 
-    fn take_posted(&self, number: u64) -> Option<Posted> {
+    fn remove_posted_work(&self, number: u64) -> Option<Posted> {
         self.posted.lock().remove(&number)
     }
 
-    /// Called by an endpoint, perhaps while it is locked, when deferred work has ended there.
-    /// `is_counted_by` says whether a counter counts some events of the endpoint. Returns whether the
-    /// endpoint counts and reports the end, too.
+    /// Counts the end of deferred work. The endpoint where the work has ended calls this, perhaps with the
+    /// endpoint locked. `is_counted_by` says whether the endpoint has this counter for some of these
+    /// events. Returns whether the endpoint counts and reports the end, too.
     #[cold]
     pub(crate) fn finish_deferred_work(
         &self,
@@ -296,7 +296,7 @@ impl WorkQueue {
         has_succeeded: bool,
         is_counted_by: impl Fn(&Arc<counter::CounterShared>, CounterEvents) -> bool,
     ) -> WorkEnd {
-        let Some(posted) = self.take_posted(number) else {
+        let Some(posted) = self.remove_posted_work(number) else {
             // The endpoint is being closed.
             return WorkEnd { context: number, is_reported: false };
         };
@@ -320,20 +320,20 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if no such work waits.
     pub(crate) fn cancel_deferred_work(&self, context: u64) -> Result<(), Error> {
-        match self
-            .while_nothing_fires(|| self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true))
-        {
+        match self.call_while_nothing_fires(|| {
+            self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true)
+        }) {
             Some(_) => Ok(()),
             None => Err(Misuse::NotFound(Missing::Work).into()),
         }
     }
 
     /// Cancels all deferred work that waits, or all that waits for one counter.
-    pub(crate) fn flush(&self, counter: Option<&Arc<counter::CounterShared>>) {
+    pub(crate) fn cancel_all_deferred_work(&self, counter: Option<&Arc<counter::CounterShared>>) {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
         };
-        drop(self.while_nothing_fires(|| self.take_waiting_where(is_meant)));
+        drop(self.call_while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
     /// Cancels an operation of an endpoint with this context: a triggered one that waits, or that of
@@ -347,11 +347,11 @@ impl WorkQueue {
         endpoint: &dyn Poster,
         context: u64,
     ) -> Result<(), Error> {
-        self.while_nothing_fires(|| {
+        self.call_while_nothing_fires(|| {
             let name = WorkName::Triggered(context);
-            let waiting = self.waiting.lock().take_oldest(name, |work| work.is_for(endpoint));
-            if let Some(Work { action: Action::Post { poster, post }, .. }) = waiting {
-                poster.report_refused(post.into_refused(OperationError::Cancelled));
+            let waiting = self.waiting.lock().take_oldest(name, |work| work.posts_to(endpoint));
+            if let Some(Work { action: WorkAction::Post { poster, post }, .. }) = waiting {
+                poster.report_refused_post(post.into_refused_post(OperationError::Cancelled));
                 return Ok(());
             }
             let is_meant =
@@ -362,29 +362,29 @@ impl WorkQueue {
             };
             match number {
                 Some(number) => endpoint.cancel_work(number),
-                // It may have been posted since the caller asked the endpoint.
+                // The operation may have been posted since the caller asked the endpoint.
                 None => endpoint.cancel(context),
             }
         })
     }
 
     /// Calls a function while no work is being posted.
-    pub(crate) fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
-        let done = self.firing.run_without_firing(act);
+    pub(crate) fn call_while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
+        let done = self.firing.call_without_firing(act);
         self.fire_due_works();
         done
     }
 
     /// Drops the works that wait to be posted to an endpoint, which is about to be closed. None of them
     /// is reported, even if another thread is just trying to post it.
-    pub(crate) fn drop_waiting_works_of(&self, endpoint: &dyn Poster) {
-        drop(self.while_nothing_fires(|| self.take_waiting_where(|work| work.is_for(endpoint))));
+    pub(crate) fn drop_waiting_works_of_endpoint(&self, endpoint: &dyn Poster) {
+        drop(self.call_while_nothing_fires(|| self.take_waiting_where(|work| work.posts_to(endpoint))));
     }
 
     /// Drops the works of an endpoint that was closed, including those that were posted. None of them is
     /// reported.
-    pub(crate) fn drop_all_works_of(&self, endpoint: &dyn Poster) {
-        let waiting = self.take_waiting_where(|work| work.is_for(endpoint));
+    pub(crate) fn drop_all_works_of_endpoint(&self, endpoint: &dyn Poster) {
+        let waiting = self.take_waiting_where(|work| work.posts_to(endpoint));
         let posted: Vec<_> = {
             let mut posted = self.posted.lock();
             posted.extract_if(|_, posted| is_same_endpoint(&posted.endpoint, endpoint)).collect()
@@ -392,20 +392,21 @@ impl WorkQueue {
         drop((waiting, posted));
     }
 
-    /// Drops all works, since some of them may refer back to this queue.
-    pub(crate) fn clear(&self) {
+    /// Drops all works that wait, since some of them may refer back to this queue.
+    pub(crate) fn drop_all_waiting_works(&self) {
         drop(self.take_waiting_where(|_| true));
     }
 
-    /// Takes all selected works that wait. The caller drops them without locks, since that may drop
-    /// memory of the application.
+    /// Takes all selected works that wait. The caller drops them without holding locks, since memory of the
+    /// application may be dropped with them.
     fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.waiting.lock().take_where(is_meant)
     }
 }
 
-/// Takes the counter with this number, or else the next one. After the last counter follows the first.
-fn take_counter_from_or_first(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
+/// Takes the counter with this number, or else the one with the next higher number; after the highest comes
+/// the lowest.
+fn remove_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
@@ -413,17 +414,17 @@ fn take_counter_from_or_first(counters: &mut BTreeSet<u64>, number: u64) -> Opti
 
 /// Posts a triggered operation. Returns it if its endpoint has no room yet.
 fn post_triggered_or_return(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
-    let error = post_to(poster, &mut post).err()?;
-    match refusal_to_report(error) {
+    let error = post_deferred(poster, &mut post).err()?;
+    match refusal_unless_again(error) {
         None => Some(post),
         Some(error) => {
-            poster.report_refused(post.into_refused(error));
+            poster.report_refused_post(post.into_refused_post(error));
             None
         }
     }
 }
 
-fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
+fn post_deferred(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
     match post {
         DeferredPost::Transmit(post) => poster.post(post),
         DeferredPost::Receive(post) => poster.post_receive(post),
@@ -431,7 +432,7 @@ fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
 }
 
 /// Returns the error to report for a due operation that was refused; `None` if it will be tried again.
-fn refusal_to_report(error: Error) -> Option<OperationError> {
+fn refusal_unless_again(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,
         Error::Misuse(misuse) => Some(OperationError::Deferred(Box::new(misuse))),

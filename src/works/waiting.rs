@@ -8,7 +8,8 @@ pub(super) trait TriggerCounter {
     /// Returns the current sum of its values.
     fn sum(&self) -> u64;
 
-    /// Has the counter notify its queue when its sum has reached a threshold, also if it has already.
+    /// Makes the counter notify its queue when its sum reaches a threshold; at once if the sum has reached
+    /// it already.
     fn arm_threshold(&self, threshold: u64);
 }
 
@@ -84,7 +85,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
-    /// Takes the first work of a counter if it is due. If not, has the counter notify the queue when it
+    /// Takes the first work of a counter if it is due. If not, makes the counter notify the queue when it
     /// is.
     pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
         let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;

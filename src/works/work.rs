@@ -16,12 +16,12 @@ use crate::poster::{Poster, RefusedPost};
 pub(crate) struct Work {
     pub(crate) trigger: CounterUse,
     pub(crate) threshold: u64,
-    pub(crate) action: Action,
+    pub(crate) action: WorkAction,
     pub(crate) kind: WorkKind,
 }
 
 /// The action of a work.
-pub(crate) enum Action {
+pub(crate) enum WorkAction {
     /// Posts an operation to an endpoint or a receive context.
     Post { poster: Arc<dyn Poster>, post: DeferredPost },
     /// Changes a counter.
@@ -93,8 +93,8 @@ impl Drop for CounterUse {
 
 impl Work {
     /// Whether the work posts to this endpoint.
-    pub(crate) fn is_for(&self, endpoint: &dyn Poster) -> bool {
-        matches!(&self.action, Action::Post { poster, .. } if is_same_endpoint(poster, endpoint))
+    pub(crate) fn posts_to(&self, endpoint: &dyn Poster) -> bool {
+        matches!(&self.action, WorkAction::Post { poster, .. } if is_same_endpoint(poster, endpoint))
     }
 
     /// Whether the work is deferred work.
@@ -119,20 +119,20 @@ pub(crate) fn is_same_endpoint(one: &Arc<dyn Poster>, other: &dyn Poster) -> boo
     std::ptr::addr_eq(Arc::as_ptr(one), std::ptr::from_ref(other))
 }
 
-impl Action {
+impl WorkAction {
     /// Returns the context of the operation. Changes of counters have none, which is 0.
     fn context(&self) -> u64 {
         match self {
-            Action::Post { post, .. } => post.context(),
-            Action::Change { .. } => 0,
+            WorkAction::Post { post, .. } => post.context(),
+            WorkAction::Change { .. } => 0,
         }
     }
 
     /// Returns the application's memory, to hand it back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
-            Action::Post { post, .. } => post.into_buffer(),
-            Action::Change { .. } => Buffer::None,
+            WorkAction::Post { post, .. } => post.into_buffer(),
+            WorkAction::Change { .. } => Buffer::None,
         }
     }
 }
@@ -145,7 +145,7 @@ impl DeferredPost {
         }
     }
 
-    /// Has the operation end as the deferred work with this number.
+    /// Makes the end of the operation count as that of the deferred work with this number.
     pub(crate) fn set_work_number(&mut self, number: u64) {
         match self {
             DeferredPost::Transmit(post) => post.request.context = number,
@@ -192,7 +192,7 @@ impl DeferredPost {
     }
 
     /// Returns a report of its refusal with this error.
-    pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
+    pub(crate) fn into_refused_post(self, error: OperationError) -> RefusedPost {
         let context = match &self {
             DeferredPost::Receive(ReceivePost { work: Some(number), .. }) => *number,
             _ => self.context(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::outcome::{has_reached_call, is_accepted};
 
 /// Outcomes by probe and provider.
-pub(crate) type Table = BTreeMap<String, BTreeMap<&'static str, String>>;
+pub(crate) type OutcomeTable = BTreeMap<String, BTreeMap<&'static str, String>>;
 
 const OURS: [&str; 2] = ["homespun shm", "homespun tcp"];
 
@@ -16,7 +16,7 @@ const QUORUM: usize = 2;
 /// refuse, which breaks no program that runs over them. Second, if all refuse a call, their error numbers may
 /// differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum DifferenceKind {
     /// At least two others accept a call that homespun refuses, or in which it crashes or hangs.
     Refused,
     /// homespun accepts a call, and at least two others agree on another result.
@@ -26,13 +26,13 @@ pub(crate) enum Kind {
 /// A probe with a difference.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DifferenceKind,
     pub(crate) probe: String,
     pub(crate) outcomes: BTreeMap<&'static str, String>,
 }
 
 /// All differences, the most severe kind first.
-pub(crate) fn find_differences_from_others(table: &Table) -> Vec<Difference> {
+pub(crate) fn find_differences_from_others(table: &OutcomeTable) -> Vec<Difference> {
     let mut found: Vec<_> = table
         .iter()
         .filter_map(|(probe, outcomes)| {
@@ -44,7 +44,7 @@ pub(crate) fn find_differences_from_others(table: &Table) -> Vec<Difference> {
     found
 }
 
-fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<Kind> {
+fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<DifferenceKind> {
     let ours = outcomes.get(ours)?.as_str();
     let others: Vec<&str> = outcomes
         .iter()
@@ -54,7 +54,7 @@ fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Opt
     let count = |is_such: &dyn Fn(&str) -> bool| others.iter().filter(|other| is_such(other)).count();
     let accepting = count(&is_accepted);
     if !is_accepted(ours) && accepting >= QUORUM {
-        return Some(Kind::Refused);
+        return Some(DifferenceKind::Refused);
     }
     // A difference counts if at least two others agree on a result other than homespun's, and fewer than two
     // agree with homespun.
@@ -62,5 +62,5 @@ fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Opt
         |outcome: &str| is_accepted(outcome) && outcome != ours && count(&|other| other == outcome) >= QUORUM;
     let has_different_result =
         others.iter().any(|other| agree(other)) && count(&|other| other == ours) < QUORUM;
-    (is_accepted(ours) && has_different_result).then_some(Kind::DifferentResult)
+    (is_accepted(ours) && has_different_result).then_some(DifferenceKind::DifferentResult)
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{Difference, Table, find_differences_from_others};
+use crate::compare::{Difference, OutcomeTable, find_differences_from_others};
 use crate::provider_case::COLUMNS;
 
 /// All outcomes of all probes, as text.
-pub(crate) fn format_outcomes(table: &Table) -> String {
+pub(crate) fn format_outcomes(table: &OutcomeTable) -> String {
     let mut text = String::new();
     for (probe, outcomes) in table {
         let _ = writeln!(text, "{probe}");
@@ -61,7 +61,7 @@ fn format_cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
 }
 
 /// Describes the mismatches between the document and the outcomes, by probe.
-pub(crate) fn find_mismatches(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
+pub(crate) fn find_mismatches(table: &OutcomeTable, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut listed = BTreeSet::new();

@@ -16,7 +16,7 @@ use crate::setup::Context;
 
 /// The result of a probe.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ProbeResult {
     pub(crate) outcome: String,
     /// Whether a wait of the probe timed out, which may be the fault of a busy machine.
     pub(crate) has_timed_out: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 const TIMED_OUT_MARK: char = '~';
 
 /// Runs a probe in a forked process, and returns its result.
-pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
+pub(crate) fn run_forked(probe: &Probe, context: &Context) -> ProbeResult {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
@@ -68,7 +68,7 @@ pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
         },
         () => format!("exits with {}", libc::WEXITSTATUS(status)),
     };
-    Answer { outcome, has_timed_out }
+    ProbeResult { outcome, has_timed_out }
 }
 
 /// Called in the forked process: runs the probe, writes its outcome, and exits without closing anything.

@@ -35,7 +35,7 @@ use homespun_host::Libfabric;
 use homespun_suite::prerequisites::Prerequisite;
 
 use probes::{Family, all_probes};
-use provider_case::{Endpoint, PROVIDER_CASES, ProviderCase};
+use provider_case::{EndpointKind, PROVIDER_CASES, ProviderCase};
 use setup::Context;
 use workers::{NO_TIMEOUT, Results, TIMED_OUT};
 
@@ -180,7 +180,7 @@ fn run_as_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
             continue;
         }
         let name = match probe.family {
-            Family::Object if case.endpoint == Endpoint::Msg && case.name != "tcp" => continue,
+            Family::Object if case.endpoint == EndpointKind::Msg && case.name != "tcp" => continue,
             Family::Object => probe.name.clone(),
             Family::Endpoint => format!("{} {}", case.endpoint.name(), probe.name),
         };

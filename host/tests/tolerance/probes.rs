@@ -18,9 +18,9 @@ use crate::setup::Context;
 /// Whether a probe depends on the type of endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// No: the probe has one outcome for each provider.
+    /// The probe has one outcome for each provider.
     Object,
-    /// Yes: the probe has an outcome for each type of endpoint. The type is the beginning of its name.
+    /// The probe has an outcome for each type of endpoint. The type is the beginning of its name.
     Endpoint,
 }
 
@@ -56,12 +56,12 @@ impl Probes {
 /// All probes in their order.
 pub(crate) fn all_probes() -> Vec<Probe> {
     let mut probes = Probes::default();
-    getinfo::add(&mut probes);
-    open::add(&mut probes);
-    bind::add(&mut probes);
-    endpoint::add(&mut probes);
-    queues::add(&mut probes);
-    memory::add(&mut probes);
-    transfer::add(&mut probes);
+    getinfo::add_probes(&mut probes);
+    open::add_probes(&mut probes);
+    bind::add_probes(&mut probes);
+    endpoint::add_probes(&mut probes);
+    queues::add_probes(&mut probes);
+    memory::add_probes(&mut probes);
+    transfer::add_probes(&mut probes);
     probes.0
 }

@@ -7,28 +7,28 @@ pub(crate) struct ProviderCase {
     pub(crate) name: &'static str,
     pub(crate) provider: &'static str,
     pub(crate) domain: Option<&'static str>,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: EndpointKind,
 }
 
 /// `enum fi_ep_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Endpoint {
+pub(crate) enum EndpointKind {
     Rdm,
     Msg,
 }
 
-impl Endpoint {
+impl EndpointKind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Endpoint::Rdm => "RDM",
-            Endpoint::Msg => "MSG",
+            EndpointKind::Rdm => "RDM",
+            EndpointKind::Msg => "MSG",
         }
     }
 
     pub(crate) const fn raw(self) -> u32 {
         match self {
-            Endpoint::Rdm => 3,
-            Endpoint::Msg => 1,
+            EndpointKind::Rdm => 3,
+            EndpointKind::Msg => 1,
         }
     }
 }
@@ -37,23 +37,23 @@ const fn new_case(
     name: &'static str,
     provider: &'static str,
     domain: Option<&'static str>,
-    endpoint: Endpoint,
+    endpoint: EndpointKind,
 ) -> ProviderCase {
     ProviderCase { name, provider, domain, endpoint }
 }
 
 /// All cases. Some versions of libfabric lack some of them.
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
-    new_case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
-    new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
-    new_case("sockets", "sockets", None, Endpoint::Rdm),
-    new_case("tcp", "tcp", None, Endpoint::Rdm),
-    new_case("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
-    new_case("shm", "shm", None, Endpoint::Rdm),
-    new_case("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
-    new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
-    new_case("sockets", "sockets", None, Endpoint::Msg),
-    new_case("tcp", "tcp", None, Endpoint::Msg),
+    new_case("homespun shm", "homespun", Some("shm"), EndpointKind::Rdm),
+    new_case("homespun tcp", "homespun", Some("tcp"), EndpointKind::Rdm),
+    new_case("sockets", "sockets", None, EndpointKind::Rdm),
+    new_case("tcp", "tcp", None, EndpointKind::Rdm),
+    new_case("tcp;ofi_rxm", "tcp;ofi_rxm", None, EndpointKind::Rdm),
+    new_case("shm", "shm", None, EndpointKind::Rdm),
+    new_case("homespun shm", "homespun", Some("shm"), EndpointKind::Msg),
+    new_case("homespun tcp", "homespun", Some("tcp"), EndpointKind::Msg),
+    new_case("sockets", "sockets", None, EndpointKind::Msg),
+    new_case("tcp", "tcp", None, EndpointKind::Msg),
 ];
 
 /// The columns of the table in their order.

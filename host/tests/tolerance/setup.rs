@@ -21,7 +21,7 @@ use libc::{c_int, c_void};
 
 use crate::outcome::describe_result;
 use crate::patience::{self, Deadline, Pauses};
-use crate::provider_case::{Endpoint, ProviderCase};
+use crate::provider_case::{EndpointKind, ProviderCase};
 
 pub(crate) const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
@@ -142,7 +142,7 @@ pub(crate) unsafe fn enable<A>(object: *mut A) -> c_int {
 
 impl Context {
     pub(crate) fn is_connection_oriented(&self) -> bool {
-        self.case.endpoint == Endpoint::Msg
+        self.case.endpoint == EndpointKind::Msg
     }
 
     pub(crate) fn open_fabric(&self) -> *mut FidFabric {

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Arguments;
-use crate::compare::Table;
+use crate::compare::OutcomeTable;
 use crate::provider_case::{COLUMNS, PROVIDER_CASES, ProviderCase};
 
 /// The number of shares into which the probes are divided.
@@ -41,7 +41,7 @@ const RXM: [(&str, &str); 4] = [
 /// The results of the probes.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    pub(crate) table: Table,
+    pub(crate) table: OutcomeTable,
     /// The probes in which a wait timed out with some provider.
     pub(crate) timed_out: BTreeSet<String>,
 }
@@ -66,8 +66,7 @@ impl Results {
         if time == TIMED_OUT {
             self.timed_out.insert(name.to_owned());
         }
-        // With both types of endpoints of tcp, workers run the probes of other objects. The first outcome
-        // counts.
+        // Workers of both endpoint types of `tcp` run the probes of objects; the first outcome counts.
         let row = self.table.entry(name.to_owned()).or_default();
         row.entry(case.name).or_insert_with(|| outcome.to_owned());
     }

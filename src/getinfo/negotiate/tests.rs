@@ -29,7 +29,7 @@ fn make_hints(ask: impl FnOnce(&mut Info)) -> Info {
 
 /// Returns the best offer.
 fn make_best_offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
-    super::offer(provider, candidate_ep_types(hints)?[0], hints)
+    super::make_offer(provider, candidate_ep_types(hints)?[0], hints)
 }
 
 fn expect_offer(ask: impl FnOnce(&mut Info)) -> Info {
@@ -499,7 +499,7 @@ fn source_err_is_granted_only_on_request() {
 }
 
 #[test]
-fn triggered_operations_are_granted_to_both_sides_if_they_are_asked_for() {
+fn trigger_cap_is_granted_to_both_sides_only_on_request() {
     assert!(!expect_offer(|_| {}).caps.contains(Caps::TRIGGER));
     assert!(!expect_offer(|h| h.caps = Caps::MSG).caps.contains(Caps::TRIGGER));
     let info = expect_offer(|h| h.caps = Caps::MSG | Caps::TRIGGER);
@@ -507,7 +507,7 @@ fn triggered_operations_are_granted_to_both_sides_if_they_are_asked_for() {
 }
 
 #[test]
-fn provider_of_this_host_alone_is_not_granted_remote_communication() {
+fn local_only_provider_is_not_granted_remote_comm() {
     let local = ProviderAttr { remote: false, ..make_provider() };
     let ask = |caps| make_best_offer(&local, &make_hints(|h| h.caps = caps));
     assert_eq!(ask(Caps::MSG).map(|info| info.caps.contains(Caps::REMOTE_COMM)), Ok(false));

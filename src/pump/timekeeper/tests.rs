@@ -96,7 +96,7 @@ impl Requester {
             EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }).expect("a queue");
         let doorbell = has_thread.then(|| Arc::new(Doorbell::new().expect("a descriptor")));
         let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate());
-        let wiring = Bindings {
+        let bindings = Bindings {
             av: av.expect("a vector"),
             transmit_cq: None,
             receive_cq: None,
@@ -109,7 +109,7 @@ impl Requester {
             progress_doorbell: doorbell.clone(),
             works: Arc::default(),
         };
-        pump.enable(wiring).expect("it is enabled for the first time");
+        pump.enable(bindings).expect("it is enabled for the first time");
         eq.shared().add_endpoint(&as_drive(&pump));
 
         let (mut asked, mut stranger) =
@@ -126,9 +126,9 @@ impl Requester {
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// Drops the passive endpoint's transport, and waits until the requester notices. Returns the result
-    /// of arming the requester's transport for a thread that then sleeps.
-    fn drop_listener_and_await_timeout(self) -> (Abandoned, Armed) {
+    /// Drops the passive endpoint's transport, and waits until the requester notices, which starts its
+    /// timeout. Returns the result of arming the requester's transport for a thread that then sleeps.
+    fn drop_listener_and_await_timeout_start(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
         let deadline = Instant::now() + PATIENCE;
@@ -176,7 +176,7 @@ fn asleep_for(time: Duration) -> Armed {
 
 #[test]
 fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
-    let (requester, armed) = Requester::open(false).drop_listener_and_await_timeout();
+    let (requester, armed) = Requester::open(false).drop_listener_and_await_timeout_start();
     assert_eq!(armed, asleep_for(LIMIT));
     requester.clock.advance(LIMIT - TICK);
     assert_eq!(requester.make_pass_and_arm(), asleep_for(TICK));
@@ -191,8 +191,8 @@ fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
 }
 
 #[test]
-fn timeout_ends_by_time_and_not_by_number_of_polls() {
-    let (requester, _) = Requester::open(false).drop_listener_and_await_timeout();
+fn timeout_expires_by_the_clock_not_by_the_number_of_polls() {
+    let (requester, _) = Requester::open(false).drop_listener_and_await_timeout_start();
     requester.clock.advance(LIMIT - TICK);
     requester.poll(1000 * PASSES_PER_LOOK);
     assert!(!requester.has_failed());

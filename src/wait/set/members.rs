@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use homespun_engine::transport::Armed;
 
-use super::{Member, WaitSetShared};
+use super::{WaitSetMember, WaitSetShared};
 use crate::sync::Ordering;
 use crate::wait::{Awaited, Waiter};
 
@@ -14,7 +14,7 @@ use crate::wait::{Awaited, Waiter};
 pub(super) struct SetMembers {
     next: u64,
     /// Each member, with its number. `None` for a member that is being opened.
-    all: Vec<(u64, Option<Weak<dyn Member>>)>,
+    all: Vec<(u64, Option<Weak<dyn WaitSetMember>>)>,
 }
 
 /// The condition that any member has an event.
@@ -31,7 +31,7 @@ pub(super) struct AnyMember<'a> {
 /// The members at one moment.
 #[derive(Default)]
 struct Present {
-    members: Vec<Arc<dyn Member>>,
+    members: Vec<Arc<dyn WaitSetMember>>,
     /// Whether another member is being opened. The set watches its descriptor, but cannot arm it yet.
     is_incomplete: bool,
 }
@@ -53,7 +53,7 @@ impl SetMembers {
         number
     }
 
-    pub(super) fn attach(&mut self, number: u64, member: Weak<dyn Member>) {
+    pub(super) fn attach(&mut self, number: u64, member: Weak<dyn WaitSetMember>) {
         if let Some((_, vacant)) = self.all.iter_mut().find(|(known, _)| *known == number) {
             *vacant = Some(member);
         }
@@ -81,7 +81,7 @@ impl<'a> AnyMember<'a> {
     }
 
     /// Returns `Some` if the last check has found a member with an event.
-    pub(super) fn take_found(&self) -> Option<()> {
+    pub(super) fn take_found_flag(&self) -> Option<()> {
         self.is_found.take().then_some(())
     }
 
@@ -121,8 +121,8 @@ impl Awaited for AnyMember<'_> {
         self.for_each(|_, awaited| awaited.progress());
     }
 
-    /// Arms all members before any is checked: progress of one member may disarm an endpoint that was
-    /// armed for another.
+    /// Arms all members before any member is checked: progress of one member may disarm an endpoint that
+    /// was armed for another member.
     fn arm(&self) -> Armed {
         let mut is_armed = !self.present.borrow().is_incomplete;
         self.for_each(|waiter, awaited| is_armed &= waiter.arm_member(awaited));

@@ -111,7 +111,7 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
         for change in change {
             // All waits count as begun here, even if the system starts their threads later.
             let reports = set.shared.report_count();
-            let wait = |timeout| set.wait_since(reports, timeout);
+            let wait = |timeout| set.wait_after_report_count(reports, timeout);
             thread::scope(|scope| {
                 let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(PATIENCE))).collect();
                 assert!(!wait(MOMENT));
@@ -176,7 +176,7 @@ fn descriptor_of_a_set_wakes_for_all_members() {
 }
 
 #[test]
-fn set_with_mutex_and_condition_returns_them() {
+fn wait_mutex_cond_of_a_set_returns_its_pair() {
     let set = open_set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
     let (eq, counter) = (open_eq(&set), open_counter(&set));
@@ -211,7 +211,7 @@ fn close_of_a_set_with_members_fails_with_ebusy() {
 }
 
 #[test]
-fn wait_set_refuses_none_set_and_pollfd() {
+fn wait_set_cannot_be_opened_with_none_set_or_pollfd() {
     let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);

@@ -42,7 +42,7 @@ impl WorkFixture {
     fn queue_add_one(&self, threshold: u64) {
         let (trigger, counter) =
             (CounterUse::new(self.trigger.shared()), CounterUse::new(self.changed.shared()));
-        let action = Action::Change { counter, change: CounterChange::Add(1) };
+        let action = WorkAction::Change { counter, change: CounterChange::Add(1) };
         let kind = WorkKind::Deferred { context: 1, completion: None, is_reported: false };
         self.works.add_and_fire(Work { trigger, threshold, action, kind });
     }
@@ -87,7 +87,7 @@ fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
         let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        fixture.works.while_nothing_fires(|| {});
+        fixture.works.call_while_nothing_fires(|| {});
         other.join().unwrap();
         assert_eq!(fixture.works_done(), 1);
     });
@@ -133,7 +133,7 @@ impl Poster for Room {
         unreachable!("nothing is cancelled")
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }
@@ -146,7 +146,7 @@ fn work_is_posted_when_another_thread_makes_room_meanwhile() {
         let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };
         let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
         let trigger = CounterUse::new(fixture.trigger.shared());
-        let action = Action::Post { poster: endpoint.clone(), post };
+        let action = WorkAction::Post { poster: endpoint.clone(), post };
         fixture.works.add_and_fire(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
         let other = fixture.spawn_meanwhile({
             let endpoint = endpoint.clone();

@@ -51,20 +51,20 @@ impl Poster for Crowded {
         Err(Misuse::NotFound(Missing::Work).into())
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn triggered_send(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
+fn make_triggered_send(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
     let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };
     let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
     Work {
         trigger: CounterUse::new(trigger.shared()),
         threshold: 1,
-        action: Action::Post { poster: endpoint, post },
+        action: WorkAction::Post { poster: endpoint, post },
         kind: WorkKind::Triggered,
     }
 }
@@ -74,7 +74,7 @@ fn work_is_tried_again_when_another_thread_makes_room_meanwhile() {
     let domain = open_domain();
     let trigger = open_counter(&domain);
     let endpoint = Arc::new(Crowded { works: domain.shared.work_queue().clone(), ..Crowded::default() });
-    endpoint.works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
+    endpoint.works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
     trigger.add(1);
     assert_eq!(endpoint.posts.load(Ordering::SeqCst), 2, "no other call may come");
     assert!(!trigger.is_in_use());
@@ -86,7 +86,7 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let (trigger, endpoint) = (open_counter(&domain), Arc::new(Crowded::default()));
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
-    works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
+    works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
     // The endpoint was asked, and does not have the operation yet. Then the work is posted to it.
     trigger.add(1);
     works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
@@ -98,7 +98,7 @@ fn threshold_of_a_counter_set_back_while_another_thread_fires_stays_reached() {
     let domain = open_domain();
     let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
     queue_add_one(&domain, &trigger, 1, &changed);
-    domain.shared.work_queue().while_nothing_fires(|| {
+    domain.shared.work_queue().call_while_nothing_fires(|| {
         trigger.add(1);
         trigger.set(0);
     });
@@ -126,7 +126,7 @@ fn work_due_during_a_cancel_is_carried_out_afterwards() {
     let domain = open_domain();
     let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
     queue_add_one(&domain, &trigger, 1, &changed);
-    domain.shared.work_queue().while_nothing_fires(|| {
+    domain.shared.work_queue().call_while_nothing_fires(|| {
         trigger.add(1);
         assert_eq!(changed.shared().sum(), 0);
     });
@@ -183,7 +183,7 @@ fn threshold_that_was_reached_before_an_addition_wraps_stays_reached() {
     let domain = open_domain();
     let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
     queue_add_one(&domain, &trigger, 1, &changed);
-    domain.shared.work_queue().while_nothing_fires(|| {
+    domain.shared.work_queue().call_while_nothing_fires(|| {
         trigger.add(u64::MAX);
         trigger.add(1);
     });
@@ -241,7 +241,7 @@ impl Poster for Full {
         Ok(())
     }
 
-    fn report_refused(&self, _: RefusedPost) {}
+    fn report_refused_post(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }
@@ -252,12 +252,12 @@ fn trigger_counter_cannot_close_while_its_refused_work_is_retried() {
     let trigger = open_counter(&domain);
     let endpoint = Arc::new(Full { trigger: trigger.clone(), was_free: AtomicBool::new(false) });
     let works = domain.shared.work_queue();
-    works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
+    works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
     trigger.add(1);
     works.fire_due_works();
     assert!(!endpoint.was_free.load(Ordering::SeqCst));
     assert!(trigger.is_in_use());
-    works.clear();
+    works.drop_all_waiting_works();
     assert!(!trigger.is_in_use());
 }
 
@@ -265,20 +265,20 @@ fn trigger_counter_cannot_close_while_its_refused_work_is_retried() {
 const CHAIN_WORKS: u64 = 3 * (ROUNDS_MAX * ROUND_WORKS_MAX) as u64;
 
 /// Queues works, each of which makes the next one due.
-fn queue_chain(domain: &Domain, trigger: &Counter) {
+fn queue_work_chain(domain: &Domain, trigger: &Counter) {
     (1..=CHAIN_WORKS).for_each(|threshold| queue_add_one(domain, trigger, threshold, trigger));
 }
 
 #[test]
-fn works_that_fire_each_other_are_left_to_the_next_progress() {
+fn rest_of_a_long_work_chain_is_left_to_the_next_progress() {
     let domain = open_domain();
     let (trigger, other, changed) = (open_counter(&domain), open_counter(&domain), open_counter(&domain));
     let endpoint = Arc::new(Crowded::default());
     let weak = Arc::downgrade(&endpoint);
     domain.shared.work_queue().attach_endpoint(weak);
-    queue_chain(&domain, &trigger);
+    queue_work_chain(&domain, &trigger);
     queue_add_one(&domain, &other, 1, &changed);
-    domain.shared.work_queue().while_nothing_fires(|| {
+    domain.shared.work_queue().call_while_nothing_fires(|| {
         trigger.add(1);
         other.add(1);
     });
@@ -299,7 +299,7 @@ fn sleeping_reader_carries_out_the_works_that_are_left() {
     let trigger = open_counter(&domain);
     let last = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() });
     let last = last.unwrap();
-    queue_chain(&domain, &trigger);
+    queue_work_chain(&domain, &trigger);
     queue_add_one(&domain, &trigger, CHAIN_WORKS + 1, &last);
     let waiting = thread::spawn({
         let last = last.clone();

@@ -11,7 +11,7 @@ use crate::bits::FLAGS;
 use crate::outcome::describe_result;
 use crate::setup::{Context, Node, bind, close, enable};
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_flag_probes(probes);
     add_object_probes(probes);
     add_order_probes(probes);

@@ -9,7 +9,7 @@ use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
 use crate::setup::{control, leak_op_context as op_context, leak_zeroed_memory};
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_name_probes(probes);
     add_option_probes(probes);
     add_control_probes(probes);

@@ -15,7 +15,7 @@ use crate::setup::{Context, provider_hints, source_arguments};
 const SIZES: [(&str, usize); 5] =
     [("0", 0), ("1", 1), ("64", 64), ("max - 1", usize::MAX - 1), ("max", usize::MAX)];
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_bit_probes(probes);
     add_number_probes(probes);
     add_argument_probes(probes);

@@ -15,7 +15,7 @@ use crate::setup::{
     Context, Node, Pair, bind, close, enable, leak_op_context as op_context, leak_zeroed_memory,
 };
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_av_probes(probes);
     add_region_probes(probes);
     add_bound_region_probes(probes);

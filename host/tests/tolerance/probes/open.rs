@@ -15,7 +15,7 @@ use crate::setup::{Context, control, leak_op_context as op_context, leak_zeroed_
 
 const SIZES: [(&str, usize); 4] = [("1", 1), ("3", 3), ("1000", 1000), ("1 << 20", 1 << 20)];
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_fabric_probes(probes);
     add_domain_probes(probes);
     add_cq_probes(probes);

@@ -12,7 +12,7 @@ use crate::outcome::describe_result;
 use crate::patience::{Deadline, Pauses, absence_timeout};
 use crate::setup::{Context, Pair, leak_op_context as op_context, leak_zeroed_memory};
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     add_completion_probes(probes);
     add_counter_probes(probes);
     add_event_probes(probes);

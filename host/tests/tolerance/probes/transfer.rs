@@ -9,7 +9,7 @@ use std::ptr;
 
 use libc::c_void;
 
-use self::call::{CALLS, Call, CallArguments, Way, call};
+use self::call::{CALLS, Call, CallArguments, TransferKind, make_call};
 use self::changes::CHANGES;
 use self::fixture::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, TAG, TransferFixture};
 use super::Probes;
@@ -18,7 +18,7 @@ use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
 use crate::setup::{Completion, Context, leak_op_context as op_context, leak_zeroed_memory};
 
-pub(super) fn add(probes: &mut Probes) {
+pub(super) fn add_probes(probes: &mut Probes) {
     for &(call, name, way) in CALLS {
         for &(text, applies, change) in CHANGES {
             if applies(call, name) {
@@ -41,13 +41,13 @@ fn probe_call(
     context: &Context,
     call: Call,
     name: &str,
-    way: Way,
+    way: TransferKind,
     change: impl Fn(&mut CallArguments),
 ) -> String {
     let mut fixture = TransferFixture::new(context, call);
     let atomic_len = if call.is_atomic() { 1 } else { LEN_BYTES };
     let mut arguments = CallArguments {
-        buf: if way == Way::Receive { fixture.far } else { fixture.near },
+        buf: if way == TransferKind::Receive { fixture.far } else { fixture.near },
         len: atomic_len,
         desc: fixture.near_region.map_or(ptr::null_mut(), |region| region.desc),
         has_descs: true,
@@ -56,7 +56,7 @@ fn probe_call(
         rma_count: 1,
         has_rma_vector: true,
         has_message: true,
-        addr: if way == Way::Receive { u64::MAX } else { fixture.pair.to_right },
+        addr: if way == TransferKind::Receive { u64::MAX } else { fixture.pair.to_right },
         tag: TAG,
         ignore: 0,
         data: 0x1122,
@@ -72,12 +72,12 @@ fn probe_call(
         op: if call.is_compare() { 13 } else { 2 },
     };
     unsafe {
-        let source = if way == Way::Read { fixture.far } else { fixture.near };
+        let source = if way == TransferKind::Read { fixture.far } else { fixture.near };
         ptr::write_bytes(source, PROBE, ROOM_BYTES / 8);
     }
     change(&mut arguments);
     match way {
-        Way::Receive => probe_receive_call(&mut fixture, call, &arguments),
+        TransferKind::Receive => probe_receive_call(&mut fixture, call, &arguments),
         _ => probe_initiator_call(&mut fixture, call, name, way, &arguments),
     }
 }
@@ -99,13 +99,13 @@ fn probe_initiator_call(
     fixture: &mut TransferFixture,
     which: Call,
     name: &str,
-    way: Way,
+    way: TransferKind,
     arguments: &CallArguments,
 ) -> String {
     let landing = [leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES)];
     let receives = landing.map(|buf| fixture.post_ordinary_receive(buf));
     let ep = fixture.pair.left.ep;
-    let result = fixture.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
+    let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });
     if result != 0 {
         return describe_result(result as i64);
     }
@@ -123,12 +123,12 @@ fn probe_initiator_call(
         has_come && is_done && is_received
     });
     let effect = match way {
-        Way::Write => has_probe_byte(fixture.far),
-        Way::Read if which.is_atomic() => has_probe_byte(arguments.result),
-        Way::Read => has_probe_byte(arguments.buf),
+        TransferKind::Write => has_probe_byte(fixture.far),
+        TransferKind::Read if which.is_atomic() => has_probe_byte(arguments.result),
+        TransferKind::Read => has_probe_byte(arguments.buf),
         _ => landing.iter().any(|buf| has_probe_byte(*buf)),
     };
-    let effect = if way == Way::Send {
+    let effect = if way == TransferKind::Send {
         let arrived =
             receives.iter().filter(|context| find_completion(&fixture.pair.at_right, **context).is_some());
         let with_data = fixture.pair.at_right.iter().any(|done| done.flags & 1 << 17 != 0);
@@ -172,7 +172,7 @@ fn has_probe_byte(buf: *mut u8) -> bool {
 /// receive.
 fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &CallArguments) -> String {
     let ep = fixture.pair.right.ep;
-    let result = fixture.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
+    let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });
     if result != 0 {
         return describe_result(result as i64);
     }

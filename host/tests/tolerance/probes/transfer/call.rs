@@ -10,7 +10,7 @@ use libc::{c_void, iovec};
 
 /// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TransferKind {
     /// From the left to an ordinary receive at the right; the send is probed.
     Send,
     /// From the left to the right; the receive at the right is probed.
@@ -26,7 +26,8 @@ macro_rules! calls {
     ($($name:ident $text:literal $way:ident,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Call { $($name,)* }
-        pub(super) const CALLS: &[(Call, &str, Way)] = &[$((Call::$name, $text, Way::$way),)*];
+        pub(super) const CALLS: &[(Call, &str, TransferKind)] =
+            &[$((Call::$name, $text, TransferKind::$way),)*];
     };
 }
 
@@ -136,7 +137,7 @@ fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     unsafe { &*table }
 }
 
-pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &CallArguments) -> isize {
+pub(super) unsafe fn make_call(call: Call, ep: *mut FidEp, a: &CallArguments) -> isize {
     // The vectors are long enough for every count that a probe uses.
     let mut descs = [a.desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };

@@ -7,9 +7,9 @@ use super::call::{Call, CallArguments};
 use crate::setup::Context;
 
 /// A change to the arguments of a call.
-pub(super) type Change = fn(&Context, &mut CallArguments);
+pub(super) type ArgumentChange = fn(&Context, &mut CallArguments);
 
-pub(super) const CHANGES: &[(&str, Applies, Change)] = &[
+pub(super) const CHANGES: &[(&str, Applies, ArgumentChange)] = &[
     ("as usual", |_, _| true, |_, _| ()),
     ("buf null, len 0", |_, _| true, |_, a| (a.buf, a.len) = (ptr::null_mut(), 0)),
     ("buf null", |_, _| true, |_, a| a.buf = ptr::null_mut()),
