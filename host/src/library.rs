@@ -186,7 +186,7 @@ impl Libfabric {
     ///
     /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
     /// argument must run in a process that may crash.
-    pub unsafe fn open_fabric_raw(
+    pub unsafe fn call_fi_fabric(
         &self,
         attr: *mut FiFabricAttr,
         fabric: *mut *mut FidFabric,

@@ -34,7 +34,9 @@ impl BoundObjects {
                 self.report_access_at_post_time(local, *context, options.signalled, engine);
                 Ok(())
             }
-            attempt => self.post_access_after_attempt(attempt, to, &mut post.request, engine, transport),
+            attempt => {
+                self.post_access_behind_earlier_operations(attempt, to, &mut post.request, engine, transport)
+            }
         }
     }
 
@@ -42,7 +44,7 @@ impl BoundObjects {
     /// to carry it out at once.
     // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
-    fn post_access_after_attempt(
+    fn post_access_behind_earlier_operations(
         &mut self,
         attempt: Attempt,
         to: PeerId,

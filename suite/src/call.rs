@@ -24,7 +24,7 @@ pub(super) enum RemoteCall {
         setup: Setup,
     },
     /// From now on the process drives the party whenever it has no other call.
-    Wake,
+    StartDriving,
     Send(RemoteSend),
     Receive(RemoteReceive),
     Rma(RmaCall),

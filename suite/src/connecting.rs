@@ -235,7 +235,7 @@ pub fn sleep_until_event(side: &Side) -> EventResult {
     loop {
         let heard = match side.eq.wait_object() {
             WaitObject::Fd | WaitObject::MutexCond => side.poll_event().or_else(|| {
-                sleep_on_event_queue(&side.eq, PATIENCE);
+                sleep_on_wait_object_if_allowed(&side.eq, PATIENCE);
                 side.poll_event()
             }),
             _ => match side.eq.speek(Some(PATIENCE)) {
@@ -258,7 +258,7 @@ pub fn sleep_until_event(side: &Side) -> EventResult {
 }
 
 /// Sleeps on the queue's descriptor or condition variable, if the queue allows it.
-fn sleep_on_event_queue(eq: &EventQueue, at_most: Duration) {
+fn sleep_on_wait_object_if_allowed(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {

@@ -30,8 +30,8 @@ impl DrivenQueues {
     }
 
     /// Adds the queues of a party in another process, and has that process drive them.
-    pub(super) fn add_and_wake_remote(&self, party: &Arc<RemoteParty>) {
-        party.call_for_result(&RemoteCall::Wake).expect("a wake call is not refused");
+    pub(super) fn add_remote_party_and_start_driving(&self, party: &Arc<RemoteParty>) {
+        party.call_for_result(&RemoteCall::StartDriving).expect("this call is not refused");
         self.lock_all().push(Driven::There(Arc::downgrade(party)));
     }
 

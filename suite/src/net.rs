@@ -237,7 +237,7 @@ impl Net {
         }
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
-            Queue::There { remote, .. } => return self.queues.add_and_wake_remote(remote),
+            Queue::There { remote, .. } => return self.queues.add_remote_party_and_start_driving(remote),
         };
         self.queues.add(&cq);
         if self.turns == Turns::Threads {

@@ -40,7 +40,7 @@ struct PartyServer {
     receive_cq: Option<CompletionQueue>,
     av: AddressVector,
     counters: Option<Counters>,
-    is_awake: bool,
+    drives_itself: bool,
     /// The memory of raw receives, by context.
     rooms: BTreeMap<u64, RawBuffer>,
     domain: Domain,
@@ -52,7 +52,7 @@ struct PartyServer {
 }
 
 impl PartyServer {
-    fn new(transport: TransportKind, party: Party, is_awake: bool) -> PartyServer {
+    fn new(transport: TransportKind, party: Party, drives_itself: bool) -> PartyServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
         let queue = |queue: Queue| queue.expect_local().clone();
         PartyServer {
@@ -62,7 +62,7 @@ impl PartyServer {
             receive_cq: receive_cq.map(queue),
             av: av.expect_local().clone(),
             counters,
-            is_awake,
+            drives_itself,
             rooms: BTreeMap::new(),
             domain: domain.expect("the party lives here"),
             regions: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl PartyServer {
     }
 
     fn drive_until_called(&self, channel: &Channel) {
-        if !self.is_awake {
+        if !self.drives_itself {
             return;
         }
         let mut rounds = 0;
@@ -102,7 +102,7 @@ impl PartyServer {
     fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
         match call {
             RemoteCall::Open { .. } => panic!("the party is open"),
-            RemoteCall::Wake => self.is_awake = true,
+            RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
             RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
@@ -294,7 +294,7 @@ pub fn serve_party() {
     if let Some(uid) = setup.user {
         become_user(uid);
     }
-    let is_awake = !setup.asleep;
+    let drives_itself = !setup.asleep;
     let net = Net::new(&transport, Turns::Alternate);
     let party = net.open_party_with(setup);
     let opened = RemoteAnswer::Opened {
@@ -303,5 +303,5 @@ pub fn serve_party() {
         format: Some(party.cq.format()),
     };
     channel.send_message(&opened).expect("a test that listens");
-    PartyServer::new(transport, party, is_awake).serve(&mut channel);
+    PartyServer::new(transport, party, drives_itself).serve(&mut channel);
 }

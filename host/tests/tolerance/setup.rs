@@ -148,7 +148,7 @@ impl Context {
     pub(crate) fn open_fabric(&self) -> *mut FidFabric {
         let attr = self.info.first().fabric_attr;
         open_object("fi_fabric", |fabric| unsafe {
-            self.libfabric.open_fabric_raw(attr, fabric, ptr::null_mut())
+            self.libfabric.call_fi_fabric(attr, fabric, ptr::null_mut())
         })
     }
 

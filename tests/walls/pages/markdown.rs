@@ -43,10 +43,10 @@ impl Page {
 
     /// Returns what the page has in backticks, and the lines of its pictures.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Span<'_>> {
-        self.lines.iter().flat_map(|line| self.spans_of(line))
+        self.lines.iter().flat_map(|line| self.spans_of_line(line))
     }
 
-    fn spans_of<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = Span<'a>> {
+    fn spans_of_line<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = Span<'a>> {
         let texts: Vec<&str> = match line.is_picture {
             true => vec![&line.text],
             false => {
@@ -67,7 +67,7 @@ impl Page {
         let mut calls = Vec::new();
         for line in &self.lines {
             is_table = line.text.starts_with('|') && (is_table || line.text == "| event | call |");
-            for span in self.spans_of(line) {
+            for span in self.spans_of_line(line) {
                 if is_table {
                     calls.push((directory.clone(), span));
                 } else if span.text.ends_with('/') {

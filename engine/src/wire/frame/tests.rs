@@ -159,7 +159,7 @@ fn kinds_and_flags_that_no_header_has_are_refused_at_once() {
 }
 
 #[test]
-fn headers_beyond_their_limits_are_refused() {
+fn headers_with_impossible_fields_are_refused() {
     const TOO_LONG: u64 = MESSAGE_MAX_BYTES + 1;
     const REMOTE_TOO_LONG: u64 = REMOTE_MAX_BYTES as u64 + 1;
     let complex = 10 << 32;

@@ -41,7 +41,7 @@ fn add_fabric_probes(probes: &mut Probes) {
             unsafe {
                 let attr = context.info.first().fabric_attr;
                 change(&mut *attr);
-                describe_result(context.libfabric.open_fabric_raw(attr, &raw mut fabric, ptr::null_mut()))
+                describe_result(context.libfabric.call_fi_fabric(attr, &raw mut fabric, ptr::null_mut()))
             }
         });
     }
@@ -49,7 +49,7 @@ fn add_fabric_probes(probes: &mut Probes) {
         context.open_fabric();
         let mut fabric = ptr::null_mut();
         let attr = context.info.first().fabric_attr;
-        unsafe { describe_result(context.libfabric.open_fabric_raw(attr, &raw mut fabric, ptr::null_mut())) }
+        unsafe { describe_result(context.libfabric.call_fi_fabric(attr, &raw mut fabric, ptr::null_mut())) }
     });
 }
 
