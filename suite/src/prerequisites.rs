@@ -62,6 +62,20 @@ impl Prerequisite {
         required: Required::Never,
     };
 
+    /// A host on which this process may make network namespaces, and join them.
+    pub const NETWORK_NAMESPACES: Prerequisite = Prerequisite {
+        name: "network namespaces",
+        reason: "the system forbids this user to make network namespaces or interfaces",
+        required: Required::Never,
+    };
+
+    /// The program `ip`, which configures interfaces.
+    pub const IP: Prerequisite = Prerequisite {
+        name: "ip",
+        reason: "it is not installed (Debian: iproute2)",
+        required: Required::InTestScript,
+    };
+
     /// Files on a device, whose dirty pages the system counts.
     pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
         name: "files on a device",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::chosen_links::ChosenLinks;
 use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
@@ -30,6 +31,15 @@ fn open_mpi_without_a_domain_uses_auto() {
     let Some(program) = EVERY_BYTE.compile_once(Mpi::Open) else { return };
     let outcome = Launch::with_variable(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
     outcome.assert_success_over(Mpi::Open, "auto", 2);
+}
+
+#[test]
+fn mpich_without_a_domain_uses_auto() {
+    let Some(program) = EVERY_BYTE.compile_once(Mpi::Mpich) else { return };
+    let launch = Launch::with_variable(Mpi::Mpich, ("MPIR_CVAR_CH4_NETMOD", "ucx"), 2);
+    let (outcome, logs) = launch.run_with_logs(&program);
+    EVERY_BYTE.assert_success(&outcome, 2);
+    ChosenLinks::parse(&logs).assert_all_near(2);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
+use crate::chosen_links::LOGGING;
+use crate::hosts::{ADDRESSES, Hosts};
 use crate::mpi::Mpi;
 
 /// The time limit of a run. A run takes seconds. On a busy host it takes minutes, because waiting ranks keep
@@ -40,25 +42,31 @@ pub(crate) struct Outcome {
 
 /// A run of `homespun run -- mpirun …`.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct Launch<'a> {
     mpi: Mpi,
+    /// The hosts of the ranks, unless all are on this host.
+    hosts: Option<&'a Hosts>,
     domain: Option<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
     /// Variables that the launcher gets, but not `homespun run`, which would check them.
     launcher_variables: Vec<(&'static str, &'static str)>,
-    options: &'static [&'static str],
+    options: Vec<String>,
     ranks: usize,
     run_max: Duration,
 }
 
-impl Launch {
+impl<'a> Launch<'a> {
     /// A launch of this many ranks with `--domain`.
-    pub(crate) fn with_domain(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch {
+    pub(crate) fn with_domain(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch<'a> {
         Launch { domain: Some(domain), ..Launch::new(mpi, ranks) }
     }
 
     /// A launch of this many ranks without `--domain`, and with this variable in the environment.
-    pub(crate) fn with_variable(mpi: Mpi, variable: (&'static str, &'static str), ranks: usize) -> Launch {
+    pub(crate) fn with_variable(
+        mpi: Mpi,
+        variable: (&'static str, &'static str),
+        ranks: usize,
+    ) -> Launch<'a> {
         Launch { variables: vec![variable], ..Launch::new(mpi, ranks) }
     }
 
@@ -67,29 +75,36 @@ impl Launch {
         mpi: Mpi,
         variable: (&'static str, &'static str),
         ranks: usize,
-    ) -> Launch {
+    ) -> Launch<'a> {
         Launch { launcher_variables: vec![variable], ..Launch::new(mpi, ranks) }
     }
 
-    fn new(mpi: Mpi, ranks: usize) -> Launch {
+    /// A launch of this many ranks on each host without `--domain`.
+    pub(crate) fn on_hosts(mpi: Mpi, hosts: &'a Hosts, ranks_per_host: usize) -> Launch<'a> {
+        let options = Hosts::options(mpi, ranks_per_host);
+        Launch { hosts: Some(hosts), options, ..Launch::new(mpi, ranks_per_host * ADDRESSES.len()) }
+    }
+
+    fn new(mpi: Mpi, ranks: usize) -> Launch<'a> {
         Launch {
             mpi,
+            hosts: None,
             domain: None,
             variables: Vec::new(),
             launcher_variables: Vec::new(),
-            options: &[],
+            options: Vec::new(),
             ranks,
             run_max: RUN_MAX,
         }
     }
 
     /// Adds these options of `mpirun`.
-    pub(crate) fn with_options(self, options: &'static [&'static str]) -> Launch {
-        Launch { options, ..self }
+    pub(crate) fn with_options(self, options: &[&str]) -> Launch<'a> {
+        Launch { options: options.iter().map(|&option| option.to_owned()).collect(), ..self }
     }
 
     /// Sets the time limit of the run.
-    pub(crate) fn with_run_max(self, run_max: Duration) -> Launch {
+    pub(crate) fn with_run_max(self, run_max: Duration) -> Launch<'a> {
         Launch { run_max, ..self }
     }
 
@@ -107,11 +122,36 @@ impl Launch {
         Outcome { status, stdout, stderr }
     }
 
+    /// Runs a program in each rank, to its end, with homespun's log. Returns what each rank has written to
+    /// standard error, too, which is also part of the outcome.
+    pub(crate) fn run_with_logs(mut self, program: &Path) -> (Outcome, Vec<String>) {
+        self.variables.extend(LOGGING);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let [program, place] =
+            [program, directory.path()].map(|path| path.to_str().expect("cargo's paths are text"));
+        let mut outcome =
+            self.run(Path::new("sh"), &["-c", "exec \"$1\" 2>\"$2/$$\"", "rank", program, place]);
+        let files = fs::read_dir(directory.path()).expect("the directory is there");
+        let logs: Vec<String> = files
+            .map(|file| {
+                fs::read(file.expect("the directory can be read").path()).expect("a rank has made it")
+            })
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .collect();
+        outcome.stderr.extend(logs.iter().map(String::as_str));
+        (outcome, logs)
+    }
+
     fn build_command(&self) -> Command {
         // Cargo builds the plugin before this test, and puts both into one directory.
         let plugin = env::current_exe().expect("this test's path");
         let plugin = plugin.parent().expect("a file is in a directory");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
+        let homespun = env!("CARGO_BIN_EXE_homespun");
+        let mut command = match self.hosts {
+            None => Command::new(homespun),
+            Some(hosts) => hosts.command_on_first(),
+        };
+        command.args(self.hosts.map(|_| homespun));
         command.arg("run").arg("--provider-dir").arg(plugin);
         command.args(self.domain.iter().flat_map(|domain| ["--domain", domain]));
         command.arg("--");
@@ -120,7 +160,7 @@ impl Launch {
             command.args(self.launcher_variables.iter().map(|(name, value)| format!("{name}={value}")));
         }
         command.arg(self.mpi.find_launcher().expect("it was looked for"));
-        command.args(["-np", &self.ranks.to_string()]).args(self.options);
+        command.args(["-np", &self.ranks.to_string()]).args(&self.options);
         command.envs(self.mpi.environment()).envs(self.variables.iter().copied());
         command
     }

@@ -84,12 +84,15 @@ impl Mpi {
     }
 }
 
-/// The path of a program, if it is installed.
+/// The path of a program of an MPI or of a benchmark, if it is installed.
 pub(crate) fn find_program(program: &str, package: &str) -> Option<PathBuf> {
+    report_if_not_file(search_path(program), &format!("{program} (Debian: {package})"))
+}
+
+/// The path of a program, if a directory of PATH has it.
+pub(crate) fn search_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let command =
-        env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
-    report_if_not_file(command, &format!("{program} (Debian: {package})"))
+    env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
 fn report_if_not_file(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {

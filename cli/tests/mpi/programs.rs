@@ -7,7 +7,7 @@ use std::process::{self, Command};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::DOMAINS;
-use crate::launch::Launch;
+use crate::launch::{Launch, Outcome};
 use crate::mpi::Mpi;
 
 /// An MPI program.
@@ -77,13 +77,20 @@ impl Program {
             let outcome =
                 Launch::with_domain(mpi, domain, ranks).with_options(options).run(&program, arguments);
             outcome.assert_success_over(mpi, domain, ranks);
-            assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
+            self.assert_success(&outcome, ranks);
         }
+    }
+
+    /// Fails the test unless the run succeeded, and the program has checked what it should.
+    #[track_caller]
+    pub(crate) fn assert_success(self, outcome: &Outcome, ranks: usize) {
+        assert!(outcome.status.is_some_and(|status| status.success()), "{outcome}");
+        assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
     }
 
     /// Fails the test if the program, or even a single rank, has succeeded.
     #[track_caller]
-    pub(crate) fn assert_failure(self, outcome: &crate::launch::Outcome) {
+    pub(crate) fn assert_failure(self, outcome: &Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");
         assert!(outcome.find_line(self.verdict).is_none(), "{outcome}");
     }

@@ -1,0 +1,171 @@
+//! Two hosts on one: network namespaces with a host name each, joined by a pair of virtual interfaces.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun_suite::prerequisites::Prerequisite;
+
+use crate::mpi::{Mpi, search_path};
+
+/// The host names, and the addresses of the hosts' interfaces.
+const NAMES: [&str; 2] = ["left", "right"];
+pub(crate) const ADDRESSES: [&str; 2] = ["10.7.0.1", "10.7.0.2"];
+
+/// The interface of each host.
+const INTERFACE: &str = "eth0";
+
+/// The time in which an interface is up, and the interval between checks.
+const UP_MAX: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// The options of unshare(1) with which a process may make network namespaces: those of the superuser, or
+/// else those of another user, in a user namespace.
+const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
+
+/// Prepares a host, says so by an empty line, and then waits for the end of standard input.
+const HOLD: &str = "ip link set lo up && hostname \"$0\" && echo && exec cat";
+
+/// Two hosts. They exist as long as this value, or a process that was started on them.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    holders: [Holder; 2],
+    is_in_user_namespace: bool,
+}
+
+impl Hosts {
+    /// Two hosts. `None`, and the test is reported as skipped, if this process may not make them.
+    pub(crate) fn make_or_skip() -> Option<Hosts> {
+        Prerequisite::IP.report_skipped_if_none(search_path("ip"), "it is not in PATH")?;
+        let mut refusals = Vec::new();
+        for rights in RIGHTS {
+            match Hosts::make(rights) {
+                Ok(hosts) => return Some(hosts),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        Prerequisite::NETWORK_NAMESPACES.report_skipped(refusals.join("; "));
+        None
+    }
+
+    fn make(rights: &[&str]) -> Result<Hosts, String> {
+        let is_in_user_namespace = !rights.is_empty();
+        let mut left = Command::new("unshare");
+        left.args(rights).args(["--net", "--uts", "sh", "-c", HOLD, NAMES[0]]);
+        let left = Holder::start(&mut left)?;
+        // The superuser of the user namespace may make a second network namespace there, and join both.
+        let mut right = command_beside(&left, is_in_user_namespace);
+        right.args(["unshare", "--net", "--uts", "sh", "-c", HOLD, NAMES[1]]);
+        let right = Holder::start(&mut right)?;
+        let peer = right.child.id().to_string();
+        let hosts = Hosts { holders: [left, right], is_in_user_namespace };
+        let pair = ["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", &peer];
+        hosts.ip(0, &pair)?;
+        for (host, address) in ADDRESSES.iter().enumerate() {
+            hosts.ip(host, &["address", "add", &format!("{address}/24"), "dev", INTERFACE])?;
+            hosts.ip(host, &["link", "set", INTERFACE, "up"])?;
+        }
+        for host in 0..ADDRESSES.len() {
+            hosts.wait_until_up(host)?;
+        }
+        Ok(hosts)
+    }
+
+    /// Waits until the system has noticed that the interface is up, which takes up to a second. Before that,
+    /// endpoints use the loopback interface.
+    fn wait_until_up(&self, host: usize) -> Result<(), String> {
+        let deadline = Instant::now() + UP_MAX;
+        while !self.ip(host, &["-oneline", "link", "show", INTERFACE])?.contains(" state UP ") {
+            assert!(Instant::now() < deadline, "the interface of {} is not up", NAMES[host]);
+            thread::sleep(INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Executes ip(8) on a host, and returns what it prints.
+    fn ip(&self, host: usize, arguments: &[&str]) -> Result<String, String> {
+        let mut command = command_beside(&self.holders[host], self.is_in_user_namespace);
+        let output = command.arg("ip").args(arguments).output().expect("nsenter(1) starts");
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+    }
+
+    /// A command that executes its arguments on the first host.
+    pub(crate) fn command_on_first(&self) -> Command {
+        let mut command = command_beside(&self.holders[0], self.is_in_user_namespace);
+        let pids = ADDRESSES.iter().zip(&self.holders).map(|(address, holder)| {
+            format!("{address}={}", holder.child.id()) // as_rsh.sh reads this
+        });
+        command.env("HOMESPUN_TEST_HOSTS", pids.collect::<Vec<_>>().join(" "));
+        command
+    }
+
+    /// The options with which `mpirun`, on the first host, places this many ranks on each host.
+    pub(crate) fn options(mpi: Mpi, ranks: usize) -> Vec<String> {
+        let rsh = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/as_rsh.sh");
+        let rsh = rsh.to_str().expect("cargo's paths are text");
+        let places = ADDRESSES.map(|address| format!("{address}:{ranks}")).join(",");
+        let options: &[&str] = match mpi {
+            Mpi::Open => &[
+                ["--mca", "plm_rsh_agent", rsh, "--host", &places].as_slice(),
+                // Open MPI passes no other variables of libfabric to other hosts.
+                &["-x", "FI_PROVIDER_PATH", "-x", "FI_PROVIDER", "-x", "FI_HOMESPUN_DOMAIN"],
+                &["-x", "FI_LOG_LEVEL", "-x", "FI_LOG_PROV"],
+            ]
+            .concat(),
+            Mpi::Mpich => &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places],
+            // With the interface, other hosts are told its address instead of the host's name.
+            Mpi::Intel => {
+                &["-launcher", "rsh", "-launcher-exec", rsh, "-hosts", &places, "-iface", INTERFACE]
+            }
+        };
+        options.iter().map(|&option| option.to_owned()).collect()
+    }
+}
+
+/// A process in the namespaces of a host, which keeps them alive.
+#[derive(Debug)]
+struct Holder {
+    child: Child,
+}
+
+impl Holder {
+    /// Starts a holder and waits until it has prepared its host. Fails with what it has said instead.
+    fn start(command: &mut Command) -> Result<Holder, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+        let mut holder = Holder { child };
+        let mut line = String::new();
+        let stdout = holder.child.stdout.as_mut().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
+        if !line.is_empty() {
+            return Ok(holder);
+        }
+        let mut refusal = String::new();
+        let stderr = holder.child.stderr.as_mut().expect("a pipe");
+        stderr.read_to_string(&mut refusal).expect("a pipe can be read");
+        Err(refusal.trim().to_owned())
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It fails for a holder that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that executes its arguments in the namespaces of a holder.
+fn command_beside(holder: &Holder, is_in_user_namespace: bool) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--net", "--uts", "--target", &holder.child.id().to_string()]);
+    if is_in_user_namespace {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    command
+}

@@ -1,0 +1,38 @@
+//! Ranks on two hosts, two on each, over the domain `auto`: near and far peers at once.
+
+use crate::chosen_links::ChosenLinks;
+use crate::hosts::{ADDRESSES, Hosts};
+use crate::launch::Launch;
+use crate::mpi::Mpi;
+use crate::programs::EVERY_BYTE;
+
+/// The number of ranks on each host.
+const RANKS_PER_HOST: usize = 2;
+
+#[test]
+fn open_mpi_ranks_on_two_hosts_use_shared_memory_and_tcp() {
+    run_on_two_hosts(Mpi::Open);
+}
+
+#[test]
+fn mpich_ranks_on_two_hosts_use_shared_memory_and_tcp() {
+    run_on_two_hosts(Mpi::Mpich);
+}
+
+#[test]
+fn intel_mpi_ranks_on_two_hosts_use_shared_memory_and_tcp() {
+    run_on_two_hosts(Mpi::Intel);
+}
+
+/// Runs the program that checks every byte, and checks over which transport each pair of ranks had a link.
+#[track_caller]
+fn run_on_two_hosts(mpi: Mpi) {
+    let Some(program) = EVERY_BYTE.compile_once(mpi) else { return };
+    let Some(hosts) = Hosts::make_or_skip() else { return };
+    let ranks = RANKS_PER_HOST * ADDRESSES.len();
+    let launch = Launch::on_hosts(mpi, &hosts, RANKS_PER_HOST);
+    let (outcome, logs) = launch.run_with_logs(&program);
+    EVERY_BYTE.assert_success(&outcome, ranks);
+    let links = ChosenLinks::parse(&logs);
+    links.assert_near_if_same_host(&ADDRESSES.map(|address| (address, RANKS_PER_HOST)));
+}
