@@ -46,19 +46,21 @@ const fn new_case(
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
     new_case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
     new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
+    new_case("homespun auto", "homespun", Some("auto"), Endpoint::Rdm),
     new_case("sockets", "sockets", None, Endpoint::Rdm),
     new_case("tcp", "tcp", None, Endpoint::Rdm),
     new_case("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
     new_case("shm", "shm", None, Endpoint::Rdm),
     new_case("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
     new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
+    new_case("homespun auto", "homespun", Some("auto"), Endpoint::Msg),
     new_case("sockets", "sockets", None, Endpoint::Msg),
     new_case("tcp", "tcp", None, Endpoint::Msg),
 ];
 
 /// The columns of the table in their order.
-pub(crate) const COLUMNS: [&str; 6] =
-    ["homespun shm", "homespun tcp", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
+pub(crate) const COLUMNS: [&str; 7] =
+    ["homespun shm", "homespun tcp", "homespun auto", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
 
 impl ProviderCase {
     pub(crate) fn is_ours(&self) -> bool {
