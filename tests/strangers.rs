@@ -1,5 +1,5 @@
 //! What strangers cost an endpoint over TCP: links that say hello are limited, at passive endpoints too, and
-//! each takes little memory.
+//! each takes little memory. An endpoint that has forgotten strangers mistakes none of them for a peer.
 //!
 //! The memory of the whole process is measured, so this is the only test of its binary.
 
@@ -9,16 +9,22 @@ use std::net::{SocketAddr, TcpStream};
 use homespun::info::EndpointType;
 use homespun::params::Params;
 use homespun::{
-    AddressVector, BindFlags, BytesMut, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
+    AddressVector, BindFlags, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
     EventQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
 };
+use homespun_engine::limits;
+use homespun_engine::wire::frame::{HEADER_MAX_BYTES, emit};
 use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::{Header, Message};
 
 use homespun_suite::Deadline;
 use homespun_suite::process_resources::MemoryUsage;
 
 /// How many strangers hold a link while memory is measured.
 const STRANGERS: usize = 200;
+
+/// How many strangers make an endpoint forget the first of them, and give their ids to others.
+const FORGETTING_STRANGERS: u16 = 3 * limits::PEER_SWEEP_MIN_PEERS as u16;
 
 /// The most memory that a link of a silent peer takes, and what an endpoint remembers of a peer that left.
 const LINK_MAX_BYTES: u64 = 4 * 1024;
@@ -37,7 +43,7 @@ fn tcp_fabric(accepted_links: usize) -> Fabric {
 
 impl Receiver {
     fn open(fabric: &Fabric) -> Receiver {
-        let hints = Hints::new().domain("tcp").node("127.0.0.1").source();
+        let hints = Hints::new().domain("tcp").node("127.0.0.1").source().caps(Caps::MSG | Caps::SOURCE);
         let OpenEndpoint { endpoint, cq, av, .. } = fabric.open_endpoint(&hints).expect("an endpoint");
         Receiver { endpoint, cq, av }
     }
@@ -208,9 +214,42 @@ fn links_of_strangers_take_little_memory() {
     assert!(grown_bytes <= 2 * STRANGERS as u64 * FORMER_PEER_MAX_BYTES, "{grown_bytes}: {left_bytes:?}");
 }
 
+/// Has a stranger connect as the endpoint at this port, send a message, and leave. Returns the source of the
+/// message.
+fn receive_from_stranger(receiver: &Receiver, port: u16) -> FabricAddress {
+    let room = BytesMut::zeroed(8);
+    receiver.endpoint.recv(room, FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
+    let mut stream = connect_with_hello(receiver.address(), port);
+    let mut frame = [0; HEADER_MAX_BYTES];
+    let frame_bytes = emit(&Header::Message(Message::of_len(0)), &mut frame);
+    stream.write_all(&frame[..frame_bytes]).expect("room for a message");
+    let deadline = Deadline::new();
+    let source = loop {
+        if let Some((_, source)) = receiver.cq.read_from().expect("nothing fails") {
+            break source;
+        }
+        deadline.yield_or_panic("the stranger's message");
+    };
+    assert_eq!(await_answer(&mut stream, || receiver.cq.progress()), Answer::Hello);
+    source
+}
+
+fn stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it() {
+    let receiver = Receiver::open(&tcp_fabric(16));
+    let known_port = 1999;
+    let known = SocketAddr::new(receiver.address().ip(), known_port);
+    let known = receiver.av.insert_one(known.into()).expect("an address");
+    assert_eq!(receive_from_stranger(&receiver, known_port), known);
+    for port in 2000..2000 + FORGETTING_STRANGERS {
+        assert_eq!(receive_from_stranger(&receiver, port), FabricAddress::UNSPECIFIED, "{port}");
+    }
+    assert_eq!(receive_from_stranger(&receiver, known_port), known);
+}
+
 #[test]
 fn strangers_get_a_limited_number_of_small_links() {
     endpoint_refuses_links_beyond_the_parameter();
     passive_endpoint_refuses_links_beyond_the_parameter();
     links_of_strangers_take_little_memory();
+    stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it();
 }

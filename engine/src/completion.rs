@@ -104,6 +104,10 @@ pub trait Sink {
         WorkEnd { context: number, is_reported: true }
     }
 
+    /// Drops whatever the sink has kept for each [`PeerId`]. The engine has forgotten some peers, and gives
+    /// their ids to others from now on. Until this call, the id in a report stands for the same peer.
+    fn clear_peer_cache(&mut self) {}
+
     /// Takes an event of a connection. The sink must always have room for it. An endpoint has few
     /// such events in its life. A passive endpoint has at most one for each request that its backlog
     /// has room for, if the sink forgets withdrawn requests. Endpoints without connections have no

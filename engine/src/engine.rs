@@ -8,6 +8,7 @@ mod direct;
 mod effects;
 mod fences;
 mod links;
+mod peer_sweep;
 mod posting;
 mod receive_side;
 mod rendezvous;
@@ -247,9 +248,10 @@ impl Engine {
         self.receive_side.outstanding_receives()
     }
 
-    /// Returns the id of the peer at `address`. The id stays the same for the life of the engine.
+    /// Returns the id of the peer at `address`, which the application names. The id stays the same for the
+    /// life of the engine.
     pub fn intern_peer(&mut self, address: Address) -> PeerId {
-        self.peers.intern(address)
+        self.peers.intern_named(address)
     }
 
     /// Posts a receive. If unexpected messages match the receive, it takes the earliest of them at

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::completion::{EndedOperation, FailedOperation};
+use crate::peer_id::PeerId;
 
 /// The report of an ended operation: its completion or its failure.
 pub(crate) type ReportOutcome = Result<EndedOperation, Box<FailedOperation>>;
@@ -22,6 +23,17 @@ impl HeldReports {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
+    }
+
+    /// Returns the sources and targets of the operations.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.outcomes
+            .iter()
+            .flat_map(|outcome| match outcome {
+                Ok(completion) => [completion.source, None],
+                Err(failure) => [failure.completion.source, failure.target],
+            })
+            .flatten()
     }
 
     /// Reports a success, or keeps it behind the reports that already wait. `complete` hands a

@@ -34,6 +34,7 @@ use crate::error::OperationError;
 use crate::link::{BegunAccess, RequestStage};
 use crate::operation::{CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
+use crate::peers::PeerMarks;
 use crate::wire::AwaitedReply;
 
 /// The operations of an endpoint on its peers that have not ended.
@@ -242,6 +243,13 @@ impl Initiator {
         let Some((peer, send)) = self.queues.remove_first(matches) else { return false };
         self.fail_sends([send], Some(peer), &OperationError::Cancelled, effects);
         true
+    }
+
+    /// Marks the peers that operations and their reports refer to.
+    pub(crate) fn mark_peers(&self, marks: &mut PeerMarks) {
+        let Initiator { sends: _, queues, reports } = self;
+        marks.mark(queues.peers());
+        reports.mark_peers(marks);
     }
 
     /// Whether an operation that ends when it is posted can be reported at once, since no

@@ -132,6 +132,10 @@ pub const REQUESTER_MAX_LINKS: usize = 64;
 /// wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
+/// How many peers links introduce at least before the engine looks for unused ones to forget. It then still
+/// keeps a peer that has become unused since it last looked.
+pub const PEER_SWEEP_MIN_PEERS: usize = 1024;
+
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends
 /// it. Frames of that endpoint may be on their way. The time is enough for TCP to send them again
 /// after 0.2, 0.6, 1.4 and 3 s.

@@ -1,6 +1,7 @@
 //! The engine's ids of other endpoints.
 
-/// The id of another endpoint that this endpoint knows. The engine numbers them.
+/// The id of another endpoint that this endpoint knows. The engine numbers them, and gives the number of a
+/// peer that it has forgotten to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub(crate) u32);
 

@@ -1,27 +1,118 @@
 //! The peers of an endpoint.
 
+mod marks;
 mod peer;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
+pub(crate) use self::marks::PeerMarks;
 pub(crate) use self::peer::{Peer, PeerLinkEnd, PeerLinkUp};
 use crate::address::Address;
+use crate::limits::PEER_SWEEP_MIN_PEERS;
 use crate::peer_id::PeerId;
 
-/// All peers that the application has named, or that have connected.
-#[derive(Debug, Default)]
+/// The peers of an endpoint, by id and by address.
+///
+/// A peer that the application has *named* stays for the life of the engine. A peer that only links have
+/// introduced is forgotten some time after its last link, and its id goes to a new peer. See
+/// `docs/decisions/peer-table.md`.
+#[derive(Debug)]
 pub struct Peers {
-    known: Vec<Peer>,
+    /// Every peer that ever was, by id. Those whose ids are in `free` are forgotten.
+    slots: Vec<Peer>,
     by_address: HashMap<Address, PeerId>,
+    free: Vec<PeerId>,
+    /// How many peers links have introduced since the last sweep.
+    introduced_since_sweep: usize,
+    /// How many introductions make the next sweep due.
+    sweep_after_introductions: usize,
+    /// The least value of `sweep_after_introductions`.
+    sweep_min_peers: usize,
+}
+
+impl Default for Peers {
+    fn default() -> Peers {
+        Peers::with_sweep_min(PEER_SWEEP_MIN_PEERS)
+    }
 }
 
 impl Peers {
-    /// Returns the peer at `address`. A new address gets the next id.
-    pub(crate) fn intern(&mut self, address: Address) -> PeerId {
-        *self.by_address.entry(address).or_insert_with(|| {
-            self.known.push(Peer::at(address));
-            PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
+    /// Creates an empty table. A sweep is due once links have introduced as many peers as were in use at the
+    /// last sweep, and at least `sweep_min_peers`.
+    pub(crate) fn with_sweep_min(sweep_min_peers: usize) -> Peers {
+        Peers {
+            slots: Vec::new(),
+            by_address: HashMap::new(),
+            free: Vec::new(),
+            introduced_since_sweep: 0,
+            sweep_after_introductions: sweep_min_peers,
+            sweep_min_peers,
+        }
+    }
+
+    /// Returns the peer at an address that the application has named. The peer is never forgotten.
+    pub(crate) fn intern_named(&mut self, address: Address) -> PeerId {
+        let id = self.find(address).unwrap_or_else(|| self.add(address));
+        self.peer_mut(id).mark_named();
+        id
+    }
+
+    /// Returns the peer at an address that a link or a report has brought.
+    pub(crate) fn intern_introduced(&mut self, address: Address) -> PeerId {
+        self.find(address).unwrap_or_else(|| {
+            self.introduced_since_sweep += 1;
+            self.add(address)
         })
+    }
+
+    /// Adds a peer, with the id of a forgotten peer if there is one.
+    fn add(&mut self, address: Address) -> PeerId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            PeerId(u32::try_from(self.slots.len()).expect("fewer than 2^32 peers fit into memory"))
+        });
+        match self.slots.get_mut(id.index()) {
+            Some(slot) => *slot = Peer::at(address),
+            None => self.slots.push(Peer::at(address)),
+        }
+        self.by_address.insert(address, id);
+        id
+    }
+
+    /// Whether links have introduced enough peers that a sweep is worth its cost.
+    #[inline]
+    pub(crate) fn is_sweep_due(&self) -> bool {
+        self.introduced_since_sweep >= self.sweep_after_introductions
+    }
+
+    /// Returns empty marks for the peers that are known now.
+    pub(crate) fn new_marks(&self) -> PeerMarks {
+        PeerMarks::for_ids_below(self.slots.len())
+    }
+
+    /// Forgets the peers that were unused at the last sweep and are unused now: the application has not named
+    /// them, no link leads to them or has begun since, and they are not among the `marks`. Returns whether
+    /// there were any.
+    pub(crate) fn sweep(&mut self, marks: &PeerMarks) -> bool {
+        let Peers { slots, by_address, free, .. } = self;
+        let free_before = free.len();
+        let mut in_use = 0;
+        by_address.retain(|_, id| {
+            let peer = &mut slots[id.index()];
+            let is_used = peer.is_named() || !peer.links().is_empty() || marks.contains(*id);
+            in_use += usize::from(is_used);
+            let is_kept = peer.note_sweep(is_used);
+            if !is_kept {
+                free.push(*id);
+            }
+            is_kept
+        });
+        // A table does not shrink by itself.
+        by_address.shrink_to(2 * by_address.len());
+        self.introduced_since_sweep = 0;
+        self.sweep_after_introductions = self.sweep_min_peers.max(in_use);
+        self.free.len() > free_before
     }
 
     /// Returns the peer at `address`, if it is known.
@@ -36,21 +127,21 @@ impl Peers {
 
     #[inline]
     pub(crate) fn peer(&self, peer: PeerId) -> &Peer {
-        &self.known[peer.index()]
+        &self.slots[peer.index()]
     }
 
     #[inline]
     pub(crate) fn peer_mut(&mut self, peer: PeerId) -> &mut Peer {
-        &mut self.known[peer.index()]
+        &mut self.slots[peer.index()]
     }
 
     /// Returns the number of known peers.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.by_address.len()
     }
 
     /// Whether no peer is known.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.by_address.is_empty()
     }
 }

@@ -25,6 +25,7 @@ mod messages;
 mod multi_receive;
 mod payload_destination;
 mod peeks;
+mod peer_marks;
 #[cfg(test)]
 mod tests;
 mod turns;

@@ -53,6 +53,7 @@ use crate::flags::{CounterEvents, MrAccess, Order};
 use crate::limits::RMA_LINK_MAX_OPS;
 use crate::operation::PeerWriteId;
 use crate::peer_id::PeerId;
+use crate::peers::PeerMarks;
 use crate::protocol_violation::ProtocolViolation;
 use crate::region::{Regions, Window};
 use crate::transport::LinkId;
@@ -137,6 +138,14 @@ impl Target {
             None => 0,
         };
         (self.fetches.change_count(id), writing_bytes)
+    }
+
+    /// Marks the peers that links, held completions, or writes that are not durable yet refer to.
+    pub(crate) fn mark_peers(&self, marks: &mut PeerMarks) {
+        let Target { links, unpersisted, events, .. } = self;
+        marks.mark(links.peers());
+        marks.mark(unpersisted.keys().copied());
+        marks.mark(events.iter().filter_map(HeldEvent::source));
     }
 
     /// Counts an access of a link's peer that begins.

@@ -1,97 +1,99 @@
-//! Frame handlers that give links the numbers that the caller knows.
+//! Frame handlers that forward the reports of the two transports, with the ids by which the caller knows
+//! links.
 
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
+use crate::carried_link::CarriedLink;
 use crate::moved_links::MovedLinks;
-use crate::number::Carried;
 use crate::proven_peers::ProvenPeers;
 
-/// Hands on what shared memory reports.
+/// Forwards what shared memory reports, and records which peers are proven.
 pub(crate) struct NearHandler<'a, R> {
     pub(crate) receiver: &'a mut R,
     pub(crate) proven: &'a mut ProvenPeers,
 }
 
-/// Hands on what TCP reports.
+/// Forwards what TCP reports.
 pub(crate) struct FarHandler<'a, R> {
     pub(crate) receiver: &'a mut R,
     pub(crate) moved: &'a mut MovedLinks,
 }
 
 impl<R> FarHandler<'_, R> {
+    /// Returns the id by which the caller knows a link over TCP.
     #[inline]
-    fn number(&self, far: LinkId) -> LinkId {
-        self.moved.near_of(far).map_or(Carried::Far(far), Carried::Near).number()
+    fn known_link_id(&self, far: LinkId) -> LinkId {
+        self.moved.near_id_of(far).map_or(CarriedLink::Far(far), CarriedLink::Near).link_id()
     }
 }
 
 impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
     #[inline]
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
-        self.receiver.frame(Carried::Near(link).number(), header, payload);
+        self.receiver.frame(CarriedLink::Near(link).link_id(), header, payload);
     }
 
     #[inline]
     fn frame_begun(&mut self, link: LinkId, header: &Header) {
-        self.receiver.frame_begun(Carried::Near(link).number(), header);
+        self.receiver.frame_begun(CarriedLink::Near(link).link_id(), header);
     }
 
     #[inline]
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
-        self.receiver.payload_space(Carried::Near(link).number())
+        self.receiver.payload_space(CarriedLink::Near(link).link_id())
     }
 
     #[inline]
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
-        self.receiver.bytes_placed(Carried::Near(link).number(), count_bytes);
+        self.receiver.bytes_placed(CarriedLink::Near(link).link_id(), count_bytes);
     }
 
     #[inline]
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
-        self.receiver.payload_arrived(Carried::Near(link).number(), bytes);
+        self.receiver.payload_arrived(CarriedLink::Near(link).link_id(), bytes);
     }
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match &event {
-            LinkEvent::Up { peer, .. } => self.proven.link_begun(link, *peer),
-            LinkEvent::Down(_) => self.proven.link_ended(link),
+            LinkEvent::Up { peer, .. } => self.proven.add_link(link, *peer),
+            LinkEvent::Down(_) => self.proven.remove_link(link),
         }
-        self.receiver.link_event(Carried::Near(link).number(), event);
+        self.receiver.link_event(CarriedLink::Near(link).link_id(), event);
     }
 }
 
 impl<R: FrameHandler> FrameHandler for FarHandler<'_, R> {
     #[inline]
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
-        self.receiver.frame(self.number(link), header, payload);
+        self.receiver.frame(self.known_link_id(link), header, payload);
     }
 
     #[inline]
     fn frame_begun(&mut self, link: LinkId, header: &Header) {
-        self.receiver.frame_begun(self.number(link), header);
+        self.receiver.frame_begun(self.known_link_id(link), header);
     }
 
     #[inline]
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
-        self.receiver.payload_space(self.number(link))
+        self.receiver.payload_space(self.known_link_id(link))
     }
 
     #[inline]
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
-        self.receiver.bytes_placed(self.number(link), count_bytes);
+        self.receiver.bytes_placed(self.known_link_id(link), count_bytes);
     }
 
     #[inline]
     fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
-        self.receiver.payload_arrived(self.number(link), bytes);
+        self.receiver.payload_arrived(self.known_link_id(link), bytes);
     }
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
-        let number = self.number(link);
+        let known = self.known_link_id(link);
         if let LinkEvent::Down(_) = event {
-            self.moved.end(link);
+            self.moved.remove_ended(link);
         }
-        self.receiver.link_event(number, event);
+        self.receiver.link_event(known, event);
     }
 }

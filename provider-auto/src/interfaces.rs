@@ -1,18 +1,23 @@
 //! What the user of a host may want to know: how peers at each interface's addresses are reached.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-/// A sentence for each interface.
+use homespun_engine::address::AddressFormat;
+use homespun_tcp::{LocalAddress, LocalInterfaces};
+
+/// A sentence for each interface with an address that peers can use.
 pub(crate) fn interface_findings() -> Vec<String> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    describe(interfaces.iter().map(|interface| (interface.name.as_str(), interface.ip())))
+    let formats = [AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6];
+    let addresses = LocalInterfaces::list().map(|interfaces| {
+        formats.into_iter().flat_map(|format| interfaces.addresses(format, None)).collect()
+    });
+    describe_interfaces(addresses.unwrap_or_default())
 }
 
-fn describe<'a>(addresses: impl Iterator<Item = (&'a str, IpAddr)>) -> Vec<String> {
-    let mut by_interface = BTreeMap::<&str, Vec<String>>::new();
-    for (name, ip) in addresses {
-        by_interface.entry(name).or_default().push(ip.to_string());
+fn describe_interfaces(addresses: Vec<LocalAddress>) -> Vec<String> {
+    let mut by_interface = BTreeMap::<String, Vec<String>>::new();
+    for LocalAddress { interface, ip, .. } in addresses {
+        by_interface.entry(interface).or_default().push(ip.to_string());
     }
     let near = by_interface.into_iter().map(|(name, ips)| {
         format!(
@@ -28,10 +33,15 @@ fn describe<'a>(addresses: impl Iterator<Item = (&'a str, IpAddr)>) -> Vec<Strin
 mod tests {
     use super::*;
 
+    fn make_local_address(interface: &str, ip: &str) -> LocalAddress {
+        LocalAddress { interface: interface.into(), ip: ip.parse().unwrap(), network: String::new() }
+    }
+
     #[test]
     fn each_interface_has_one_finding_with_its_addresses() {
         let addresses = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7"), ("lo", "::1")];
-        let found = describe(addresses.into_iter().map(|(name, ip)| (name, ip.parse().unwrap())));
+        let found =
+            describe_interfaces(addresses.map(|(interface, ip)| make_local_address(interface, ip)).into());
         let begins = ["peers at 10.0.0.7 (eth0)", "peers at 127.0.0.1 and ::1 (lo)", "peers at all other"];
         assert_eq!(found.len(), begins.len(), "{found:?}");
         for (finding, begin) in found.iter().zip(begins) {

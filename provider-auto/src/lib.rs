@@ -17,8 +17,9 @@
 //!             shared memory           asked again later                  TCP
 //! ```
 //!
-//! The choice is made for each link, when it is connected, before its first frame. Only three answers lead to
-//! TCP: no socket has the name, a socket of another type has it, or another user has it. A lack of
+//! The choice is made for each link, when it is connected, before its first frame. Only four answers lead to
+//! TCP: no socket has the name, a socket of another type has it, another user has it, or a security policy
+//! forbids the connect. An endpoint whose own name a policy forbids reaches all peers over TCP. A lack of
 //! descriptors is an error. While the name's backlog is full, the link waits, and takes no frames. An
 //! abstract name belongs to a network namespace, so endpoints of other namespaces are far, even if they share
 //! an address with this one.
@@ -37,10 +38,10 @@
 
 pub mod limits;
 
+mod carried_link;
 mod handler;
 mod interfaces;
 mod moved_links;
-mod number;
 mod poll_plan;
 mod proven_peers;
 mod provider;

@@ -1,58 +1,56 @@
-//! Links that shared memory could not carry after all.
+//! Links that have moved from shared memory to TCP before their first frame.
+
+use std::collections::HashMap;
 
 use homespun_engine::transport::LinkId;
 
-/// The links whose connect had to wait at a full backlog, and then found that TCP must carry them. Each keeps
-/// the number that it had over shared memory. There are seldom any.
+/// The links that had to wait at the full backlog of a name, and then found that no near peer has the name.
+/// The caller knows each by the id that it had over shared memory. There are seldom any.
 #[derive(Debug, Default)]
 pub(crate) struct MovedLinks {
-    links: Vec<MovedLink>,
-    /// The numbers over shared memory of links that have ended since the last call of
-    /// [`take_ended`](MovedLinks::take_ended).
+    far_by_near: HashMap<LinkId, LinkId>,
+    near_by_far: HashMap<LinkId, LinkId>,
+    /// The ids over shared memory of links that have ended, and that [`pop_ended`](MovedLinks::pop_ended) has
+    /// not returned yet.
     ended: Vec<LinkId>,
 }
 
-/// The two numbers of a link.
-#[derive(Debug, Clone, Copy)]
-struct MovedLink {
-    near: LinkId,
-    far: LinkId,
-}
-
 impl MovedLinks {
+    /// Adds a link that has moved, by its ids over shared memory and over TCP.
     pub(crate) fn insert(&mut self, near: LinkId, far: LinkId) {
-        self.links.push(MovedLink { near, far });
+        self.far_by_near.insert(near, far);
+        self.near_by_far.insert(far, near);
     }
 
-    /// The number over TCP of a link with this number over shared memory.
+    /// Returns the id over TCP of a link that has moved, by its id over shared memory.
     #[inline]
-    pub(crate) fn far_of(&self, near: LinkId) -> Option<LinkId> {
-        self.links.iter().find(|link| link.near == near).map(|link| link.far)
+    pub(crate) fn far_id_of(&self, near: LinkId) -> Option<LinkId> {
+        self.far_by_near.get(&near).copied()
     }
 
-    /// The number over shared memory of a link with this number over TCP.
+    /// Returns the id over shared memory of a link that has moved, by its id over TCP.
     #[inline]
-    pub(crate) fn near_of(&self, far: LinkId) -> Option<LinkId> {
-        self.links.iter().find(|link| link.far == far).map(|link| link.near)
+    pub(crate) fn near_id_of(&self, far: LinkId) -> Option<LinkId> {
+        self.near_by_far.get(&far).copied()
     }
 
-    /// Removes a link that the caller has closed. Returns its number over TCP.
-    #[inline]
-    pub(crate) fn remove(&mut self, near: LinkId) -> Option<LinkId> {
-        let place = self.links.iter().position(|link| link.near == near)?;
-        Some(self.links.swap_remove(place).far)
+    /// Removes a link that the caller has closed. Returns its id over TCP, if the link had moved.
+    pub(crate) fn remove_closed(&mut self, near: LinkId) -> Option<LinkId> {
+        let far = self.far_by_near.remove(&near)?;
+        self.near_by_far.remove(&far);
+        Some(far)
     }
 
-    /// Removes a link that TCP has reported down. TCP may reuse its number at once.
-    pub(crate) fn end(&mut self, far: LinkId) {
-        if let Some(near) = self.near_of(far) {
-            self.remove(near);
+    /// Removes a link that TCP has reported down. TCP may give its id to another link at once.
+    pub(crate) fn remove_ended(&mut self, far: LinkId) {
+        if let Some(near) = self.near_by_far.remove(&far) {
+            self.far_by_near.remove(&near);
             self.ended.push(near);
         }
     }
 
-    /// Returns the number over shared memory of a link that has ended, which can be freed.
-    pub(crate) fn take_ended(&mut self) -> Option<LinkId> {
+    /// Returns the id over shared memory of a link that has ended. The caller frees the id.
+    pub(crate) fn pop_ended(&mut self) -> Option<LinkId> {
         self.ended.pop()
     }
 }
@@ -62,16 +60,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moved_link_is_found_by_either_number_until_it_ends() {
+    fn moved_link_is_found_by_either_id_until_it_ends() {
         let mut moved = MovedLinks::default();
         moved.insert(LinkId(1), LinkId(10));
         moved.insert(LinkId(2), LinkId(20));
-        assert_eq!((moved.far_of(LinkId(2)), moved.near_of(LinkId(10))), (Some(LinkId(20)), Some(LinkId(1))));
-        assert_eq!((moved.far_of(LinkId(10)), moved.near_of(LinkId(1))), (None, None));
-        moved.end(LinkId(20));
-        assert_eq!((moved.far_of(LinkId(2)), moved.near_of(LinkId(20))), (None, None));
-        assert_eq!((moved.take_ended(), moved.take_ended()), (Some(LinkId(2)), None));
-        assert_eq!((moved.remove(LinkId(1)), moved.remove(LinkId(1))), (Some(LinkId(10)), None));
-        assert_eq!(moved.take_ended(), None, "the caller has closed it");
+        assert_eq!(
+            (moved.far_id_of(LinkId(2)), moved.near_id_of(LinkId(10))),
+            (Some(LinkId(20)), Some(LinkId(1)))
+        );
+        assert_eq!((moved.far_id_of(LinkId(10)), moved.near_id_of(LinkId(1))), (None, None));
+        moved.remove_ended(LinkId(20));
+        assert_eq!((moved.far_id_of(LinkId(2)), moved.near_id_of(LinkId(20))), (None, None));
+        assert_eq!((moved.pop_ended(), moved.pop_ended()), (Some(LinkId(2)), None));
+        assert_eq!(
+            (moved.remove_closed(LinkId(1)), moved.remove_closed(LinkId(1))),
+            (Some(LinkId(10)), None)
+        );
+        assert_eq!(moved.pop_ended(), None, "the caller has closed it");
     }
 }

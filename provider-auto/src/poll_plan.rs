@@ -2,11 +2,11 @@
 
 use crate::limits::{EMPTY_FAR_POLLS_MAX, PASSES_PER_FAR_POLL, PASSES_PER_NEAR_POLL};
 
-/// Tracks which peers are active.
+/// Tracks whether far peers are active, and how long ago each transport was polled.
 ///
-/// A pass over TCP costs a system call, and so does a pass over shared memory without a hot ring; a pass over
-/// hot rings costs none. So a pass polls what is likely to have something, and the other transport now and
-/// then. While no far peer is active, passes poll shared memory alone, whose polls of the kernel notice
+/// A poll of TCP costs a system call, and so does a poll of shared memory without a hot ring; a poll of hot
+/// rings costs none. So each pass polls the transport that is likely to have frames, and some passes poll the
+/// other. While no far peer is active, passes poll shared memory alone. Its polls of the kernel also report
 /// events of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct PollPlan {
@@ -17,9 +17,9 @@ pub(crate) struct PollPlan {
 }
 
 impl PollPlan {
-    /// Counts a pass. Returns whether it polls shared memory.
+    /// Counts a pass. Returns whether the pass must poll shared memory.
     #[inline]
-    pub(crate) fn is_near_due(&mut self, has_hot_rings: bool) -> bool {
+    pub(crate) fn count_pass_and_check_near_due(&mut self, has_hot_rings: bool) -> bool {
         if has_hot_rings || !self.is_far_active() {
             return true;
         }
@@ -31,10 +31,10 @@ impl PollPlan {
         true
     }
 
-    /// Counts a pass. Returns whether it polls TCP without an event of the kernel. If TCP has work that waits
-    /// for a time, some passes poll it although no far peer is active.
+    /// Counts a pass. Returns whether the pass must poll TCP although the kernel has announced no event. If
+    /// TCP has work that waits for a time, some passes poll TCP although no far peer is active.
     #[inline]
-    pub(crate) fn is_far_due(&mut self, has_hot_rings: bool, has_timed_work: bool) -> bool {
+    pub(crate) fn count_pass_and_check_far_due(&mut self, has_hot_rings: bool, has_timed_work: bool) -> bool {
         let is_active = self.is_far_active();
         if !is_active && !has_timed_work {
             return false;
@@ -49,15 +49,15 @@ impl PollPlan {
         self.far_polls_left > 0
     }
 
-    /// Notes how much a poll of TCP has reported.
-    pub(crate) fn note_far_poll(&mut self, reported: u32) {
+    /// Records how much a poll of TCP has reported.
+    pub(crate) fn record_far_poll(&mut self, reported: u32) {
         self.passes_since_far_poll = 0;
         self.far_polls_left =
             if reported > 0 { EMPTY_FAR_POLLS_MAX } else { self.far_polls_left.saturating_sub(1) };
     }
 
     /// Makes the next pass poll shared memory.
-    pub(crate) fn force_near_poll(&mut self) {
+    pub(crate) fn force_near_poll_in_next_pass(&mut self) {
         self.passes_since_near_poll = PASSES_PER_NEAR_POLL;
     }
 }
@@ -75,10 +75,10 @@ mod tests {
     ) -> (u32, u32) {
         let (mut near, mut far) = (0, 0);
         for _ in 0..passes {
-            near += u32::from(plan.is_near_due(has_hot_rings));
-            if plan.is_far_due(has_hot_rings, has_timed_work) {
+            near += u32::from(plan.count_pass_and_check_near_due(has_hot_rings));
+            if plan.count_pass_and_check_far_due(has_hot_rings, has_timed_work) {
                 far += 1;
-                plan.note_far_poll(0);
+                plan.record_far_poll(0);
             }
         }
         (near, far)
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn active_far_peers_are_polled_until_they_are_silent() {
         let mut plan = PollPlan::default();
-        plan.note_far_poll(1);
+        plan.record_far_poll(1);
         let passes = EMPTY_FAR_POLLS_MAX;
         assert_eq!(count_polls(&mut plan, passes, false, false), (passes / PASSES_PER_NEAR_POLL, passes));
         assert_eq!(count_polls(&mut plan, 100, false, false), (100, 0));
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn active_far_peers_are_polled_now_and_then_between_hot_rings() {
         let mut plan = PollPlan::default();
-        plan.note_far_poll(1);
+        plan.record_far_poll(1);
         let polls = 10;
         assert_eq!(
             count_polls(&mut plan, polls * PASSES_PER_FAR_POLL, true, false),
             (polls * PASSES_PER_FAR_POLL, polls)
         );
-        plan.note_far_poll(7);
+        plan.record_far_poll(7);
         assert_eq!(
             count_polls(&mut plan, EMPTY_FAR_POLLS_MAX * PASSES_PER_FAR_POLL, true, false).1,
             EMPTY_FAR_POLLS_MAX
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn forced_poll_of_shared_memory_happens_in_the_next_pass() {
         let mut plan = PollPlan::default();
-        plan.note_far_poll(1);
-        assert!(!plan.is_near_due(false));
-        plan.force_near_poll();
-        assert!(plan.is_near_due(false));
-        assert!(!plan.is_near_due(false));
+        plan.record_far_poll(1);
+        assert!(!plan.count_pass_and_check_near_due(false));
+        plan.force_near_poll_in_next_pass();
+        assert!(plan.count_pass_and_check_near_due(false));
+        assert!(!plan.count_pass_and_check_near_due(false));
     }
 }

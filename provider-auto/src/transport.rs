@@ -13,11 +13,11 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmTransport;
 use homespun_tcp::TcpTransport;
 
+use crate::carried_link::CarriedLink;
 use crate::handler::{FarHandler, NearHandler};
 use crate::moved_links::MovedLinks;
-use crate::number::Carried;
 use crate::poll_plan::PollPlan;
-use crate::proven_peers::{ProvenPeer, ProvenPeers};
+use crate::proven_peers::{ProvenChange, ProvenPeers};
 
 /// One endpoint's links, over shared memory and over TCP. Opened by [`AutoProvider`](crate::AutoProvider).
 ///
@@ -25,7 +25,7 @@ use crate::proven_peers::{ProvenPeer, ProvenPeers};
 /// with [`Close::Drain`].
 #[derive(Debug)]
 pub struct AutoTransport {
-    /// Dropped first: a peer that is refused by name then finds TCP closed, too.
+    /// Dropped first: a peer that then finds the name gone finds TCP closed, too.
     far: TcpTransport,
     near: ShmTransport,
     moved: MovedLinks,
@@ -55,63 +55,65 @@ impl Transport for AutoTransport {
     }
 
     fn caps(&self, link: LinkId) -> LinkCaps {
-        match Carried::from_number(link) {
-            // Also right for a link that has moved to TCP: its capabilities have shrunk.
-            Carried::Near(near) => self.near.caps(near),
-            Carried::Far(far) => self.far.caps(far),
+        match CarriedLink::from_link_id(link) {
+            // Also right for a link that has moved to TCP: shared memory pulls nothing on its number.
+            CarriedLink::Near(near) => self.near.caps(near),
+            CarriedLink::Far(far) => self.far.caps(far),
         }
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
         let near = self.near.connect(to);
         let carried = if self.near.take_absent_link().is_none() {
-            self.proven.link_begun(near, to);
+            self.proven.add_link(near, to);
             self.update_reserved_addresses();
-            Carried::Near(near)
+            CarriedLink::Near(near)
         } else {
             self.near.close(near, Close::Abort);
-            Carried::Far(self.far.connect(to))
+            CarriedLink::Far(self.far.connect(to))
         };
-        tracing::debug!(link = carried.number().0, %to, ?carried, "chosen");
-        carried.number()
+        tracing::debug!(link = carried.link_id().0, %to, ?carried, "chosen");
+        carried.link_id()
     }
 
     #[inline]
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
-        let far = match Carried::from_number(link) {
-            Carried::Near(near) => match self.near.send_inline(near, header, payload) {
+        let far = match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => match self.near.send_inline(near, header, payload) {
                 Ok(()) => return Ok(()),
-                Err(Full) => self.moved.far_of(near).ok_or(Full)?,
+                Err(Full) => self.moved.far_id_of(near).ok_or(Full)?,
             },
-            Carried::Far(far) => far,
+            CarriedLink::Far(far) => far,
         };
         self.far.send_inline(far, header, payload)
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
-        match Carried::from_number(link) {
-            Carried::Near(near) => match (self.near.send(near, header, payload), self.moved.far_of(near)) {
-                (Sent::Full, Some(far)) => self.far.send(far, header, payload),
-                (sent, _) => sent,
-            },
-            Carried::Far(far) => self.far.send(far, header, payload),
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => {
+                match (self.near.send(near, header, payload), self.moved.far_id_of(near)) {
+                    (Sent::Full, Some(far)) => self.far.send(far, header, payload),
+                    (sent, _) => sent,
+                }
+            }
+            CarriedLink::Far(far) => self.far.send(far, header, payload),
         }
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        match Carried::from_number(link) {
-            Carried::Near(near) => match (self.near.resume(near, rest), self.moved.far_of(near)) {
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => match (self.near.resume(near, rest), self.moved.far_id_of(near)) {
                 (Sent::Full, Some(far)) => self.far.resume(far, rest),
                 (sent, _) => sent,
             },
-            Carried::Far(far) => self.far.resume(far, rest),
+            CarriedLink::Far(far) => self.far.resume(far, rest),
         }
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        match Carried::from_number(link) {
-            Carried::Near(near) => self.near.expose(near, payload),
-            Carried::Far(far) => self.far.expose(far, payload),
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => self.near.expose(near, payload),
+            CarriedLink::Far(far) => self.far.expose(far, payload),
         }
     }
 
@@ -122,8 +124,8 @@ impl Transport for AutoTransport {
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
-        match Carried::from_number(link) {
-            Carried::Near(near) if self.moved.far_of(near).is_none() => {
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) if self.moved.far_id_of(near).is_none() => {
                 self.near.pull(near, from, offset_bytes, into)
             }
             // Nothing is exposed over TCP.
@@ -137,9 +139,9 @@ impl Transport for AutoTransport {
         from: &RemotePayload,
         len_bytes: u64,
     ) -> Option<Arc<dyn SharedMemory>> {
-        match Carried::from_number(link) {
-            Carried::Near(near) => self.near.map_peer_memory(near, from, len_bytes),
-            Carried::Far(far) => self.far.map_peer_memory(far, from, len_bytes),
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => self.near.map_peer_memory(near, from, len_bytes),
+            CarriedLink::Far(far) => self.far.map_peer_memory(far, from, len_bytes),
         }
     }
 
@@ -151,15 +153,17 @@ impl Transport for AutoTransport {
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
-        if self.plan.is_near_due(self.near.has_hot_rings()) {
+        if self.plan.count_pass_and_check_near_due(self.near.has_hot_rings()) {
             // Active far peers get half of the frames, however many the near ones have sent.
             let for_far = if self.plan.is_far_active() { budget_frames / 2 } else { 0 };
             let handler = &mut NearHandler { receiver, proven: &mut self.proven };
             reported = self.near.receive(budget_frames - for_far, handler);
-            self.move_absent_links();
+            self.move_absent_links_if_any();
         }
         let has_event = self.near.take_companion_event() || self.far.has_work_now();
-        if has_event || self.plan.is_far_due(self.near.has_hot_rings(), self.far.has_timed_work()) {
+        if has_event
+            || self.plan.count_pass_and_check_far_due(self.near.has_hot_rings(), self.far.has_timed_work())
+        {
             let left_frames = budget_frames.saturating_sub(reported).max(1);
             reported += self.receive_from_far(left_frames, receiver);
         }
@@ -172,9 +176,9 @@ impl Transport for AutoTransport {
 
     fn arm(&mut self) -> Armed {
         let near = self.near.arm();
-        self.move_absent_links();
+        self.move_absent_links_if_any();
         if near == Armed::Ready {
-            self.plan.force_near_poll();
+            self.plan.force_near_poll_in_next_pass();
             return near;
         }
         match self.far.arm() {
@@ -185,21 +189,21 @@ impl Transport for AutoTransport {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        match Carried::from_number(link) {
-            Carried::Near(near) => {
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => {
                 self.near.close(near, how);
-                self.proven.link_ended(near);
+                self.proven.remove_link(near);
                 self.update_reserved_addresses();
-                if let Some(far) = self.moved.remove(near) {
+                if let Some(far) = self.moved.remove_closed(near) {
                     self.far.close(far, how);
                 }
             }
-            Carried::Far(far) => self.far.close(far, how),
+            CarriedLink::Far(far) => self.far.close(far, how),
         }
     }
 
     fn stop_accepting(&mut self) {
-        // In this order, no peer is refused by name and then accepted by TCP.
+        // In this order, no peer finds the name gone and is then accepted by TCP.
         self.far.stop_accepting();
         self.near.stop_accepting();
     }
@@ -210,18 +214,25 @@ impl Transport for AutoTransport {
 }
 
 impl AutoTransport {
-    /// Connects over TCP the links that waited at a full backlog and then found no near peer.
-    #[inline]
-    fn move_absent_links(&mut self) {
+    /// Connects over TCP the links that waited at a full backlog and then found no near peer. Tells TCP of
+    /// changes of the proven peers.
+    #[inline(always)]
+    fn move_absent_links_if_any(&mut self) {
+        if self.near.has_absent() | self.proven.has_changes() {
+            self.move_absent_links_to_tcp();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_absent_links_to_tcp(&mut self) {
         while let Some((near, to)) = self.near.take_absent_link() {
             let far = self.far.connect(to);
-            tracing::debug!(link = Carried::Near(near).number().0, %to, ?far, "moved to TCP");
+            tracing::debug!(link = CarriedLink::Near(near).link_id().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);
-            self.proven.link_ended(near);
+            self.proven.remove_link(near);
         }
-        if self.proven.has_changes() {
-            self.update_reserved_addresses();
-        }
+        self.update_reserved_addresses();
     }
 
     /// Tells TCP which addresses belong to peers that shared memory has proven.
@@ -229,8 +240,8 @@ impl AutoTransport {
     fn update_reserved_addresses(&mut self) {
         for change in self.proven.take_changes() {
             match change {
-                ProvenPeer::Begun(address) => self.far.reserve_address(address),
-                ProvenPeer::Ended(address) => self.far.release_address(address),
+                ProvenChange::Added(address) => self.far.reserve_address(address),
+                ProvenChange::Removed(address) => self.far.release_address(address),
             }
         }
     }
@@ -239,8 +250,8 @@ impl AutoTransport {
     fn receive_from_far(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         let moved = &mut self.moved;
         let reported = self.far.receive(budget_frames, &mut FarHandler { receiver, moved });
-        self.plan.note_far_poll(reported);
-        while let Some(near) = self.moved.take_ended() {
+        self.plan.record_far_poll(reported);
+        while let Some(near) = self.moved.pop_ended() {
             self.near.close(near, Close::Abort);
         }
         reported

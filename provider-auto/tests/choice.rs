@@ -25,17 +25,17 @@ fn auto() -> AutoProvider {
     AutoProvider::new(ShmProvider::new(), TcpProvider::new())
 }
 
-/// A loopback address that no other test uses, with any port.
-fn own_ip() -> Address {
+/// A loopback address that no other test uses, with port 0.
+fn unused_ip() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let [.., process] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 101 + high, process, 1 + low], 0)).into()
 }
 
-/// An address of that kind, with a port that this process does not use.
-fn own_address() -> Address {
-    let held = TcpListener::bind(own_ip().socket_addr()).expect("a free port");
+/// A loopback address that no other test uses, with a port that is free.
+fn unused_address() -> Address {
+    let held = TcpListener::bind(unused_ip().socket_addr()).expect("a free port");
     held.local_addr().expect("it is bound").into()
 }
 
@@ -65,7 +65,12 @@ fn drive_both<A: Transport, B: Transport>(
 /// Sends messages of several sizes both ways over a link of `a`, which `b` has accepted. Checks that each
 /// side knows the other by its address and instance.
 #[track_caller]
-fn exchange<B: Transport>(a: &mut Endpoint, b: &mut TestEndpoint<B>, link: LinkId, instances: [u64; 2]) {
+fn exchange_messages<B: Transport>(
+    a: &mut Endpoint,
+    b: &mut TestEndpoint<B>,
+    link: LinkId,
+    instances: [u64; 2],
+) {
     const SIZES_BYTES: [usize; 4] = [0, 100, 5000, 300_000];
     let payloads: Vec<Vec<u8>> = SIZES_BYTES.iter().map(|&bytes| pseudo_random_payload(bytes, 3)).collect();
     // An earlier link may have had this number.
@@ -94,23 +99,23 @@ fn exchange<B: Transport>(a: &mut Endpoint, b: &mut TestEndpoint<B>, link: LinkI
 
 #[test]
 fn near_peer_shares_memory_and_peer_of_another_neighbourhood_does_not() {
-    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), own_ip(), instance));
+    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), unused_ip(), instance));
     let elsewhere = auto().with_neighbourhood("elsewhere");
-    let mut c = TestEndpoint::open_at(&elsewhere, own_ip(), 33);
+    let mut c = TestEndpoint::open_at(&elsewhere, unused_ip(), 33);
     let [to_b, to_c] = [a.connect(b.address()), a.connect(c.address())];
     assert_eq!([to_b, to_c].map(|link| is_near(&a, link)), [true, false]);
-    exchange(&mut a, &mut b, to_b, [11, 22]);
-    exchange(&mut a, &mut c, to_c, [11, 33]);
+    exchange_messages(&mut a, &mut b, to_b, [11, 22]);
+    exchange_messages(&mut a, &mut c, to_c, [11, 33]);
 }
 
 #[test]
 fn endpoint_over_tcp_alone_is_a_far_peer() {
-    let mut a = TestEndpoint::open_at(&auto(), own_ip(), 11);
-    let mut b = TestEndpoint::open_at(&TcpProvider::new(), own_ip(), 22);
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
+    let mut b = TestEndpoint::open_at(&TcpProvider::new(), unused_ip(), 22);
     let link = a.connect(b.address());
     assert!(!is_near(&a, link));
-    exchange(&mut a, &mut b, link, [11, 22]);
-    // It connects, too.
+    exchange_messages(&mut a, &mut b, link, [11, 22]);
+    // It connects to the `auto` endpoint, too.
     let link = b.connect(a.address());
     b.post(link, pseudo_random_payload(100, 1));
     drive_both(&mut a, &mut b, "its message", |a, b| {
@@ -121,9 +126,9 @@ fn endpoint_over_tcp_alone_is_a_far_peer() {
 
 #[test]
 fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
-    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), own_ip(), instance));
+    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), unused_ip(), instance));
     let link = a.connect(b.address());
-    exchange(&mut a, &mut b, link, [11, 22]);
+    exchange_messages(&mut a, &mut b, link, [11, 22]);
     let known_at_b = b.recorder.up_events();
     let mut stranger = TcpStream::connect(b.address().socket_addr()).expect("it listens");
     stranger.set_nonblocking(true).expect("a socket");
@@ -143,37 +148,37 @@ fn stranger_over_tcp_cannot_claim_the_address_of_a_near_peer() {
         }
     };
     assert!(ended && b.recorder.up_events() == known_at_b, "{:?}", b.recorder.up_events());
-    exchange(&mut a, &mut b, link, [11, 22]);
+    exchange_messages(&mut a, &mut b, link, [11, 22]);
 }
 
 #[test]
-fn unrelated_endpoint_over_shared_memory_is_never_met() {
-    let address = own_address();
+fn shm_endpoint_at_the_same_address_is_no_near_peer() {
+    let address = unused_address();
     let mut b = TestEndpoint::open_at(&TcpProvider::new(), address, 22);
     let stranger = TestEndpoint::open_at(&ShmProvider::new(), address, 33);
-    let mut a = TestEndpoint::open_at(&auto(), own_ip(), 11);
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
     let link = a.connect(address);
     assert!(!is_near(&a, link));
-    exchange(&mut a, &mut b, link, [11, 22]);
+    exchange_messages(&mut a, &mut b, link, [11, 22]);
     assert_eq!(stranger.recorder.log(), []);
-    // Nor does an endpoint of that domain find an automatic one.
+    // Nor does an endpoint of the domain `shm` find an `auto` endpoint.
     let address = a.address();
-    let mut stranger = TestEndpoint::open_at(&ShmProvider::new(), own_ip(), 33);
+    let mut stranger = TestEndpoint::open_at(&ShmProvider::new(), unused_ip(), 33);
     let link = stranger.connect(address);
     drive_both(&mut a, &mut stranger, "the refusal", |_, b| b.recorder.down_error(link).is_some());
 }
 
 #[test]
 fn endpoints_of_one_port_and_several_addresses_are_told_apart() {
-    let address = own_address();
-    let other = Address::from(SocketAddr::new(own_ip().ip(), address.port()));
-    let mut a = TestEndpoint::open_at(&auto(), own_ip(), 11);
+    let address = unused_address();
+    let other = Address::from(SocketAddr::new(unused_ip().ip(), address.port()));
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
     let mut both = [(address, 22), (other, 33)]
         .map(|(bind, instance)| (TestEndpoint::open_at(&auto(), bind, instance), instance));
     for (b, instance) in &mut both {
         let link = a.connect(b.address());
         assert!(is_near(&a, link));
-        exchange(&mut a, b, link, [11, *instance]);
+        exchange_messages(&mut a, b, link, [11, *instance]);
     }
 }
 
@@ -211,16 +216,16 @@ fn address_of_another_host_is_far() {
 
 #[test]
 fn port_in_use_by_either_transport_is_refused() {
-    let address = own_address();
+    let address = unused_address();
     let listener = TcpListener::bind(address.socket_addr()).unwrap();
     assert_eq!(auto().open(address, 1).err(), Some(Errno::EADDRINUSE));
     drop(listener);
     // The failure has left no name behind.
     drop(auto().open(address, 2).expect("the address is free"));
 
-    let name = Name::bind(address, 0);
+    let listener = SilentListener::bind(address, 0);
     assert_eq!(auto().open(address, 3).err(), Some(Errno::EADDRINUSE));
-    drop(name);
+    drop(listener);
     let endpoint = auto().open(address, 4).expect("the address is free");
     assert_eq!(auto().open(address, 5).err(), Some(Errno::EADDRINUSE));
     assert_eq!(TcpProvider::new().open(address, 6).err(), Some(Errno::EADDRINUSE));
@@ -229,8 +234,8 @@ fn port_in_use_by_either_transport_is_refused() {
 
 #[test]
 fn choice_is_made_anew_for_a_successor() {
-    let address = own_address();
-    let mut a = TestEndpoint::open_at(&auto(), own_ip(), 11);
+    let address = unused_address();
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
     let mut instance = 100;
     for round in 0..6 {
         instance += 1;
@@ -238,20 +243,20 @@ fn choice_is_made_anew_for_a_successor() {
             let mut b = TestEndpoint::open_at(&auto(), address, instance);
             let link = a.connect(address);
             assert!(is_near(&a, link));
-            exchange(&mut a, &mut b, link, [11, instance]);
+            exchange_messages(&mut a, &mut b, link, [11, instance]);
             a.close(link, Close::Abort);
         } else {
             let mut b = TestEndpoint::open_at(&TcpProvider::new(), address, instance);
             let link = a.connect(address);
             assert!(!is_near(&a, link));
-            exchange(&mut a, &mut b, link, [11, instance]);
+            exchange_messages(&mut a, &mut b, link, [11, instance]);
             a.close(link, Close::Abort);
         }
     }
 }
 
-/// A socket at the name of an automatic endpoint. It never answers.
-struct Name {
+/// A socket that listens at the name of an `auto` endpoint and never answers.
+struct SilentListener {
     listener: OwnedFd,
     name: SocketAddrUnix,
 }
@@ -261,18 +266,18 @@ fn open_socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
 
-impl Name {
+impl SilentListener {
     /// The kernel lets `backlog` connections and one more wait.
-    fn bind(address: Address, backlog: i32) -> Name {
+    fn bind(address: Address, backlog: i32) -> SilentListener {
         let name = format!("homespun/auto//{address}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough");
         let listener = open_socket();
         bind(&listener, &name).expect("the name is free");
         listen(&listener, backlog).expect("the socket is bound");
-        Name { listener, name }
+        SilentListener { listener, name }
     }
 
-    /// Takes a place in the backlog.
+    /// Connects, and so takes a place in the backlog.
     fn connect(&self) -> OwnedFd {
         let socket = open_socket();
         connect(&socket, &self.name).expect("room in the backlog");
@@ -284,11 +289,11 @@ impl Name {
     }
 }
 
-/// An automatic endpoint whose links wait, since the backlog at the name of this address is full.
-fn open_with_waiting_links<const N: usize>(address: Address) -> (Endpoint, [LinkId; N], Name) {
-    let name = Name::bind(address, 0);
-    let _first = name.connect();
-    let mut a = TestEndpoint::open_at(&auto(), own_ip(), 11);
+/// Opens an `auto` endpoint with links that wait, since the backlog at the name of this address is full.
+fn open_with_waiting_links<const N: usize>(address: Address) -> (Endpoint, [LinkId; N], SilentListener) {
+    let listener = SilentListener::bind(address, 0);
+    let _first = listener.connect();
+    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
     let links = [(); N].map(|()| a.connect(address));
     for link in links {
         a.post(link, pseudo_random_payload(100, 7));
@@ -300,16 +305,16 @@ fn open_with_waiting_links<const N: usize>(address: Address) -> (Endpoint, [Link
     }
     let armed = a.transport.arm();
     assert!(matches!(armed, Armed::Asleep { look_again_after: Some(_) }), "{armed:?}");
-    (a, links, name)
+    (a, links, listener)
 }
 
 #[test]
 fn waiting_link_moves_to_tcp_when_its_name_is_given_up() {
-    let address = own_address();
+    let address = unused_address();
     let mut b = TestEndpoint::open_at(&TcpProvider::new(), address, 22);
-    let (mut a, [first, second, third], name) = open_with_waiting_links(address);
+    let (mut a, [first, second, third], listener) = open_with_waiting_links(address);
     a.close(third, Close::Drain);
-    drop(name);
+    drop(listener);
     for link in [first, second] {
         drive_both(&mut a, &mut b, "the link", |a, _| a.recorder.up_events().contains(&(link, address, 22)));
         assert!(!is_near(&a, link));
@@ -352,9 +357,9 @@ fn waiting_link_moves_to_tcp_when_its_name_is_given_up() {
 
 #[test]
 fn waiting_link_without_any_endpoint_ends() {
-    let address = own_address();
-    let (mut a, [link], name) = open_with_waiting_links(address);
-    drop(name);
+    let address = unused_address();
+    let (mut a, [link], listener) = open_with_waiting_links(address);
+    drop(listener);
     let deadline = Deadline::new();
     while a.recorder.down_error(link).is_none() {
         // As a caller that sleeps whenever it may.
@@ -368,9 +373,9 @@ fn waiting_link_without_any_endpoint_ends() {
 
 #[test]
 fn waiting_link_shares_memory_once_there_is_room() {
-    let address = own_address();
-    let (mut a, [link], name) = open_with_waiting_links(address);
-    drop(name.accept());
+    let address = unused_address();
+    let (mut a, [link], listener) = open_with_waiting_links(address);
+    drop(listener.accept());
     let deadline = Deadline::new();
     while !a.has_sent_all() {
         a.receive(BUDGET_FRAMES);
@@ -383,8 +388,8 @@ fn waiting_link_shares_memory_once_there_is_room() {
 #[test]
 fn near_and_far_peers_do_not_starve_each_other() {
     const FRAMES: usize = 3000;
-    let [hub, near] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), own_ip(), instance));
-    let far = TestEndpoint::open_at(&auto().with_neighbourhood("far"), own_ip(), 33);
+    let [hub, near] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), unused_ip(), instance));
+    let far = TestEndpoint::open_at(&auto().with_neighbourhood("far"), unused_ip(), 33);
     let mut endpoints = [hub, near, far];
     let to_hub = endpoints[0].address();
     let links = [1, 2].map(|place| endpoints[place].connect(to_hub));

@@ -1,12 +1,9 @@
 //! The contract of a transport over shared memory and TCP.
 
-mod neighbours;
-
 use homespun_auto::AutoProvider;
 use homespun_shm::ShmProvider;
+use homespun_suite::Neighbours;
 use homespun_tcp::TcpProvider;
-
-use crate::neighbours::Neighbours;
 
 /// All peers are near.
 mod near {
@@ -32,5 +29,5 @@ mod short_backlog {
 mod mixed {
     use super::*;
 
-    homespun_conformance::transport_contract!(Neighbours::new(), features: [splits, wakes]);
+    homespun_conformance::transport_contract!(Neighbours::new(0), features: [splits, wakes]);
 }

@@ -68,7 +68,9 @@ impl ShmProvider {
     /// Opens the transport over shared memory of an endpoint that has one over TCP, too. TCP has bound the
     /// endpoint to `bound`, an address with a port, or a wildcard with a port; peers reach it at `address`.
     /// Such endpoints find only each other, and only those of the same neighbourhood:
-    /// [`ShmTransport::take_absent_link`] returns connects to other addresses.
+    /// [`ShmTransport::take_absent_link`] returns connects to other addresses. If a security policy forbids the
+    /// endpoint's abstract name (EPERM or EACCES), the transport opens all the same, warns in the log, and
+    /// reaches no peer.
     ///
     /// ```
     /// use homespun_engine::address::Address;

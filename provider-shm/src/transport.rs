@@ -2,6 +2,7 @@
 
 mod beside_tcp;
 mod connecting;
+mod policy;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -32,6 +33,7 @@ use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd};
 use crate::shareable;
+use crate::transport::policy::PolicyRefusal;
 
 /// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
 ///
@@ -71,6 +73,7 @@ pub struct ShmTransport {
     passes_since_kernel_poll: u32,
     /// Connects that found no endpoint, which the owner has not taken over yet.
     absent: Vec<(LinkId, Address)>,
+    refusal: PolicyRefusal,
     /// Whether a poll of the kernel has found that the companion has events.
     has_companion_event: bool,
 }
@@ -79,13 +82,13 @@ impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
         let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
         tracing::debug!(%bind, %address, "listening");
-        ShmTransport::with_listener(listener, NameKind::Alone, Hello { address, instance })
+        ShmTransport::with_listener(Some(listener), NameKind::Alone, Hello { address, instance })
     }
 
-    fn with_listener(listener: Listener, names: NameKind, hello: Hello) -> io::Result<ShmTransport> {
+    fn with_listener(listener: Option<Listener>, names: NameKind, hello: Hello) -> io::Result<ShmTransport> {
         let generation = ForkGeneration::current();
         let poller = Poller::new()?;
-        for socket in listener.sockets() {
+        for socket in listener.iter().flat_map(Listener::sockets) {
             poller.add(socket, EventSource::Listener)?;
         }
         Ok(ShmTransport {
@@ -94,7 +97,7 @@ impl ShmTransport {
             hello,
             names,
             poller,
-            listener: Some(listener),
+            listener,
             links: LinkTable::default(),
             hot: Vec::new(),
             turn: 0,
@@ -107,6 +110,7 @@ impl ShmTransport {
             idle_passes: 0,
             passes_since_kernel_poll: 0,
             absent: Vec::new(),
+            refusal: PolicyRefusal::None,
             has_companion_event: false,
         })
     }

@@ -181,19 +181,12 @@ impl Transport for TcpTransport {
             .unwrap_or(Sent::Full)
     }
 
+    // Inlined, so that a pass in which nothing was sent costs one comparison.
+    #[inline]
     fn flush(&mut self) {
-        if self.dirty.is_empty() {
-            return;
+        if !self.dirty.is_empty() {
+            self.flush_dirty_links();
         }
-        let mut dirty = mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            // A number may be in the list twice, or may be that of a link that has ended. So the link's own
-            // mark decides.
-            if self.links.link_mut(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
-                self.flush_link(id);
-            }
-        }
-        self.dirty = dirty;
     }
 
     /// Every read counts against the budget, even if it completes no frame. A read that returns only part of
@@ -392,6 +385,19 @@ impl TcpTransport {
             enlist_ready(&mut self.ready, id, link);
         }
         Some(result)
+    }
+
+    #[inline(never)]
+    fn flush_dirty_links(&mut self) {
+        let mut dirty = mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            // A number may be in the list twice, or may be that of a link that has ended. So the link's own
+            // mark decides.
+            if self.links.link_mut(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
+                self.flush_link(id);
+            }
+        }
+        self.dirty = dirty;
     }
 
     fn flush_link(&mut self, id: LinkId) {

@@ -66,6 +66,11 @@ impl PeerCache {
 }
 
 impl AddressCache {
+    /// Empties the cache, since the engine gives ids of forgotten peers to others.
+    pub(super) fn clear(&mut self) {
+        self.addresses.clear();
+    }
+
     pub(super) fn address_of_peer(
         &mut self,
         peer: PeerId,

@@ -212,6 +212,11 @@ impl Sink for Queues<'_, '_> {
     }
 
     #[cold]
+    fn clear_peer_cache(&mut self) {
+        self.address_cache.clear();
+    }
+
+    #[cold]
     fn report_connection_event(&mut self, event: ConnectionReport) {
         if let Some(reporter) = &self.bindings.reporter {
             reporter.report(event);
@@ -255,6 +260,10 @@ impl Sink for WithoutReader<'_> {
 
     fn record_deferred_work_end(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.0.record_deferred_work_end(number, has_succeeded)
+    }
+
+    fn clear_peer_cache(&mut self) {
+        self.0.clear_peer_cache();
     }
 
     fn report_connection_event(&mut self, event: ConnectionReport) {

@@ -76,6 +76,13 @@ impl Prerequisite {
         required: Required::InTestScript,
     };
 
+    /// A kernel that keeps a process from connecting to abstract names outside its sandbox.
+    pub const SCOPED_ABSTRACT_NAMES: Prerequisite = Prerequisite {
+        name: "scoped abstract names",
+        reason: "Landlock is off, or is older than Linux 6.12",
+        required: Required::Never,
+    };
+
     /// Files on a device, whose dirty pages the system counts.
     pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
         name: "files on a device",

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_filter_all_threads};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter, apply_filter_all_threads,
+};
 
 /// The system calls that copy between processes.
 pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
@@ -21,6 +24,22 @@ pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
+/// The length of the longest address of the Internet protocols, `struct sockaddr_in6`. The abstract names of
+/// endpoints are longer.
+const INTERNET_ADDRESS_MAX_BYTES: u64 = 28;
+
+/// Makes these system calls fail with an error from now on, in this thread, if their third argument says that
+/// an address is longer than those of the Internet protocols. They are `bind(2)`, `connect(2)`, or both.
+pub fn fail_system_calls_with_names(system_calls: &[i64], errno: i32) {
+    let (length_argument, length_limit) = (2, INTERNET_ADDRESS_MAX_BYTES);
+    let is_longer =
+        SeccompCondition::new(length_argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, length_limit);
+    let rule = SeccompRule::new(vec![is_longer.expect("an argument")]).expect("a condition");
+    let rules = system_calls.iter().map(|&number| (number, vec![rule.clone()])).collect();
+    let filter = compile_filter(rules, SeccompAction::Errno(errno.unsigned_abs()));
+    apply_filter(&filter).expect("a thread may confine itself");
+}
+
 /// Has the first of these system calls kill this process.
 pub fn kill_at_system_calls(system_calls: &[i64]) {
     let filter = build_filter(system_calls, SeccompAction::KillProcess);
@@ -29,7 +48,10 @@ pub fn kill_at_system_calls(system_calls: &[i64]) {
 
 fn build_filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
     // A system call without rules matches whatever its arguments.
-    let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
+    compile_filter(system_calls.iter().map(|&number| (number, Vec::new())).collect(), action)
+}
+
+fn compile_filter(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> BpfProgram {
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).expect("a filter");
     BpfProgram::try_from(filter).expect("a small filter")

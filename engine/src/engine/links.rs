@@ -37,6 +37,11 @@ pub(super) struct ExposedSends {
 }
 
 impl ClosingLink {
+    /// Returns the peer that can still read sends of the link.
+    pub(super) fn peer_of_exposed_sends(&self) -> Option<PeerId> {
+        self.unended.peer
+    }
+
     /// Creates the entry of a link without such sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
@@ -91,7 +96,8 @@ impl Engine {
         let peer = match self.links.get_mut(id) {
             Some(link) => link.peer(),
             None => {
-                let peer = self.peers.intern(address);
+                self.forget_unused_peers_if_due(sink);
+                let peer = self.peers.intern_introduced(address);
                 self.add_link(id, peer);
                 peer
             }

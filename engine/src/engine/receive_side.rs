@@ -11,6 +11,7 @@ use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
 use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
+use crate::peers::PeerMarks;
 use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
@@ -293,6 +294,15 @@ impl ReceiveSide {
         }
     }
 
+    /// Marks the peers that the receiver refers to. A shared receiver refers to a peer by an id of its own,
+    /// or while a link leads to it.
+    pub(super) fn mark_peers(&self, marks: &mut PeerMarks) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.mark_peers(marks),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => {}
+        }
+    }
+
     /// Whether reports of receives wait for room in their queue, or mail waits for this engine.
     #[inline(always)]
     pub(super) fn has_held_reports(&self) -> bool {
@@ -382,8 +392,9 @@ impl Engine {
         if let ReceiveSide::Shared(membership) = receive_side {
             membership.record_work_ends(&mut effects);
         }
+        self.forget_unused_peers_if_due(sink);
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
-        while let Some(report) = membership.take_report(|address| self.peers.intern(address)) {
+        while let Some(report) = membership.take_report(|address| self.peers.intern_introduced(address)) {
             let refused = match report.outcome {
                 Ok(completion) => sink.complete(completion, &self.peers).map_err(Ok),
                 Err(failure) => sink.fail(*failure, &self.peers).map_err(|failure| Err(Box::new(failure))),

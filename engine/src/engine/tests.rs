@@ -51,6 +51,7 @@ mod multi_receive;
 mod ordering;
 mod over_loopback;
 mod peeks;
+mod peer_table;
 mod random_frames;
 mod receiving;
 mod requests;

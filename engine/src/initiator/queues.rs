@@ -51,6 +51,13 @@ impl PeerQueues {
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
     }
 
+    /// Returns the peers that have queued operations or are listed as active.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        let queues = (0_u32..).zip(&self.by_peer);
+        let in_use = queues.filter(|(_, queue)| queue.is_active || !queue.sends.is_empty());
+        in_use.map(|(number, _)| PeerId(number))
+    }
+
     /// Removes the first queued operation that `matches`. Returns it with its peer.
     pub(super) fn remove_first(&mut self, matches: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;

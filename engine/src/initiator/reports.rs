@@ -9,6 +9,7 @@ use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
 use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
+use crate::peers::PeerMarks;
 
 /// Reports that the sink had no room for, in order. No report is lost, and no link has to wait for
 /// room.
@@ -33,6 +34,13 @@ impl Reports {
     #[inline(always)]
     pub(super) fn ended_ops_awaiting_report(&self) -> usize {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
+    }
+
+    /// Marks the peers of operations whose report waits for room or for its turn.
+    pub(super) fn mark_peers(&self, marks: &mut PeerMarks) {
+        let Reports { held, turns } = self;
+        marks.mark(held.peers());
+        marks.mark(turns.iter().flat_map(|turns| turns.peers()));
     }
 
     /// Counts an operation that has succeeded, whether it is reported or not.

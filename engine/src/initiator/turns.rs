@@ -54,6 +54,11 @@ impl Turns {
         self.waiting_ops
     }
 
+    /// Returns the peers on which operations have turns.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.by_peer.keys().copied()
+    }
+
     /// Gives a turn to an operation that is posted to this peer now.
     pub(super) fn assign(&mut self, peer: PeerId) -> Turn {
         let entry = Entry { peer, ending: None };

@@ -92,6 +92,11 @@ impl Links {
         present.map(|(id, _)| LinkId(id as u32)).collect()
     }
 
+    /// Returns the peers to which links lead. A peer may occur several times.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.by_id.iter().flatten().map(Link::peer)
+    }
+
     /// Returns how many links were ever created.
     pub(crate) fn created_count(&self) -> u64 {
         self.count

@@ -1,5 +1,7 @@
 //! One peer: the links to it, and the instance that answers on them.
 
+use std::mem;
+
 use smallvec::SmallVec;
 
 use crate::address::Address;
@@ -20,6 +22,10 @@ pub(crate) struct Peer {
     connect_retries: u32,
     /// Whether the last link has ended, or could not be made, and none was up since.
     is_lost: bool,
+    /// Whether the application has named the peer, so that it is never forgotten.
+    is_named: bool,
+    /// Whether the peer was unused at the last sweep, and no link has begun since.
+    was_unused: bool,
 }
 
 /// The endpoint that answers at a peer's address. Another one may take the address later.
@@ -62,7 +68,24 @@ impl Peer {
             links: SmallVec::new(),
             connect_retries: 0,
             is_lost: false,
+            is_named: false,
+            was_unused: false,
         }
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Records that the application has named the peer.
+    pub(super) fn mark_named(&mut self) {
+        self.is_named = true;
+    }
+
+    /// Records whether the peer is in use at a sweep. Returns whether the table keeps it.
+    pub(super) fn note_sweep(&mut self, is_used: bool) -> bool {
+        let was_unused = mem::replace(&mut self.was_unused, !is_used);
+        is_used || !was_unused
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -94,6 +117,7 @@ impl Peer {
 
     /// Records that either side has begun a link to the peer.
     pub(crate) fn link_begun(&mut self, link: LinkId) {
+        self.was_unused = false;
         self.links.push(link);
     }
 

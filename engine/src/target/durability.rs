@@ -13,6 +13,7 @@
 
 use std::collections::hash_map::Entry;
 use std::mem;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use super::Target;
@@ -70,20 +71,19 @@ impl Target {
         if durable != Durable::Nothing {
             return window.try_persist(clamp_to_usize(len_bytes));
         }
-        if let Some(peer) = self.links.get_mut(id).map(|link| link.peer) {
-            self.unpersisted.entry(peer).or_default().note_written(window, clamp_to_usize(len_bytes));
+        let range = window.region_range(clamp_to_usize(len_bytes));
+        if !range.is_empty()
+            && let Some(peer) = self.links.get_mut(id).map(|link| link.peer)
+        {
+            self.unpersisted.entry(peer).or_default().note_written(window, range);
         }
         true
     }
 }
 
 impl Unpersisted {
-    /// Records a write to the first `len_bytes` of a window.
-    fn note_written(&mut self, window: &Window, len_bytes: usize) {
-        let range = window.region_range(len_bytes);
-        if range.is_empty() {
-            return;
-        }
+    /// Records a write to this range of a window's region.
+    fn note_written(&mut self, window: &Window, range: Range<usize>) {
         let is_same = |written: &&mut Written| written.region.as_ptr() == Arc::as_ptr(window.region());
         match self.written.iter_mut().find(is_same) {
             Some(written) => {

@@ -8,6 +8,7 @@ use crate::buffer::Buffer;
 use crate::completion::EndedOperation;
 use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::peer_id::PeerId;
 use crate::receiver::HeldCredit;
 use crate::transport::LinkId;
 
@@ -17,6 +18,13 @@ pub(super) struct HeldEvent {
     completion: EndedOperation,
     /// The credit that this completion holds.
     credit: Option<HeldCredit>,
+}
+
+impl HeldEvent {
+    /// Returns the peer that has written.
+    pub(super) fn source(&self) -> Option<PeerId> {
+        self.completion.source
+    }
 }
 
 impl Target {

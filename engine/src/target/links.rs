@@ -46,6 +46,11 @@ impl TargetLinks {
         self.by_id.iter_mut().flatten()
     }
 
+    /// Returns the peers to which links lead. A peer may occur several times.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.by_id.iter().flatten().map(|link| link.peer)
+    }
+
     pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) {
         let place = id.0 as usize;
         if self.by_id.len() <= place {

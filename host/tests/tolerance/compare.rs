@@ -7,7 +7,8 @@ use crate::outcome::{has_reached_call, is_accepted};
 /// Outcomes by probe and provider.
 pub(crate) type OutcomeTable = BTreeMap<String, BTreeMap<&'static str, String>>;
 
-const OURS: [&str; 2] = ["homespun shm", "homespun tcp"];
+/// The columns of homespun's domains.
+pub(crate) const OURS: [&str; 3] = ["homespun shm", "homespun tcp", "homespun auto"];
 
 /// The number of other providers that have to agree on an outcome.
 const QUORUM: usize = 2;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{Difference, OutcomeTable, find_differences_from_others};
+use crate::compare::{Difference, OURS, OutcomeTable, find_differences_from_others};
 use crate::provider_case::COLUMNS;
 
 /// All outcomes of all probes, as text.
@@ -60,19 +60,49 @@ fn format_cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
     COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
 }
 
+/// A row of the document.
+struct Row {
+    probes: Vec<String>,
+    /// The outcomes that each column lists.
+    outcomes: BTreeMap<&'static str, String>,
+}
+
+impl Row {
+    fn parse(line: &str) -> Row {
+        let mut cells = line.split(" | ");
+        let names = cells.next().unwrap_or_default().split('`').skip(1).step_by(2);
+        let probes = names.flat_map(expand_row_name).collect();
+        Row { probes, outcomes: COLUMNS.into_iter().zip(cells.map(str::to_owned)).collect() }
+    }
+
+    /// Describes the outcomes of homespun that the row does not list, by probe. Details need not be listed.
+    fn find_unlisted_outcomes(&self, table: &OutcomeTable) -> BTreeMap<String, String> {
+        let mut complaints = BTreeMap::new();
+        for (column, probe) in
+            OURS.iter().flat_map(|column| self.probes.iter().map(move |probe| (column, probe)))
+        {
+            let Some(outcome) = table.get(probe).and_then(|outcomes| outcomes.get(column)) else { continue };
+            let listed = self.outcomes.get(column).map_or("", String::as_str);
+            if !listed.split("; ").any(|listed| !listed.is_empty() && outcome.starts_with(listed)) {
+                let complaint = format!("{column} is listed with {listed:?}: `{probe}` | {outcome}");
+                complaints.insert(probe.clone(), complaint);
+            }
+        }
+        complaints
+    }
+}
+
 /// Describes the mismatches between the document and the outcomes, by probe.
 pub(crate) fn find_mismatches(table: &OutcomeTable, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut listed = BTreeSet::new();
-    for line in document.lines().filter(|line| line.starts_with("| `")) {
-        let cell = line.split(" | ").next().unwrap_or_default();
-        listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand_row_name));
-    }
+    let rows: Vec<Row> = document.lines().filter(|line| line.starts_with("| `")).map(Row::parse).collect();
+    let listed: BTreeSet<String> = rows.iter().flat_map(|row| row.probes.iter().cloned()).collect();
     let differences = find_differences_from_others(table);
     let found: BTreeMap<&str, &Difference> =
         differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
-    let mut complaints = BTreeMap::new();
+    let mut complaints: BTreeMap<String, String> =
+        rows.iter().flat_map(|row| row.find_unlisted_outcomes(table)).collect();
     for (probe, difference) in &found {
         if !listed.contains(*probe) {
             let outcomes = format_cells(&difference.outcomes).join(" | ");

@@ -3,7 +3,8 @@
 //! and those for which two other providers agree on another result than homespun's.
 //!
 //! Without arguments this program is a test. It fails if there is a difference that the document does not
-//! list, or if the document lists a difference that does not exist. It needs the libfabric version of the
+//! list, if the document lists a difference that does not exist, or if it lists another outcome of homespun
+//! than the one that was found. It needs the libfabric version of the
 //! document (Debian: `libfabric-bin`) with all its providers. Without them it prints that it is skipped, and
 //! passes, or fails if `CI` is set.
 //!

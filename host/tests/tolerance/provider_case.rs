@@ -46,19 +46,21 @@ const fn new_case(
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
     new_case("homespun shm", "homespun", Some("shm"), EndpointKind::Rdm),
     new_case("homespun tcp", "homespun", Some("tcp"), EndpointKind::Rdm),
+    new_case("homespun auto", "homespun", Some("auto"), EndpointKind::Rdm),
     new_case("sockets", "sockets", None, EndpointKind::Rdm),
     new_case("tcp", "tcp", None, EndpointKind::Rdm),
     new_case("tcp;ofi_rxm", "tcp;ofi_rxm", None, EndpointKind::Rdm),
     new_case("shm", "shm", None, EndpointKind::Rdm),
     new_case("homespun shm", "homespun", Some("shm"), EndpointKind::Msg),
     new_case("homespun tcp", "homespun", Some("tcp"), EndpointKind::Msg),
+    new_case("homespun auto", "homespun", Some("auto"), EndpointKind::Msg),
     new_case("sockets", "sockets", None, EndpointKind::Msg),
     new_case("tcp", "tcp", None, EndpointKind::Msg),
 ];
 
 /// The columns of the table in their order.
-pub(crate) const COLUMNS: [&str; 6] =
-    ["homespun shm", "homespun tcp", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
+pub(crate) const COLUMNS: [&str; 7] =
+    ["homespun shm", "homespun tcp", "homespun auto", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
 
 impl ProviderCase {
     pub(crate) fn is_ours(&self) -> bool {

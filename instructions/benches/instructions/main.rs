@@ -43,8 +43,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 struct Arguments {
     /// Only paths whose name contains one of these, such as shm/plugin or tagged.
     only: Vec<String>,
-    /// Records the counts instead of comparing them.
-    #[arg(long, conflicts_with = "only")]
+    /// Records the counts instead of comparing them. With names of paths, the record of other paths stays.
+    #[arg(long)]
     write: bool,
     /// Performs a path's operations, under callgrind.
     #[arg(long, hide = true, conflicts_with = "write")]
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.perform {
         Some(path) => perform::perform(path),
-        None if arguments.write => record_counts(),
+        None if arguments.write => record_counts(&arguments.only),
         None => count_and_compare(&arguments.only),
     };
     result.unwrap_or_else(|error| {
@@ -67,9 +67,24 @@ fn main() -> ExitCode {
     })
 }
 
-fn record_counts() -> Result<ExitCode> {
-    let now = Record { tools: tools::versions()?, paths: callgrind::count_paths(Path::all())? };
+/// Whether the user means this path: its name contains one of the given parts, or none is given.
+fn is_meant(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| name.contains(part))
+}
+
+fn meant_paths(only: &[String]) -> Vec<Path> {
+    Path::all().into_iter().filter(|path| is_meant(&path.to_string(), only)).collect()
+}
+
+fn record_counts(only: &[String]) -> Result<ExitCode> {
     let before = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
+    let mut now = Record { tools: tools::versions()?, ..Record::default() };
+    if !only.is_empty() && !changed_tools(&before, &now).is_empty() {
+        return Err("the other paths were counted with other tools, so all must be counted again".into());
+    }
+    now.paths = callgrind::count_paths(meant_paths(only))?;
+    let others = before.paths.iter().filter(|(name, _)| !is_meant(name, only));
+    now.paths.extend(others.map(|(name, count)| (name.clone(), count.clone())));
     now.write(FilePath::new(RECORD))?;
     println!("{}", report::format_table(&compare(&before, &now)));
     println!("The current counts are recorded in {RECORD}.");
@@ -77,9 +92,8 @@ fn record_counts() -> Result<ExitCode> {
 }
 
 fn count_and_compare(only: &[String]) -> Result<ExitCode> {
-    let is_meant = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
     let mut recorded = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
-    recorded.paths.retain(|name, _| is_meant(name));
+    recorded.paths.retain(|name, _| is_meant(name, only));
     let tools = tools::versions()?;
     let changed = changed_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
     if !changed.is_empty() {
@@ -94,8 +108,7 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
         report_skipped("instruction counts: the record was made with other tools")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paths: Vec<Path> = Path::all().into_iter().filter(|path| is_meant(&path.to_string())).collect();
-    let changes = compare(&recorded, &Record { tools, paths: callgrind::count_paths(paths)? });
+    let changes = compare(&recorded, &Record { tools, paths: callgrind::count_paths(meant_paths(only))? });
     println!("{}", report::format_table(&changes));
     let findings = report::describe_changes(&changes);
     if findings.is_empty() {

@@ -48,7 +48,7 @@ pub(crate) enum Interface {
     Plugin,
 }
 
-const DOMAINS: [&str; 2] = ["shm", "tcp"];
+const DOMAINS: [&str; 3] = ["shm", "auto", "tcp"];
 
 const INTERFACES: [(Interface, &str); 2] = [(Interface::Native, "native"), (Interface::Plugin, "plugin")];
 
@@ -78,11 +78,13 @@ impl Path {
         paths
     }
 
-    /// Whether the path is counted. Writes to shareable memory are counted only for the native interface over
-    /// shared memory.
+    /// Whether the path is counted. In the domain `auto` the peer is near, and only the native interface is
+    /// counted: the plugin adds the same to it as in the domain `shm`. Writes to shareable memory are counted
+    /// only for the native interface over shared memory.
     fn is_available(&self) -> bool {
-        let has_shareable = self.domain == "shm" && self.interface == Interface::Native;
-        self.operation != Operation::WriteShareable || has_shareable
+        let is_native = self.interface == Interface::Native;
+        let has_shareable = self.domain != "tcp" && is_native;
+        (self.domain != "auto" || is_native) && (self.operation != Operation::WriteShareable || has_shareable)
     }
 }
 

@@ -10,12 +10,13 @@ use homespun_engine::transport::LinkId;
 use homespun_engine::wire::hello::Hello;
 
 use super::ShmTransport;
+use super::policy::is_refused_by_policy;
 use crate::listener::Listener;
 use crate::name::NameKind;
 
 impl ShmTransport {
     /// Opens the transport of an endpoint that TCP has bound to `bound`, and that peers reach at the address
-    /// in the hello.
+    /// in the hello. If a security policy forbids the endpoint's name, the transport has no peers.
     pub(crate) fn open_beside_tcp(
         bound: Address,
         neighbourhood: Arc<str>,
@@ -23,8 +24,15 @@ impl ShmTransport {
         backlog_connections: u16,
     ) -> io::Result<ShmTransport> {
         let names = NameKind::BesideTcp { neighbourhood };
-        let listener = Listener::bind_names(&names, &[bound], backlog_connections)?;
-        ShmTransport::with_listener(listener, names, hello)
+        match Listener::bind_names(&names, &[bound], backlog_connections) {
+            Ok(listener) => ShmTransport::with_listener(Some(listener), names, hello),
+            Err(error) if is_refused_by_policy(&error) => {
+                let mut transport = ShmTransport::with_listener(None, names, hello)?;
+                transport.note_refused_name(&error);
+                Ok(transport)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Nests another transport's epoll descriptor in this transport's: when the other has events, this
@@ -45,9 +53,15 @@ impl ShmTransport {
         mem::take(&mut self.has_companion_event)
     }
 
-    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user. The
-    /// transport never reports such a link. Its number stays taken until the caller
-    /// [closes](homespun_engine::transport::Transport::close) it.
+    /// Whether [`take_absent_link`](Self::take_absent_link) has a link to return.
+    #[inline]
+    pub fn has_absent(&self) -> bool {
+        !self.absent.is_empty()
+    }
+
+    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user, or
+    /// was refused by a security policy. The transport never reports such a link. Its number stays taken
+    /// until the caller [closes](homespun_engine::transport::Transport::close) it.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()

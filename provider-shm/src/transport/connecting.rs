@@ -4,10 +4,12 @@ use std::io;
 use std::mem;
 use std::os::fd::AsFd;
 
+use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
+use super::policy::{PolicyRefusal, is_link_refused_by_policy};
 use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
 use crate::control::{ConnectError, Control, Received, ReceivedGreeting, to_errno};
 use crate::greeting::Greeting;
@@ -25,6 +27,9 @@ impl ShmTransport {
             self.control_ready.push(id);
             return;
         };
+        if self.refusal == PolicyRefusal::Name {
+            return self.mark_absent(id, to);
+        }
         let connected = Control::connect(&self.names, to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
             match send_greeting_with_new_ring(&mut link, id, self.hello, &self.poller) {
@@ -42,11 +47,13 @@ impl ShmTransport {
                 return;
             }
             Err(ConnectError::Failed(error))
-                if self.names != NameKind::Alone && is_no_such_endpoint(&error) =>
+                if self.names != NameKind::Alone && is_no_reachable_endpoint(&error) =>
             {
                 tracing::debug!(link = id.0, %to, %error, "no endpoint to share memory with");
-                self.absent.push((id, to));
-                Slot::Absent
+                if is_link_refused_by_policy(&error) {
+                    self.note_refused_connect(&error);
+                }
+                return self.mark_absent(id, to);
             }
             Err(ConnectError::Failed(error)) => {
                 self.control_ready.push(id);
@@ -55,6 +62,14 @@ impl ShmTransport {
         };
         if let Some(place) = self.links.get_mut(id) {
             *place = slot;
+        }
+    }
+
+    /// Leaves a link to the owner, since it has found no endpoint to share memory with.
+    fn mark_absent(&mut self, id: LinkId, to: Address) {
+        self.absent.push((id, to));
+        if let Some(place) = self.links.get_mut(id) {
+            *place = Slot::Absent;
         }
     }
 
@@ -232,13 +247,15 @@ fn send_greeting_with_new_ring(
     create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
 
-/// Whether a connect failed since no endpoint of this user has the name.
-fn is_no_such_endpoint(error: &LinkError) -> bool {
+/// Whether a connect failed since no endpoint of this user has the name, or since a security policy forbids
+/// the connect.
+fn is_no_reachable_endpoint(error: &LinkError) -> bool {
     // With EPROTOTYPE, the name belongs to a socket of another type, which is no endpoint.
-    matches!(
+    let is_without_endpoint = matches!(
         error,
         LinkError::System(Errno::ECONNREFUSED | WRONG_TYPE) | LinkError::Denied(Denial::OtherUser)
-    )
+    );
+    is_without_endpoint || is_link_refused_by_policy(error)
 }
 
 /// The error of `connect(2)` if the socket that has the name is of another type.

@@ -55,7 +55,8 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
     }
 
     fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
-        let peer = self.peers.intern(address);
+        // No sweep: an endpoint has one connection in its life.
+        let peer = self.peers.intern_introduced(address);
         self.links.insert(link, peer);
         self.receive_side.link_added(link, peer, address);
         self.target.link_added(link, peer);

@@ -12,7 +12,7 @@ const LINK: LinkId = LinkId(7);
 
 /// A device that records the offset and length of each flush. If `broken`, flushes fail.
 #[derive(Debug, Default)]
-struct Device {
+pub(super) struct Device {
     persisted: Mutex<Vec<(usize, usize)>>,
     broken: Mutex<bool>,
 }
@@ -28,7 +28,7 @@ impl Persist for Arc<Device> {
 }
 
 impl Device {
-    fn take_persisted(&self) -> Vec<(usize, usize)> {
+    pub(super) fn take_persisted(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut *self.persisted.lock().unwrap())
     }
 
@@ -38,7 +38,7 @@ impl Device {
 }
 
 /// Adds a persistent region of 100 bytes.
-fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
+pub(super) fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
     let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(device.clone()));
@@ -49,7 +49,7 @@ fn sent_outcomes(transport: &Scripted) -> Vec<Outcome> {
     sent_answers(transport).into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
+pub(super) fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
     let kind = RmaKind::Write { data: None };
     Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind, durable })
 }

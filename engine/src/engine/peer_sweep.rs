@@ -1,0 +1,48 @@
+//! Sweeps of the peer table: the engine forgets peers that only links have introduced, and to which no part
+//! of it refers. See `docs/decisions/peer-table.md`.
+
+use super::Engine;
+use super::links::ClosingLink;
+use crate::completion::Sink;
+
+impl Engine {
+    /// Forgets unused peers, if links have introduced many since the last sweep. The caller must hold no
+    /// peer's id that it has not given to a part of the engine.
+    pub(super) fn forget_unused_peers_if_due(&mut self, sink: &mut impl Sink) {
+        if self.peers.is_sweep_due() {
+            self.forget_unused_peers(sink);
+        }
+    }
+
+    #[cold]
+    fn forget_unused_peers(&mut self, sink: &mut impl Sink) {
+        // Every field is named, so that a new one is not overlooked.
+        let Engine {
+            config: _,
+            peers,
+            links,
+            initiator,
+            receive_side,
+            target,
+            has_unseen_stores: _,
+            mapping: _,
+            passes_to_sweep: _,
+            condemned,
+            replaced: _,
+            awaited_sources,
+            has_timeouts: _,
+            connection,
+        } = self;
+        let mut marks = peers.new_marks();
+        marks.mark(links.peers());
+        initiator.mark_peers(&mut marks);
+        receive_side.mark_peers(&mut marks);
+        target.mark_peers(&mut marks);
+        marks.mark(condemned.iter().filter_map(ClosingLink::peer_of_exposed_sends));
+        marks.mark(awaited_sources.iter().copied());
+        marks.mark(connection.peer().and_then(Result::ok));
+        if peers.sweep(&marks) {
+            sink.clear_peer_cache();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Tests that the engine forgets peers that links have introduced, and none that a part of it refers to.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::durability::{add_persistent_region, write_header};
+use super::rma::KEY;
+use super::*;
+use crate::limits::PEER_SWEEP_MIN_PEERS;
+use crate::peers::Peers;
+use crate::wire::{Durable, Rma, RmaKind};
+
+/// The link of the peer that a test is about.
+const LINK: LinkId = LinkId(7);
+
+/// The link of peers that come and go.
+const PASSING_LINK: LinkId = LinkId(9);
+
+/// Has this many peers connect, send a message, and leave, one after the other. Each message is received.
+/// Returns the greatest index of their ids.
+fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator<Item = u16>) -> usize {
+    let mut greatest = 0;
+    let room = std::mem::replace(&mut sink.room, usize::MAX);
+    for port in ports {
+        let up = LinkEvent::Up { peer: address(port), instance: 1 };
+        engine.arrivals(sink).link_event(PASSING_LINK, up);
+        greatest = greatest.max(engine.peers().find(address(port)).expect("it has a link").index());
+        engine.arrivals(sink).link_event(PASSING_LINK, LinkEvent::Down(LinkError::Closed));
+    }
+    sink.room = room;
+    greatest
+}
+
+/// Enough peers that two sweeps happen, and the ids of forgotten peers are used again.
+fn many_ports() -> impl Iterator<Item = u16> {
+    10_000..10_000 + 3 * PEER_SWEEP_MIN_PEERS as u16
+}
+
+#[test]
+fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
+    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let greatest = let_peers_pass(&mut engine, &mut sink, 10_000..20_000);
+    let bound = 2 * PEER_SWEEP_MIN_PEERS;
+    assert!(greatest < bound && engine.peers().len() <= bound, "{greatest}, {}", engine.peers().len());
+}
+
+#[test]
+fn named_peer_keeps_its_id_without_a_link() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    let_peers_pass(&mut engine, &mut sink, many_ports());
+    assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));
+}
+
+/// Has a peer connect, send a frame, and leave. Then has others pass. Returns whether the peer keeps its id.
+fn keeps_id_after_frame(
+    prepare: impl FnOnce(&mut Engine, &mut Recorder),
+    header: &Header,
+    payload: &[u8],
+) -> bool {
+    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (_region, _device) = add_persistent_region(&engine, KEY);
+    prepare(&mut engine, &mut sink);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).frame(LINK, header, payload);
+    let id = engine.peers().find(address(2)).expect("it has a link");
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    let_peers_pass(&mut engine, &mut sink, many_ports());
+    engine.peers().find(address(2)) == Some(id)
+}
+
+fn write_with_data(data: Option<u64>) -> Header {
+    let kind = RmaKind::Write { data };
+    Header::Rma(Rma { op: 1, key: KEY, address: 1000, len_bytes: 1, kind, durable: Durable::Nothing })
+}
+
+#[test]
+fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
+    let nothing = |_: &mut Engine, _: &mut Recorder| ();
+    let no_room = |_: &mut Engine, sink: &mut Recorder| sink.room = 0;
+    let posted_without_room = |engine: &mut Engine, sink: &mut Recorder| {
+        sink.room = 0;
+        engine.post_receive(receive_request(8, 1), sink).unwrap();
+    };
+    let received = |engine: &mut Engine, sink: &mut Recorder| {
+        engine.post_receive(receive_request(8, 1), sink).unwrap();
+    };
+    assert!(!keeps_id_after_frame(received, &untagged_header(1), b"a"), "the message was reported");
+    assert!(keeps_id_after_frame(nothing, &untagged_header(1), b"a"), "the message is unexpected");
+    assert!(keeps_id_after_frame(posted_without_room, &untagged_header(1), b"a"), "the report is held");
+    // Persistent memory keeps the peer of a write that is not durable, so these writes are without bytes.
+    let empty = |data| match write_with_data(data) {
+        Header::Rma(rma) => Header::Rma(Rma { len_bytes: 0, ..rma }),
+        other => other,
+    };
+    assert!(!keeps_id_after_frame(nothing, &empty(Some(5)), b""), "the write was reported");
+    assert!(keeps_id_after_frame(no_room, &empty(Some(5)), b""), "the report of the write is held");
+    assert!(keeps_id_after_frame(nothing, &write_with_data(None), b"a"), "the write is not durable");
+}
+
+#[test]
+fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
+    let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+    let (_region, device) = add_persistent_region(&engine, KEY);
+    let up = LinkEvent::Up { peer: address(2), instance: 1 };
+    engine.arrivals(&mut sink).link_event(LINK, up.clone());
+    engine.arrivals(&mut sink).frame(LINK, &write_header(1, KEY, 20, 4, Durable::Nothing), b"four");
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    let_peers_pass(&mut engine, &mut sink, many_ports());
+    engine.arrivals(&mut sink).link_event(LINK, up);
+    engine.arrivals(&mut sink).frame(LINK, &write_header(2, KEY, 50, 1, Durable::Everything), b"x");
+    assert_eq!(device.take_persisted(), [(20, 4), (50, 1)]);
+}
+
+/// Has a peer connect and vanish, then others pass. Returns whether a directed receive that the application
+/// posts after that makes the endpoint connect to the first.
+fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
+    let (mut engine, mut sink, mut transport) =
+        (Engine::new(Config::default()), Recorder::default(), Scripted::default());
+    // The first sweep comes before the loss, or long after it.
+    let_peers_pass(&mut engine, &mut sink, 40_000..40_000 + PEER_SWEEP_MIN_PEERS as u16 - 1);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    let_peers_pass(&mut engine, &mut sink, 10_000..10_000 + passing);
+    let mut request = receive_request(8, 1);
+    request.criteria.source = Some(engine.intern_peer(address(2)));
+    engine.post_receive(request, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    !transport.connected.is_empty()
+}
+
+#[test]
+fn loss_of_a_peer_is_remembered_while_few_others_come() {
+    let few = PEER_SWEEP_MIN_PEERS as u16;
+    assert!(connects_for_receive_from_lost_peer(0));
+    assert!(connects_for_receive_from_lost_peer(few));
+    assert!(!connects_for_receive_from_lost_peer(3 * few), "no peer is forgotten");
+}
+
+/// A sink that looks up the source of each report, and keeps the result for each peer as the pump does.
+#[derive(Default)]
+struct CachingSink {
+    room: usize,
+    addresses: HashMap<PeerId, Address>,
+    /// The source of each report that was made, and the port that its message or write named.
+    reported: Vec<(Address, u64)>,
+    clears: usize,
+}
+
+impl Sink for CachingSink {
+    fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation> {
+        if self.room == 0 {
+            return Err(completion);
+        }
+        self.room -= 1;
+        let source = completion.source.expect("only messages and writes are reported");
+        let address = *self.addresses.entry(source).or_insert_with(|| peers.address_of(source));
+        self.reported.push((address, completion.data));
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: FailedOperation, _: &Peers) -> Result<(), FailedOperation> {
+        panic!("{failure:?}");
+    }
+
+    fn clear_peer_cache(&mut self) {
+        self.addresses.clear();
+        self.clears += 1;
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Up(u16),
+    Down(u16),
+    /// A message with remote data, which names its sender.
+    Message(u16),
+    /// The same, with a payload that is fetched later.
+    Write(u16),
+    Receive,
+    Room(usize),
+    Name(u16),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let port = 1_u16..40;
+    prop_oneof![
+        5 => port.clone().prop_map(Step::Up),
+        5 => port.clone().prop_map(Step::Down),
+        4 => port.clone().prop_map(Step::Message),
+        2 => port.clone().prop_map(Step::Write),
+        4 => Just(Step::Receive),
+        2 => (0_usize..6).prop_map(Step::Room),
+        1 => (1_u16..4).prop_map(Step::Name),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn each_report_names_the_peer_that_has_sent(steps in prop::collection::vec(any_step(), 0..150)) {
+        let mut engine = Engine::new(Config::default());
+        engine.peers = Peers::with_sweep_min(4);
+        let (_region, _device) = add_persistent_region(&engine, KEY);
+        let mut sink = CachingSink::default();
+        let mut up = std::collections::BTreeSet::new();
+        for step in steps {
+            engine.deliver_held(&mut sink);
+            match step {
+                Step::Up(port) if up.insert(port) => {
+                    let event = LinkEvent::Up { peer: address(port), instance: 1 };
+                    engine.arrivals(&mut sink).link_event(LinkId(port.into()), event);
+                }
+                Step::Down(port) if up.remove(&port) => {
+                    let event = LinkEvent::Down(LinkError::Closed);
+                    engine.arrivals(&mut sink).link_event(LinkId(port.into()), event);
+                }
+                Step::Message(port) if up.contains(&port) => {
+                    let header = Message { data: Some(port.into()), ..Message::of_len(0) };
+                    engine.arrivals(&mut sink).frame(LinkId(port.into()), &Header::Message(header), b"");
+                }
+                Step::Write(port) if up.contains(&port) => {
+                    let header = write_with_data(Some(port.into()));
+                    let Header::Rma(rma) = header else { unreachable!("it is a write") };
+                    let header = Header::Rma(Rma { len_bytes: 0, ..rma });
+                    engine.arrivals(&mut sink).frame(LinkId(port.into()), &header, b"");
+                }
+                Step::Receive => engine.post_receive(receive_request(8, 1), &mut sink).unwrap(),
+                Step::Room(room) => sink.room = room,
+                Step::Name(port) => drop(engine.intern_peer(address(port))),
+                Step::Up(_) | Step::Down(_) | Step::Message(_) | Step::Write(_) => {}
+            }
+        }
+        for (source, named) in &sink.reported {
+            prop_assert_eq!(u64::from(source.port()), *named);
+        }
+    }
+}

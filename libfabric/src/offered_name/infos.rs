@@ -1,0 +1,92 @@
+//! Infos on their way to the application, and back from it.
+
+use homespun::info::{EndpointType, FABRIC_NAME, Info};
+use homespun::params::OfferedName;
+use homespun::{Error, Fabric};
+
+use super::current::{current, provider_version};
+use super::interfaces::local_addresses;
+use super::names::Names;
+use super::protocol::Protocol;
+
+/// Gives an info of homespun the names and the protocol of the provider in whose place it is offered.
+pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> Info {
+    if name == OfferedName::Homespun {
+        return info;
+    }
+    info.fabric.name = Some(names.fabric.clone());
+    info.fabric.prov_version = provider_version(name);
+    info.domain.name = info.domain.name.map(|_| names.domain.clone());
+    if let Some(ep_type) = info.ep.ep_type {
+        let protocol = Protocol::of_endpoint(name, ep_type);
+        info.ep.protocol = protocol.number;
+        info.ep.protocol_version = protocol.version;
+    }
+    info
+}
+
+/// Returns the name by which an application knows a domain that it opened with an info of the name `asked`.
+pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
+    match current() {
+        // It has the case in which homespun writes it.
+        OfferedName::Homespun => native.to_owned(),
+        _ => asked.unwrap_or_else(|| native.to_owned()),
+    }
+}
+
+/// Whether a fabric has this name: that of the provider, or of a network of this host.
+///
+/// # Errors
+///
+/// The system's error if the interfaces cannot be listed.
+pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error> {
+    match current() {
+        OfferedName::Homespun => Ok(text == FABRIC_NAME),
+        name if text == name.as_str() => Ok(true),
+        _ => Ok(local_addresses(fabric)?.iter().any(|address| address.network == text)),
+    }
+}
+
+/// Gives an info from the application the names that homespun's own calls know. A name that no answer of
+/// `fi_getinfo` has stays as it is, and is refused by these calls.
+///
+/// # Errors
+///
+/// The system's error if the interfaces cannot be listed.
+pub(crate) fn restore_info(fabric: &Fabric, info: &mut Info) -> Result<(), Error> {
+    let name = current();
+    if name == OfferedName::Homespun {
+        return Ok(());
+    }
+    if let Some(asked) = &info.domain.name {
+        let is_interface = |asked: &str| -> Result<bool, Error> {
+            Ok(local_addresses(fabric)?.iter().any(|address| address.interface == asked))
+        };
+        if asked == name.as_str() || is_interface(asked)? {
+            info.domain.name = fabric.domain_names().into_iter().next();
+        }
+    }
+    restore_protocol(info, name);
+    Ok(())
+}
+
+/// As [`restore_info`], for an object of a domain that the application knows by this name.
+pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &str) {
+    let name = current();
+    if name == OfferedName::Homespun {
+        return;
+    }
+    if info.domain.name.as_deref() == Some(offered) {
+        info.domain.name = Some(native.to_owned());
+    }
+    restore_protocol(info, name);
+}
+
+pub(super) fn restore_protocol(info: &mut Info, name: OfferedName) {
+    info.fabric.name = Some(FABRIC_NAME.to_owned());
+    let protocol = Protocol::of_endpoint(name, info.ep.ep_type.unwrap_or(EndpointType::Rdm));
+    if info.ep.protocol == protocol.number && info.ep.protocol_version <= protocol.version {
+        info.ep.protocol = 0;
+        info.ep.protocol_version = 0;
+    }
+}

@@ -1,0 +1,174 @@
+//! Security policies that forbid abstract names. Peers are then reached over TCP, and the log says so once.
+//!
+//! Each policy holds for a thread of its own, which the test starts.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use homespun_auto::{AutoProvider, AutoTransport};
+use homespun_conformance::transport::{TestEndpoint, drive_until, pseudo_random_payload};
+use homespun_engine::transport::{LinkId, Transport};
+use homespun_shm::ShmProvider;
+use homespun_suite::prerequisites::Prerequisite;
+use homespun_suite::seccomp::fail_system_calls_with_names;
+use homespun_tcp::TcpProvider;
+use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
+use tracing_subscriber::fmt::MakeWriter;
+
+type Endpoint = TestEndpoint<AutoTransport>;
+
+fn open_endpoint(instance: u64) -> Endpoint {
+    let auto = AutoProvider::new(ShmProvider::new(), TcpProvider::new());
+    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    TestEndpoint::open_at(&auto, loopback.into(), instance)
+}
+
+/// Whether a link shares memory: only then its peer pulls payload.
+fn is_near(endpoint: &Endpoint, link: LinkId) -> bool {
+    endpoint.transport.caps(link).pull_min_bytes != usize::MAX
+}
+
+/// Connects the first endpoint to the second, and sends a message over the link. Returns whether they share
+/// memory.
+fn send_over_new_link(endpoints: &mut [Endpoint; 2]) -> bool {
+    let to = endpoints[1].address();
+    let known = endpoints[1].recorder.up_events().len();
+    let link = endpoints[0].connect(to);
+    endpoints[0].post(link, pseudo_random_payload(100, 1));
+    drive_until(endpoints, "the message", |[_, b]| {
+        let ups = b.recorder.up_events();
+        ups.len() > known && ups[known..].iter().any(|&(at_b, ..)| b.recorder.frame_count(at_b) == 1)
+    });
+    is_near(&endpoints[0], link)
+}
+
+/// The log of one thread.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// Records the warnings of an action.
+    fn record<R>(&self, action: impl FnOnce() -> R) -> R {
+        let subscriber =
+            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(self.clone());
+        tracing::subscriber::with_default(subscriber.finish(), action)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().unwrap();
+        String::from_utf8(bytes.clone()).expect("a log is text").lines().map(str::to_owned).collect()
+    }
+}
+
+/// Confines a thread, which then opens an endpoint, connects it twice to an endpoint that was opened outside,
+/// and is connected to by that one.
+#[track_caller]
+fn check_peers_are_reached_over_tcp_with_one_warning(confine: impl FnOnce() + Send) {
+    let outside = open_endpoint(22);
+    let log = Log::default();
+    let are_near = thread::scope(|scope| {
+        let confined = scope.spawn(|| {
+            confine();
+            log.record(|| {
+                let mut endpoints = [open_endpoint(11), outside];
+                let to = [(); 2].map(|()| send_over_new_link(&mut endpoints));
+                endpoints.reverse();
+                [to[0], to[1], send_over_new_link(&mut endpoints)]
+            })
+        });
+        confined.join().expect("the links are made")
+    });
+    assert_eq!(are_near, [false; 3]);
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].contains("security policy"), "{lines:#?}");
+}
+
+#[test]
+fn endpoint_whose_name_is_forbidden_has_far_peers_alone() {
+    for errno in [libc::EACCES, libc::EPERM] {
+        check_peers_are_reached_over_tcp_with_one_warning(|| {
+            fail_system_calls_with_names(&[libc::SYS_bind], errno);
+        });
+    }
+}
+
+#[test]
+fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
+    for errno in [libc::EACCES, libc::EPERM] {
+        let outside = open_endpoint(22);
+        let log = Log::default();
+        let are_near = thread::scope(|scope| {
+            let confined = scope.spawn(|| {
+                fail_system_calls_with_names(&[libc::SYS_connect], errno);
+                log.record(|| {
+                    let mut endpoints = [open_endpoint(11), outside];
+                    [(); 2].map(|()| send_over_new_link(&mut endpoints))
+                })
+            });
+            confined.join().expect("the links are made")
+        });
+        assert_eq!(are_near, [false; 2]);
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].contains("security policy"), "{lines:#?}");
+    }
+}
+
+/// Forbids this thread to connect to abstract names of sockets that were opened outside. Returns false if the
+/// kernel cannot.
+fn scope_abstract_names_of_thread() -> bool {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket)
+        .and_then(Ruleset::create);
+    ruleset.and_then(landlock::RulesetCreated::restrict_self).is_ok()
+}
+
+#[test]
+fn peer_outside_a_sandbox_is_far_and_shares_memory_over_its_own_link() {
+    let outside = open_endpoint(22);
+    let log = Log::default();
+    let made = thread::scope(|scope| {
+        let confined = scope.spawn(|| {
+            scope_abstract_names_of_thread().then(|| {
+                log.record(|| {
+                    let mut endpoints = [open_endpoint(11), outside];
+                    let is_near = send_over_new_link(&mut endpoints);
+                    (endpoints, is_near)
+                })
+            })
+        });
+        confined.join().expect("the link is made")
+    });
+    let Some((mut endpoints, is_near)) =
+        Prerequisite::SCOPED_ABSTRACT_NAMES.report_skipped_if_none(made, "a scope of abstract sockets")
+    else {
+        return;
+    };
+    assert!(!is_near);
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].contains("security policy"), "{lines:#?}");
+    // The endpoint outside may connect to a name inside.
+    endpoints.reverse();
+    assert!(send_over_new_link(&mut endpoints));
+}

@@ -1,0 +1,54 @@
+//! Security policies that forbid abstract names, such as AppArmor's rules or Landlock's scopes.
+//!
+//! The policy may refuse the socket, the name of an endpoint, or a connect to a name. Beside TCP an endpoint
+//! then works without shared memory, and the log says so once.
+
+use std::io;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::LinkError;
+
+use super::ShmTransport;
+
+/// What a security policy has refused a transport. The log has a line about the first refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PolicyRefusal {
+    None,
+    /// A connect. Others may succeed.
+    Connect,
+    /// The transport's name. The transport neither listens nor connects.
+    Name,
+}
+
+/// Whether a security policy has refused a call. No other cause gives `socket(2)`, `bind(2)` and `connect(2)`
+/// one of these errors for an abstract name.
+pub(super) fn is_refused_by_policy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// As [`is_refused_by_policy`], for the error of a link.
+pub(super) fn is_link_refused_by_policy(error: &LinkError) -> bool {
+    matches!(error, LinkError::System(Errno::EPERM | Errno::EACCES))
+}
+
+impl ShmTransport {
+    /// Records that a security policy has refused the transport's name.
+    pub(super) fn note_refused_name(&mut self, error: &io::Error) {
+        tracing::warn!(
+            address = %self.address, %error,
+            "a security policy forbids the abstract name of this endpoint: it shares memory with no peer"
+        );
+        self.refusal = PolicyRefusal::Name;
+    }
+
+    /// Records that a security policy has refused a connect.
+    pub(super) fn note_refused_connect(&mut self, error: &LinkError) {
+        if self.refusal == PolicyRefusal::None {
+            tracing::warn!(
+                address = %self.address, %error,
+                "a security policy forbids connects to abstract names: TCP carries these links"
+            );
+            self.refusal = PolicyRefusal::Connect;
+        }
+    }
+}
