@@ -1,6 +1,7 @@
 //! The transport: two transports behind one address.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ pub struct AutoTransport {
     moved: MovedLinks,
     proven: ProvenPeers,
     plan: PollPlan,
+    /// Whether passes leave TCP out until the kernel has an event of it or a call uses it.
+    is_far_quiet: bool,
+    /// Whether TCP was used since it was flushed.
+    is_far_used: bool,
 }
 
 impl AutoTransport {
@@ -45,6 +50,8 @@ impl AutoTransport {
             moved: MovedLinks::default(),
             proven: ProvenPeers::default(),
             plan: PollPlan::default(),
+            is_far_quiet: false,
+            is_far_used: false,
         })
     }
 }
@@ -70,7 +77,7 @@ impl Transport for AutoTransport {
             CarriedLink::Near(near)
         } else {
             self.near.close(near, Close::Abort);
-            CarriedLink::Far(self.far.connect(to))
+            CarriedLink::Far(self.use_far().connect(to))
         };
         tracing::debug!(link = carried.link_id().0, %to, ?carried, "chosen");
         carried.link_id()
@@ -85,28 +92,28 @@ impl Transport for AutoTransport {
             },
             CarriedLink::Far(far) => far,
         };
-        self.far.send_inline(far, header, payload)
+        self.use_far().send_inline(far, header, payload)
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         match CarriedLink::from_link_id(link) {
             CarriedLink::Near(near) => {
                 match (self.near.send(near, header, payload), self.moved.far_id_of(near)) {
-                    (Sent::Full, Some(far)) => self.far.send(far, header, payload),
+                    (Sent::Full, Some(far)) => self.use_far().send(far, header, payload),
                     (sent, _) => sent,
                 }
             }
-            CarriedLink::Far(far) => self.far.send(far, header, payload),
+            CarriedLink::Far(far) => self.use_far().send(far, header, payload),
         }
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
         match CarriedLink::from_link_id(link) {
             CarriedLink::Near(near) => match (self.near.resume(near, rest), self.moved.far_id_of(near)) {
-                (Sent::Full, Some(far)) => self.far.resume(far, rest),
+                (Sent::Full, Some(far)) => self.use_far().resume(far, rest),
                 (sent, _) => sent,
             },
-            CarriedLink::Far(far) => self.far.resume(far, rest),
+            CarriedLink::Far(far) => self.use_far().resume(far, rest),
         }
     }
 
@@ -148,10 +155,22 @@ impl Transport for AutoTransport {
     #[inline]
     fn flush(&mut self) {
         self.near.flush();
-        self.far.flush();
+        if mem::take(&mut self.is_far_used) {
+            self.far.flush();
+        }
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        if self.is_far_quiet && !self.far.are_links_inherited() {
+            let handler = &mut NearHandler { receiver, proven: &mut self.proven };
+            let reported = self.near.receive(budget_frames, handler);
+            self.move_absent_links_if_any();
+            if self.near.take_companion_event() {
+                return reported
+                    + self.receive_from_far(budget_frames.saturating_sub(reported).max(1), receiver);
+            }
+            return reported;
+        }
         let mut reported = 0;
         if self.plan.count_pass_and_check_near_due(self.near.has_hot_rings()) {
             // Active far peers get half of the frames, however many the near ones have sent.
@@ -167,6 +186,8 @@ impl Transport for AutoTransport {
             let left_frames = budget_frames.saturating_sub(reported).max(1);
             reported += self.receive_from_far(left_frames, receiver);
         }
+        self.is_far_quiet =
+            !self.plan.is_far_active() && !self.far.has_work_now() && !self.far.has_timed_work();
         reported
     }
 
@@ -181,7 +202,7 @@ impl Transport for AutoTransport {
             self.plan.force_near_poll_in_next_pass();
             return near;
         }
-        match self.far.arm() {
+        match self.use_far().arm() {
             Armed::Asleep { look_again_after: Some(time) } => near.look_again_within(time),
             Armed::Asleep { look_again_after: None } => near,
             Armed::Ready => Armed::Ready,
@@ -195,16 +216,16 @@ impl Transport for AutoTransport {
                 self.proven.remove_link(near);
                 self.update_reserved_addresses();
                 if let Some(far) = self.moved.remove_closed(near) {
-                    self.far.close(far, how);
+                    self.use_far().close(far, how);
                 }
             }
-            CarriedLink::Far(far) => self.far.close(far, how),
+            CarriedLink::Far(far) => self.use_far().close(far, how),
         }
     }
 
     fn stop_accepting(&mut self) {
         // In this order, no peer finds the name gone and is then accepted by TCP.
-        self.far.stop_accepting();
+        self.use_far().stop_accepting();
         self.near.stop_accepting();
     }
 
@@ -218,7 +239,7 @@ impl AutoTransport {
     /// changes of the proven peers.
     #[inline(always)]
     fn move_absent_links_if_any(&mut self) {
-        if self.near.has_absent() | self.proven.has_changes() {
+        if self.near.has_absent_link() | self.proven.has_changes() {
             self.move_absent_links_to_tcp();
         }
     }
@@ -227,7 +248,7 @@ impl AutoTransport {
     #[inline(never)]
     fn move_absent_links_to_tcp(&mut self) {
         while let Some((near, to)) = self.near.take_absent_link() {
-            let far = self.far.connect(to);
+            let far = self.use_far().connect(to);
             tracing::debug!(link = CarriedLink::Near(near).link_id().0, %to, ?far, "moved to TCP");
             self.moved.insert(near, far);
             self.proven.remove_link(near);
@@ -235,19 +256,28 @@ impl AutoTransport {
         self.update_reserved_addresses();
     }
 
+    /// TCP, for a call that may give it work.
+    #[inline]
+    fn use_far(&mut self) -> &mut TcpTransport {
+        self.is_far_quiet = false;
+        self.is_far_used = true;
+        &mut self.far
+    }
+
     /// Tells TCP which addresses belong to peers that shared memory has proven.
     #[cold]
     fn update_reserved_addresses(&mut self) {
         for change in self.proven.take_changes() {
             match change {
-                ProvenChange::Added(address) => self.far.reserve_address(address),
-                ProvenChange::Removed(address) => self.far.release_address(address),
+                ProvenChange::Added(address) => self.use_far().reserve_address(address),
+                ProvenChange::Removed(address) => self.use_far().release_address(address),
             }
         }
     }
 
     #[inline(never)]
     fn receive_from_far(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        (self.is_far_quiet, self.is_far_used) = (false, true);
         let moved = &mut self.moved;
         let reported = self.far.receive(budget_frames, &mut FarHandler { receiver, moved });
         self.plan.record_far_poll(reported);

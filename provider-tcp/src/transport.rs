@@ -296,6 +296,12 @@ impl TcpTransport {
         self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
     }
 
+    /// Whether this process is a forked child, whose links are its parent's.
+    #[inline]
+    pub fn are_links_inherited(&self) -> bool {
+        self.links.are_inherited()
+    }
+
     /// Whether some pass must look at the time, or whether a link has
     /// [drained](Transport::draining_count), without an event of the kernel.
     #[inline]

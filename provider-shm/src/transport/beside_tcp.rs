@@ -55,7 +55,7 @@ impl ShmTransport {
 
     /// Whether [`take_absent_link`](Self::take_absent_link) has a link to return.
     #[inline]
-    pub fn has_absent(&self) -> bool {
+    pub fn has_absent_link(&self) -> bool {
         !self.absent.is_empty()
     }
 
