@@ -6,8 +6,8 @@
 //! ring. Neither knows any single header. [`hello`] is the first data on a stream, from both sides,
 //! [`claim`] are the records by which endpoints over TCP check a hello, and [`stream`] parses a stream.
 
+pub mod address_claim;
 pub mod checksum;
-pub mod claim;
 mod error;
 pub mod frame;
 mod header;

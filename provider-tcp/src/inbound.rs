@@ -196,7 +196,7 @@ impl Inbound {
                     let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
                     bytes = rest;
                     match opening {
-                        Opening::Hello(hello) if greeter.take_hello(&hello, receiver)? => {
+                        Opening::Hello(hello) if greeter.handle_hello(&hello, receiver)? => {
                             self.state = StreamState::Held;
                             break;
                         }
@@ -205,7 +205,7 @@ impl Inbound {
                             return Ok((1, bytes));
                         }
                         Opening::Question(question) => {
-                            greeter.take_question(question, 1)?;
+                            greeter.handle_question(question, 1)?;
                             self.state = StreamState::Questions(OpeningReader::new(), 1);
                         }
                     }
@@ -217,12 +217,12 @@ impl Inbound {
                         return Err(violation(WireError::OutOfTurn));
                     };
                     *count += 1;
-                    greeter.take_question(question, *count)?;
+                    greeter.handle_question(question, *count)?;
                 }
                 StreamState::Greeting(reader) => {
                     let Some((greeting, rest)) = reader.feed(bytes).map_err(violation)? else { break };
                     bytes = rest;
-                    if greeter.take_greeting(&greeting, receiver) {
+                    if greeter.handle_greeting(&greeting, receiver) {
                         self.state = StreamState::Frames(Decoder::new());
                         return Ok((1, bytes));
                     }

@@ -7,11 +7,11 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use crate::greeter::{Claimed, Greeter};
+use crate::greeter::{AddressClaim, Greeter};
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
 use crate::staging::SpareBuffers;
@@ -40,7 +40,7 @@ pub(crate) enum Origin {
 ///                                      +---------+--> ended, reported if this side connected
 /// ```
 ///
-/// A link is held while its claim is contested: see [`Claims`](crate::claims::Claims). An accepted connection
+/// A link is held while its claim is contested: see [`AddressClaims`](crate::address_claims::AddressClaims). An accepted connection
 /// that brings questions remains half-open until it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -50,7 +50,7 @@ pub(crate) struct Link {
     inbound: Inbound,
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
-    pub(crate) claimed: Option<Claimed>,
+    pub(crate) address_claim: Option<AddressClaim>,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
     /// Whether an accepted connection has one of the last descriptors of the process.
@@ -93,7 +93,7 @@ impl Link {
             outbound: Outbound::new(is_accepted),
             inbound: Inbound::new(is_accepted),
             closing: None,
-            claimed: None,
+            address_claim: None,
             given_token: None,
             is_in_reserve: false,
             in_ready: false,
@@ -142,7 +142,7 @@ impl Link {
     pub(crate) fn address(&self) -> Option<Address> {
         match self.origin {
             Origin::Connected(to) => Some(to),
-            Origin::Accepted { .. } => self.claimed.map(|claimed| claimed.address),
+            Origin::Accepted { .. } => self.address_claim.map(|claimed| claimed.address),
         }
     }
 
@@ -153,17 +153,17 @@ impl Link {
 
     /// Stages what the acceptor of the link says before its first frame.
     pub(crate) fn stage_greeting(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
-        let Some(Claimed { token, .. }) = self.claimed else { return };
-        let kind = if self.is_held() { ClaimKind::Held } else { ClaimKind::Welcome };
+        let Some(AddressClaim { token, .. }) = self.address_claim else { return };
+        let status = if self.is_held() { ClaimStatus::Held } else { ClaimStatus::Welcome };
         self.outbound.stage_bytes(hello, spare);
-        self.outbound.stage_bytes(&Claim { kind, token }.to_bytes(), spare);
+        self.outbound.stage_bytes(&ClaimRecord { status, token }.to_bytes(), spare);
     }
 
     /// Lets a held link be read, and tells the peer. Returns the claim of the link, unless it is not held.
-    pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<Claimed> {
-        let claimed = self.claimed.filter(|_| self.is_held())?;
+    pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<AddressClaim> {
+        let claimed = self.address_claim.filter(|_| self.is_held())?;
         self.inbound.admit();
-        let admitted = Claim { kind: ClaimKind::Admitted, token: claimed.token };
+        let admitted = ClaimRecord { status: ClaimStatus::Admitted, token: claimed.token };
         self.outbound.stage_bytes(&admitted.to_bytes(), spare);
         Some(claimed)
     }
@@ -234,7 +234,7 @@ impl Link {
         let failure = self.outbound.failure();
         let outcome = self.inbound.read(id, &self.stream, buffer, receiver, greeter.as_deref_mut());
         if let Some(greeter) = greeter {
-            self.claimed = self.claimed.or(greeter.claimed);
+            self.address_claim = self.address_claim.or(greeter.address_claim);
             self.given_token = greeter.given_token.or(self.given_token);
         }
         match (outcome, failure) {

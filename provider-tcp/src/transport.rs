@@ -21,15 +21,15 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::address_claims::AddressClaims;
 use crate::busy_link::BusyLink;
 use crate::check::Check;
-use crate::claims::Claims;
 use crate::half_open::HalfOpenLinks;
 use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
 use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
-use crate::local_addresses::LocalAddresses;
+use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
@@ -57,7 +57,7 @@ pub struct TcpTransport {
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
-    claims: Claims,
+    address_claims: AddressClaims,
     /// The connections that check claims, each at the place that its token names.
     checks: Vec<Option<Box<Check>>>,
     /// How many accepted links have said hello and not ended, and how many there may be.
@@ -67,10 +67,10 @@ pub struct TcpTransport {
     has_refused: bool,
     /// How many accepted connections have one of the last descriptors of the process.
     reserve_links: usize,
-    local_addresses: LocalAddresses,
+    local_addresses: LocalAddressCache,
     /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
     /// strangers cause them.
-    has_warned_of_stranger: bool,
+    has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
     busy_link: BusyLink,
@@ -109,14 +109,14 @@ impl TcpTransport {
             dirty: Vec::new(),
             has_new_room: false,
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
-            claims: Claims::new(accepting.hold_timeout),
+            address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
             accepted_links: 0,
             accepted_max_links: accepting.max_links,
             has_refused: false,
             reserve_links: 0,
-            local_addresses: LocalAddresses::default(),
-            has_warned_of_stranger: false,
+            local_addresses: LocalAddressCache::default(),
+            has_warned_of_foreign_protocol: false,
             draining: Vec::new(),
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
@@ -150,7 +150,7 @@ impl Transport for TcpTransport {
         };
         let id = match made {
             Ok(id) => {
-                self.claims.connecting(id, to, Instant::now());
+                self.address_claims.add_connecting(id, to, Instant::now());
                 id
             }
             Err(error) => {
@@ -213,8 +213,8 @@ impl Transport for TcpTransport {
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
-        if self.claims.is_busy() {
-            reported += self.check_claims(receiver);
+        if self.address_claims.is_busy() {
+            reported += self.advance_claim_checks(receiver);
         }
         // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
@@ -252,7 +252,7 @@ impl Transport for TcpTransport {
         let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
         let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
         let retries = retries.map(|(_, ms)| Duration::from_millis(ms));
-        let times = retries.chain(self.half_open.request_check()).chain(self.request_claim_look());
+        let times = retries.chain(self.half_open.request_check()).chain(self.time_until_claim_check());
         Armed::Asleep { look_again_after: times.min() }
     }
 
@@ -264,7 +264,9 @@ impl Transport for TcpTransport {
                 made.start_draining();
                 self.draining.push(link);
                 // The caller uses the link no more, so that it contests no claim.
-                made.address().into_iter().for_each(|address| self.claims.hung_up(link, address));
+                made.address()
+                    .into_iter()
+                    .for_each(|address| self.address_claims.record_hang_up(link, address));
                 // Read the rest, too: if unread bytes were left at the close, the kernel would send a reset
                 // instead of an orderly end.
                 enlist_ready(&mut self.ready, link, made);
@@ -299,7 +301,7 @@ impl TcpTransport {
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
-        let has_check_work = self.claims.is_busy() && self.has_check_work();
+        let has_check_work = self.address_claims.is_busy() && self.has_check_work();
         self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
     }
 
@@ -309,7 +311,7 @@ impl TcpTransport {
     pub fn has_timed_work(&self) -> bool {
         let is_paused = self.listener.as_ref().is_some_and(Listener::has_connections);
         let has_links = !self.draining.is_empty() || !self.half_open.is_empty();
-        is_paused || has_links || self.claims.is_busy()
+        is_paused || has_links || self.address_claims.is_busy()
     }
 
     /// Polls the kernel for events.
@@ -339,7 +341,9 @@ impl TcpTransport {
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
                 link.mark_hung_up();
-                link.address().into_iter().for_each(|address| self.claims.hung_up(id, address));
+                link.address()
+                    .into_iter()
+                    .for_each(|address| self.address_claims.record_hang_up(id, address));
             }
             if has_ended || event.is_readable() {
                 enlist_ready(&mut self.ready, id, link);
@@ -431,7 +435,7 @@ impl TcpTransport {
             return 0;
         }
         if !link.carries_frames() {
-            return self.read_greeting(id, receiver);
+            return self.read_before_frames(id, receiver);
         }
         let step = link.read(id, &mut self.read_buffer, None, receiver);
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
@@ -485,8 +489,8 @@ impl TcpTransport {
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
-        link.given_token.into_iter().for_each(|token| self.claims.token_ended(token));
-        link.address().into_iter().for_each(|address| self.claims.ended(id, address));
+        link.given_token.into_iter().for_each(|token| self.address_claims.retire_token(token));
+        link.address().into_iter().for_each(|address| self.address_claims.remove_link(id, address));
         if self.links.are_inherited() {
             return;
         }

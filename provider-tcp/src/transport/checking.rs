@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::{TcpTransport, enlist_dirty, enlist_ready, report_down};
+use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
-use crate::claims::{CheckOutcome, CheckPlan};
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
 use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
@@ -44,70 +44,70 @@ impl TcpTransport {
     /// the address is released. For a caller who knows by better means than a hello that an endpoint is
     /// there. Links that are up stay.
     pub fn reserve_address(&mut self, address: Address) {
-        self.claims.reserve(address);
+        self.address_claims.reserve_address(address);
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
     pub fn release_address(&mut self, address: Address) {
-        self.claims.release(address);
+        self.address_claims.release_address(address);
     }
 
     /// Goes on with the checks of claims, and admits held links. Returns how many events it has reported.
-    pub(super) fn check_claims(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn advance_claim_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
-        let is_look_due = self.claims.count_pass_and_check_due();
+        let is_look_due = self.address_claims.count_pass_and_check_due();
         for place in 0..self.checks.len() {
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_look_due) {
                 reported += self.advance_check(place, receiver);
             }
         }
-        if is_look_due || self.claims.has_work() {
-            reported += self.begin_checks(receiver);
+        if is_look_due || self.address_claims.has_work() {
+            reported += self.start_due_checks(receiver);
         }
-        while let Some(id) = self.claims.take_admitted() {
-            reported += self.admit(id, receiver);
+        while let Some(id) = self.address_claims.pop_admitted() {
+            reported += self.admit_held_link(id, receiver);
         }
         reported
     }
 
     /// Whether a check has something to do at once.
     pub(super) fn has_check_work(&self) -> bool {
-        self.claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
+        self.address_claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
     }
 
     /// How soon the time must be looked at for the sake of a check.
-    pub(super) fn request_claim_look(&mut self) -> Option<Duration> {
+    pub(super) fn time_until_claim_check(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
-        let at = self.claims.request_look().into_iter().chain(ends).min()?;
+        let at = self.address_claims.request_time_check().into_iter().chain(ends).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Begins the checks that are due. Returns how many events it has reported.
-    fn begin_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    fn start_due_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let now = Instant::now();
         let mut reported = 0;
-        while let Some(plan) = self.claims.next_check(now) {
-            if !self.may_open_check() {
+        while let Some(plan) = self.address_claims.start_next_check(now) {
+            if !self.has_descriptor_for_check() {
                 tracing::debug!(address = %plan.address, "a check waits for a descriptor");
-                reported += self.postpone(&plan, now, receiver);
+                reported += self.postpone_check(&plan, now, receiver);
                 break;
             }
             // The peers know the tokens before they are asked about them.
             plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
-            match self.connect_check(&plan) {
+            match self.connect_to_claimed_address(&plan) {
                 Ok((stream, place)) => {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
                     self.checks[place] = Some(Box::new(Check::new(plan, stream, self.address, now)));
                 }
                 Err(error) if is_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
-                    reported += self.postpone(&plan, now, receiver);
+                    reported += self.postpone_check(&plan, now, receiver);
                     break;
                 }
                 Err(error) => {
                     tracing::debug!(address = %plan.address, %error, "a check has failed");
-                    reported += self.conclude(&plan, &CheckOutcome::Unreachable, now, receiver);
+                    reported += self.apply_check_outcome(&plan, &CheckOutcome::Unreachable, now, receiver);
                 }
             }
         }
@@ -115,14 +115,14 @@ impl TcpTransport {
     }
 
     /// Whether a check would take none of the descriptors that are reserved for the process.
-    fn may_open_check(&self) -> bool {
+    fn has_descriptor_for_check(&self) -> bool {
         let limit = DescriptorLimit::current();
         self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
     }
 
     /// Starts to connect to a claimed address. The connection comes from the address at which the peer has
     /// reached this side, so that the peer recognises it. Returns the place for the check, too.
-    fn connect_check(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
+    fn connect_to_claimed_address(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
         let is_local = self.local_addresses.contains(plan.address.ip());
         let reached_at = plan
             .asked
@@ -147,12 +147,12 @@ impl TcpTransport {
         let is_late = now.saturating_duration_since(check.began_at) >= limit;
         let outcome = check.advance().or_else(|| is_late.then(|| check.outcome_without_answer()));
         match outcome {
-            Some(outcome) => self.end_check(place, &outcome, now, receiver),
+            Some(outcome) => self.finish_check(place, &outcome, now, receiver),
             None => 0,
         }
     }
 
-    fn end_check(
+    fn finish_check(
         &mut self,
         place: usize,
         outcome: &CheckOutcome,
@@ -163,11 +163,11 @@ impl TcpTransport {
         if let Err(error) = self.poll.registry().deregister(&mut *check.stream) {
             tracing::debug!(%error, "the connection was not registered");
         }
-        self.conclude(&check.plan, outcome, now, receiver)
+        self.apply_check_outcome(&check.plan, outcome, now, receiver)
     }
 
     /// Acts on what came of a check. Returns how many events it has reported.
-    fn conclude(
+    fn apply_check_outcome(
         &mut self,
         plan: &CheckPlan,
         outcome: &CheckOutcome,
@@ -178,21 +178,21 @@ impl TcpTransport {
         for (link, _) in &plan.asked {
             // An end that the kernel has not reported yet matters, too.
             if self.links.link_mut(*link).is_some_and(|link| link.is_hung_up()) {
-                self.claims.hung_up(*link, plan.address);
+                self.address_claims.record_hang_up(*link, plan.address);
             }
         }
-        let refuted = self.claims.check_ended(plan, outcome, now);
-        self.end_claims(&refuted, receiver)
+        let refuted = self.address_claims.finish_check(plan, outcome, now);
+        self.end_refuted_links(&refuted, receiver)
     }
 
     /// Lets a check wait for a descriptor. Returns how many events it has reported.
-    fn postpone(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
-        let overdue = self.claims.check_postponed(plan, now);
-        self.end_claims(&overdue, receiver)
+    fn postpone_check(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
+        let overdue = self.address_claims.postpone_check(plan, now);
+        self.end_refuted_links(&overdue, receiver)
     }
 
     /// Ends links whose claim was refuted, or was not proven in time.
-    fn end_claims(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
+    fn end_refuted_links(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         for &id in links {
             let is_known = self.links.link_mut(id).is_some_and(|link| link.is_known());
@@ -206,7 +206,7 @@ impl TcpTransport {
     }
 
     /// Reports a link that was held, and lets it be read.
-    fn admit(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn admit_held_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
@@ -224,29 +224,30 @@ impl TcpTransport {
     }
 
     /// Answers the questions of a connection. Returns how many events it has reported.
-    pub(super) fn answer(
+    pub(super) fn answer_questions(
         &mut self,
         id: LinkId,
         questions: &[Question],
         receiver: &mut impl FrameHandler,
     ) -> u32 {
         let mut reported = 0;
-        if questions.iter().any(|question| self.claims.address_of_token(question.token).is_none()) {
+        if questions.iter().any(|question| self.address_claims.address_of_token(question.token).is_none()) {
             // The token may have arrived, and be unread.
             for waiting in self.links_awaiting_token() {
-                reported += self.read_now(waiting, receiver);
+                reported += self.read_link_now(waiting, receiver);
             }
         }
         // A link whose connection is not made yet cannot be meant.
-        let kind_of_unknown =
-            if self.links_awaiting_token().is_empty() { ClaimKind::Denied } else { ClaimKind::Unclear };
+        let status_of_unknown =
+            if self.links_awaiting_token().is_empty() { ClaimStatus::Denied } else { ClaimStatus::Unclear };
         for question in questions {
-            let kind = match self.claims.address_of_token(question.token) {
-                Some(to) => self.verdict(id, to, question),
-                None => kind_of_unknown,
+            let status = match self.address_claims.address_of_token(question.token) {
+                Some(to) => self.verify_asker(id, to, question),
+                None => status_of_unknown,
             };
             let Some(link) = self.links.link_mut(id) else { break };
-            link.outbound.stage_bytes(&Claim { kind, token: question.token }.to_bytes(), &mut self.spare);
+            link.outbound
+                .stage_bytes(&ClaimRecord { status, token: question.token }.to_bytes(), &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
         reported
@@ -256,22 +257,22 @@ impl TcpTransport {
     fn links_awaiting_token(&mut self) -> Vec<LinkId> {
         let links = &mut self.links;
         let is_made = |id: &LinkId| links.link_mut(*id).is_some_and(|link| link.is_connection_made());
-        self.claims.links_awaiting_token().filter(is_made).collect()
+        self.address_claims.links_awaiting_token().filter(is_made).collect()
     }
 
     /// Whether the endpoint that asks is the one at this address, to which this side has made the link.
-    fn verdict(&mut self, asking: LinkId, to: Address, question: &Question) -> ClaimKind {
+    fn verify_asker(&mut self, asking: LinkId, to: Address, question: &Question) -> ClaimStatus {
         let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(asking).map(|link| link.origin)
         else {
-            return ClaimKind::Unclear;
+            return ClaimStatus::Unclear;
         };
         let local = &mut self.local_addresses;
         let asker = believed_address(question.address, remote, |ip| local.contains(ip));
         if is_same_endpoint(to, asker, |ip| local.contains(ip)) {
-            ClaimKind::Confirmed
+            ClaimStatus::Confirmed
         } else {
             // Another endpoint may have passed on a token that it was given.
-            ClaimKind::Unclear
+            ClaimStatus::Unclear
         }
     }
 }

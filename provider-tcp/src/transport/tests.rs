@@ -1,6 +1,6 @@
 //! Two transports in one thread, over loopback.
 
-mod claims;
+mod address_claims;
 mod ending;
 mod frames;
 mod hello;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Sent, Transport};
-use homespun_engine::wire::claim::CLAIM_BYTES;
+use homespun_engine::wire::address_claim::CLAIM_RECORD_BYTES;
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use socket2::SockRef;
@@ -24,7 +24,7 @@ fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     raw.write_all(&Hello { address: address.into(), instance: 7 }.to_bytes()).unwrap();
     drive_until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    raw.read_exact(&mut [0; HELLO_BYTES + CLAIM_BYTES]).unwrap();
+    raw.read_exact(&mut [0; HELLO_BYTES + CLAIM_RECORD_BYTES]).unwrap();
     let link = side.only_link().unwrap();
     (raw, link)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, Transport};
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 
@@ -253,7 +253,7 @@ fn hello_is_answered_only_when_complete() {
     raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     raw.set_nonblocking(true).unwrap();
-    const ANSWER_BYTES: usize = HELLO_BYTES + CLAIM_BYTES;
+    const ANSWER_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
     let mut answer = [0; ANSWER_BYTES + 1];
     for _ in 0..100 {
         side.progress();
@@ -267,8 +267,8 @@ fn hello_is_answered_only_when_complete() {
     });
     let own = Hello { address: side.transport.address(), instance: side.instance };
     assert_eq!(answer[..HELLO_BYTES], own.to_bytes());
-    let claim = Claim::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
-    assert_eq!((claim.kind, count_bytes), (ClaimKind::Welcome, ANSWER_BYTES));
+    let record = ClaimRecord::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
+    assert_eq!((record.status, count_bytes), (ClaimStatus::Welcome, ANSWER_BYTES));
 }
 
 #[test]

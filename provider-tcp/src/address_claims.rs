@@ -7,28 +7,28 @@
 //! checked in the background.
 //!
 //! This module only keeps the books, without sockets. The transport makes the connections that
-//! [`next_check`](Claims::next_check) asks for, and tells what came of them. See
+//! [`start_next_check`](AddressClaims::start_next_check) asks for, and tells what came of them. See
 //! docs/decisions/tcp-claims.md.
 
 mod due_queue;
-mod peer;
+mod links_to_address;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::LinkId;
-use homespun_engine::wire::claim::ClaimKind;
+use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
 use self::due_queue::DueQueue;
-use self::peer::{CheckState, Judgement, Peer, Standing};
+use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
 use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, PAST_TOKENS_MAX};
 
 /// All links by the address that they lead to, and the checks of their claims.
 #[derive(Debug)]
-pub(crate) struct Claims {
-    peers: HashMap<Address, Peer>,
+pub(crate) struct AddressClaims {
+    by_address: HashMap<Address, LinksToAddress>,
     /// The addresses to which this side has connected links, by the tokens that these were given there.
     given_tokens: HashMap<u64, Address>,
     /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
@@ -51,7 +51,7 @@ pub(crate) struct Claims {
     reserved: HashSet<Address>,
     hold_timeout: Duration,
     /// How many further passes go by until the next look at the time.
-    passes_until_look: u32,
+    passes_until_time_check: u32,
 }
 
 /// A moment, and a number that distinguishes entries of the same moment.
@@ -80,7 +80,7 @@ pub(crate) struct CheckId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CheckOutcome {
     /// The endpoint at the address has answered for these links.
-    Answered(Vec<(LinkId, u64, ClaimKind)>),
+    Answered(Vec<(LinkId, u64, ClaimStatus)>),
     /// A connection to the address was made, but no answer came.
     Silent,
     /// No connection to the address was made.
@@ -98,10 +98,10 @@ pub(crate) enum Admission {
     Refused(&'static str),
 }
 
-impl Claims {
-    pub(crate) fn new(hold_timeout: Duration) -> Claims {
-        Claims {
-            peers: HashMap::new(),
+impl AddressClaims {
+    pub(crate) fn new(hold_timeout: Duration) -> AddressClaims {
+        AddressClaims {
+            by_address: HashMap::new(),
             given_tokens: HashMap::new(),
             past_tokens: VecDeque::new(),
             awaiting_token: BTreeSet::new(),
@@ -115,30 +115,30 @@ impl Claims {
             admitted: VecDeque::new(),
             reserved: HashSet::new(),
             hold_timeout,
-            passes_until_look: 0,
+            passes_until_time_check: 0,
         }
     }
 
     /// Records that the caller knows an endpoint at this address. So every claim of the address is contested.
-    pub(crate) fn reserve(&mut self, address: Address) {
+    pub(crate) fn reserve_address(&mut self, address: Address) {
         self.reserved.insert(address);
     }
 
-    /// Ends the effect of [`reserve`](Self::reserve).
-    pub(crate) fn release(&mut self, address: Address) {
+    /// Ends the effect of [`reserve_address`](Self::reserve_address).
+    pub(crate) fn release_address(&mut self, address: Address) {
         if self.reserved.remove(&address) {
             self.admit_if_uncontested(address);
         }
     }
 
     /// Records that this side connects a link.
-    pub(crate) fn connecting(&mut self, link: LinkId, to: Address, now: Instant) {
+    pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
         self.awaiting_token.insert(link);
-        self.peers.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+        self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
     }
 
     /// Records the token that the acceptor has given to a link of this side.
-    pub(crate) fn token_given(&mut self, link: LinkId, to: Address, token: u64) {
+    pub(crate) fn record_given_token(&mut self, link: LinkId, to: Address, token: u64) {
         self.awaiting_token.remove(&link);
         self.given_tokens.insert(token, to);
     }
@@ -150,9 +150,9 @@ impl Claims {
 
     /// Records that a link that this side has connected is up. Unproven claims of the address are checked
     /// again.
-    pub(crate) fn connected(&mut self, link: LinkId, to: Address) {
-        if let Some(peer) = self.peers.get_mut(&to) {
-            peer.connected(link);
+    pub(crate) fn record_connected(&mut self, link: LinkId, to: Address) {
+        if let Some(links) = self.by_address.get_mut(&to) {
+            links.mark_connected(link);
             self.schedule_now(to);
         }
     }
@@ -163,40 +163,46 @@ impl Claims {
     }
 
     /// Records the claim of an accepted link.
-    pub(crate) fn accepted(&mut self, link: LinkId, address: Address, token: u64, now: Instant) -> Admission {
+    pub(crate) fn add_accepted(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        token: u64,
+        now: Instant,
+    ) -> Admission {
         let is_reserved = self.reserved.contains(&address);
-        let peer = self.peers.entry(address).or_default();
-        let admission = match (is_reserved || peer.is_contested(), peer.has_room_to_hold()) {
+        let links = self.by_address.entry(address).or_default();
+        let admission = match (is_reserved || links.is_contested(), links.has_room_to_hold()) {
             (false, _) => Admission::Open,
             (true, true) => Admission::Held,
             (true, false) => return Admission::Refused("too many links claim this address"),
         };
         let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
-        peer.insert(link, token, standing, now);
+        links.insert(link, token, standing, now);
         self.schedule_now(address);
         admission
     }
 
     /// Records that the peer's end of the link, or an error, has arrived. What is left on the link is still
     /// read, but it contests no claim.
-    pub(crate) fn hung_up(&mut self, link: LinkId, address: Address) {
-        if let Some(peer) = self.peers.get_mut(&address) {
-            peer.mark_hung_up(link);
+    pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address) {
+        if let Some(links) = self.by_address.get_mut(&address) {
+            links.mark_hung_up(link);
             self.admit_if_uncontested(address);
         }
     }
 
     /// Records that a link has ended.
-    pub(crate) fn ended(&mut self, link: LinkId, address: Address) {
+    pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
         self.admitted.retain(|admitted| *admitted != link);
         self.awaiting_token.remove(&link);
-        let Some(peer) = self.peers.get_mut(&address) else { return };
-        peer.remove(link);
-        if peer.is_empty() {
-            if let CheckState::Waiting(timer) = peer.check {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        links.remove(link);
+        if links.is_empty() {
+            if let CheckState::Waiting(timer) = links.check {
                 self.timers.remove(&timer);
             }
-            self.peers.remove(&address);
+            self.by_address.remove(&address);
         } else {
             self.admit_if_uncontested(address);
         }
@@ -204,7 +210,7 @@ impl Claims {
 
     /// Records that a link of this side has ended that was given this token. The token stays known for a
     /// while: the acceptor may still read what the link has sent, and ask about it.
-    pub(crate) fn token_ended(&mut self, token: u64) {
+    pub(crate) fn retire_token(&mut self, token: u64) {
         if self.past_tokens.len() == PAST_TOKENS_MAX
             && let Some(oldest) = self.past_tokens.pop_front()
         {
@@ -214,35 +220,35 @@ impl Claims {
     }
 
     /// Takes a held link that is to be admitted.
-    pub(crate) fn take_admitted(&mut self) -> Option<LinkId> {
+    pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
         self.admitted.pop_front()
     }
 
     /// Takes the next check that is to be made now. A limited number is under way at a time, and some places
     /// are kept for contested claims.
-    pub(crate) fn next_check(&mut self, now: Instant) -> Option<CheckPlan> {
+    pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
         while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
             && timer.0 <= now
         {
             self.timers.remove(&timer);
-            if let Some(peer) = self.peers.get_mut(&address) {
-                peer.check = CheckState::Idle;
+            if let Some(links) = self.by_address.get_mut(&address) {
+                links.check = CheckState::Idle;
                 self.schedule_now(address);
             }
         }
         while let Some(address) = self.pop_due() {
-            let Some(peer) = self.peers.get_mut(&address) else { continue };
-            if !matches!(peer.check, CheckState::Due { .. }) {
+            let Some(links) = self.by_address.get_mut(&address) else { continue };
+            if !matches!(links.check, CheckState::Due { .. }) {
                 continue;
             }
-            let asked = peer.links_to_ask_about();
+            let asked = links.links_to_ask_about();
             if asked.is_empty() {
-                peer.check = CheckState::Idle;
+                links.check = CheckState::Idle;
                 continue;
             }
-            let id = CheckId { number: self.check_count, is_background: !peer.has_held() };
+            let id = CheckId { number: self.check_count, is_background: !links.has_held() };
             self.check_count += 1;
-            peer.check = CheckState::Running { number: id.number, is_renewed: false };
+            links.check = CheckState::Running { number: id.number, is_renewed: false };
             self.running += 1;
             self.background_running += usize::from(id.is_background);
             return Some(CheckPlan { id, address, asked });
@@ -252,7 +258,7 @@ impl Claims {
 
     /// Records what came of a check. Returns the links that are to end, because their claim is refuted or
     /// could not be proven in time.
-    pub(crate) fn check_ended(
+    pub(crate) fn finish_check(
         &mut self,
         plan: &CheckPlan,
         outcome: &CheckOutcome,
@@ -260,35 +266,35 @@ impl Claims {
     ) -> Vec<LinkId> {
         self.running -= 1;
         self.background_running -= usize::from(plan.id.is_background);
-        let Some(peer) = self.peers.get_mut(&plan.address) else { return Vec::new() };
-        let CheckState::Running { number, is_renewed } = peer.check else { return Vec::new() };
+        let Some(links) = self.by_address.get_mut(&plan.address) else { return Vec::new() };
+        let CheckState::Running { number, is_renewed } = links.check else { return Vec::new() };
         if number != plan.id.number {
             return Vec::new();
         }
-        peer.check = CheckState::Idle;
+        links.check = CheckState::Idle;
         let mut ends = Vec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
                 // The confirmed ones come first, since beside a proven link others must prove themselves.
-                let is_confirmed = |answer: &&(_, _, ClaimKind)| answer.2 == ClaimKind::Confirmed;
+                let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
                 let others = answers.iter().filter(|answer| !is_confirmed(answer));
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
-                    match peer.judge(*link, *token, *verdict) {
-                        Judgement::Stays => {}
-                        Judgement::Admitted => self.admitted.push_back(*link),
-                        Judgement::Ends => ends.push(*link),
+                    match links.apply_verdict(*link, *token, *verdict) {
+                        VerdictEffect::Stays => {}
+                        VerdictEffect::Admitted => self.admitted.push_back(*link),
+                        VerdictEffect::Ends => ends.push(*link),
                     }
                 }
             }
-            CheckOutcome::Silent => peer.note_failure(true),
+            CheckOutcome::Silent => links.record_unanswered_check(true),
             CheckOutcome::Unreachable => {
-                peer.note_failure(false);
+                links.record_unanswered_check(false);
                 if !self.reserved.contains(&plan.address) {
-                    self.admitted.extend(peer.admit_if_no_other_is_up());
+                    self.admitted.extend(links.admit_unless_another_is_up());
                 }
             }
         }
-        for link in peer.links_held_since(now, self.hold_timeout) {
+        for link in links.links_held_too_long(now, self.hold_timeout) {
             if !ends.contains(&link) {
                 ends.push(link);
             }
@@ -299,12 +305,12 @@ impl Claims {
 
     /// Records that a check could not be begun, and tries again later. Returns the held links that are to
     /// end, because their time is over.
-    pub(crate) fn check_postponed(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
+    pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running -= 1;
         self.background_running -= usize::from(plan.id.is_background);
         self.schedule_after_check(plan.address, false, now);
-        let peer = self.peers.get(&plan.address);
-        peer.map(|peer| peer.links_held_since(now, self.hold_timeout).to_vec()).unwrap_or_default()
+        let links = self.by_address.get(&plan.address);
+        links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
     }
 
     /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
@@ -326,17 +332,17 @@ impl Claims {
 
     /// Counts a pass. Returns whether the pass must look at the time.
     pub(crate) fn count_pass_and_check_due(&mut self) -> bool {
-        if self.passes_until_look > 0 && !self.has_work() {
-            self.passes_until_look -= 1;
+        if self.passes_until_time_check > 0 && !self.has_work() {
+            self.passes_until_time_check -= 1;
             return false;
         }
-        self.passes_until_look = CLAIM_LOOK_PASSES - 1;
+        self.passes_until_time_check = CLAIM_LOOK_PASSES - 1;
         true
     }
 
     /// When the next check of an address is due that waits. The next pass looks at the time.
-    pub(crate) fn request_look(&mut self) -> Option<Instant> {
-        self.passes_until_look = 0;
+    pub(crate) fn request_time_check(&mut self) -> Option<Instant> {
+        self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
@@ -355,9 +361,9 @@ impl Claims {
 
     /// Lets an address be checked as soon as there is a place.
     fn schedule_now(&mut self, address: Address) {
-        let Some(peer) = self.peers.get_mut(&address) else { return };
-        let is_contested = peer.has_held();
-        match &mut peer.check {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        let is_contested = links.has_held();
+        match &mut links.check {
             CheckState::Running { is_renewed, .. } => {
                 *is_renewed = true;
                 return;
@@ -368,41 +374,44 @@ impl Claims {
             }
             CheckState::Due { .. } | CheckState::Idle => {}
         }
-        if peer.links_to_ask_about().is_empty() {
-            peer.check = CheckState::Idle;
+        if links.links_to_ask_about().is_empty() {
+            links.check = CheckState::Idle;
             return;
         }
-        peer.check = CheckState::Due { is_contested };
+        links.check = CheckState::Due { is_contested };
         let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
         due.push(address);
     }
 
     /// Lets an address be checked again after a while, if a link still waits for its proof.
     fn schedule_after_check(&mut self, address: Address, is_at_once: bool, now: Instant) {
-        let Some(peer) = self.peers.get_mut(&address) else { return };
-        peer.check = CheckState::Idle;
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        links.check = CheckState::Idle;
         if is_at_once {
             return self.schedule_now(address);
         }
-        if peer.links_to_ask_about().is_empty() {
-            peer.delay_next = 0;
+        if links.links_to_ask_about().is_empty() {
+            links.delay_next = 0;
             return;
         }
-        let mut at = now + peer.next_delay();
-        if let Some(over_at) = peer.held_since().and_then(|since| since.checked_add(self.hold_timeout)) {
+        let mut at = now + links.next_delay();
+        if let Some(over_at) =
+            links.oldest_held_since().and_then(|since| since.checked_add(self.hold_timeout))
+        {
             at = at.min(over_at.max(now));
         }
         let timer = (at, self.timer_count);
         self.timer_count += 1;
-        peer.check = CheckState::Waiting(timer);
+        links.check = CheckState::Waiting(timer);
         self.timers.insert(timer, address);
     }
 
     fn admit_if_uncontested(&mut self, address: Address) {
-        let Some(peer) = self.peers.get_mut(&address).filter(|_| !self.reserved.contains(&address)) else {
+        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains(&address))
+        else {
             return;
         };
-        let admitted = peer.admit_uncontested();
+        let admitted = links.admit_uncontested();
         if !admitted.is_empty() {
             self.admitted.extend(admitted);
             self.schedule_now(address);

@@ -13,51 +13,51 @@ fn address(port: u16) -> Address {
     SocketAddr::from(([10, 0, 0, 1], port)).into()
 }
 
-/// Claims, and the time.
+/// AddressClaims, and the time.
 struct Books {
-    claims: Claims,
+    claims: AddressClaims,
     now: Instant,
 }
 
 impl Books {
     fn new() -> Books {
-        Books { claims: Claims::new(HOLD), now: Instant::now() }
+        Books { claims: AddressClaims::new(HOLD), now: Instant::now() }
     }
 
     /// Records the claim of a link whose token is a thousand times its number.
     fn accept(&mut self, link: LinkId, port: u16) -> Admission {
-        self.claims.accepted(link, address(port), u64::from(link.0) * 1000, self.now)
+        self.claims.add_accepted(link, address(port), u64::from(link.0) * 1000, self.now)
     }
 
-    fn next_check(&mut self) -> Option<CheckPlan> {
-        self.claims.next_check(self.now)
+    fn start_next_check(&mut self) -> Option<CheckPlan> {
+        self.claims.start_next_check(self.now)
     }
 
     /// Makes the next check, which must ask about these links, and answers it.
     #[track_caller]
-    fn answer(&mut self, expected: &[(LinkId, ClaimKind)]) -> Vec<LinkId> {
-        let plan = self.next_check().expect("a check");
+    fn answer(&mut self, expected: &[(LinkId, ClaimStatus)]) -> Vec<LinkId> {
+        let plan = self.start_next_check().expect("a check");
         let asked: Vec<LinkId> = plan.asked.iter().map(|(link, _)| *link).collect();
         assert_eq!(asked, expected.iter().map(|(link, _)| *link).collect::<Vec<_>>());
         let answers =
-            plan.asked.iter().zip(expected).map(|((link, token), (_, kind))| (*link, *token, *kind));
-        self.claims.check_ended(&plan, &CheckOutcome::Answered(answers.collect()), self.now)
+            plan.asked.iter().zip(expected).map(|((link, token), (_, status))| (*link, *token, *status));
+        self.claims.finish_check(&plan, &CheckOutcome::Answered(answers.collect()), self.now)
     }
 
     #[track_caller]
     fn fail(&mut self, outcome: &CheckOutcome) -> Vec<LinkId> {
-        let plan = self.next_check().expect("a check");
-        self.claims.check_ended(&plan, outcome, self.now)
+        let plan = self.start_next_check().expect("a check");
+        self.claims.finish_check(&plan, outcome, self.now)
     }
 
     fn admitted(&mut self) -> Vec<LinkId> {
-        std::iter::from_fn(|| self.claims.take_admitted()).collect()
+        std::iter::from_fn(|| self.claims.pop_admitted()).collect()
     }
 
     /// Moves the time on to the next timer.
     #[track_caller]
     fn advance_to_timer(&mut self) -> Duration {
-        let at = self.claims.request_look().expect("a timer");
+        let at = self.claims.request_time_check().expect("a timer");
         let waited = at - self.now;
         self.now = at;
         waited
@@ -68,8 +68,8 @@ impl Books {
 fn first_claim_is_open_and_checked_once() {
     let mut books = Books::new();
     assert_eq!(books.accept(ONE, 1), Admission::Open);
-    assert_eq!(books.answer(&[(ONE, ClaimKind::Confirmed)]), []);
-    assert_eq!(books.next_check(), None);
+    assert_eq!(books.answer(&[(ONE, ClaimStatus::Confirmed)]), []);
+    assert_eq!(books.start_next_check(), None);
     assert!(!books.claims.is_busy());
 }
 
@@ -80,7 +80,7 @@ fn second_claim_is_held_until_it_is_confirmed() {
     assert_eq!(books.accept(TWO, 1), Admission::Held);
     assert_eq!(books.accept(THREE, 2), Admission::Open, "of another address");
     // One connection asks about both, and the contested address comes first.
-    let ends = books.answer(&[(ONE, ClaimKind::Confirmed), (TWO, ClaimKind::Confirmed)]);
+    let ends = books.answer(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, books.admitted()), (vec![], vec![TWO]));
 }
 
@@ -89,14 +89,14 @@ fn denied_claims_end_whether_held_or_not() {
     let mut books = Books::new();
     books.accept(ONE, 1);
     books.accept(TWO, 1);
-    assert_eq!(books.answer(&[(ONE, ClaimKind::Denied), (TWO, ClaimKind::Denied)]), [ONE, TWO]);
+    assert_eq!(books.answer(&[(ONE, ClaimStatus::Denied), (TWO, ClaimStatus::Denied)]), [ONE, TWO]);
     assert_eq!(books.admitted(), []);
 }
 
 #[test]
 fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut books = Books::new();
-    books.claims.connecting(ONE, address(1), books.now);
+    books.claims.add_connecting(ONE, address(1), books.now);
     assert_eq!(books.accept(TWO, 1), Admission::Held);
     // No endpoint can be reached there, so the connecting link is no evidence of another peer.
     assert_eq!(books.fail(&CheckOutcome::Silent), []);
@@ -109,9 +109,9 @@ fn claim_of_an_address_that_is_being_connected_is_held() {
 #[test]
 fn link_that_is_up_keeps_an_unreachable_claim_held() {
     let mut books = Books::new();
-    books.claims.connecting(ONE, address(1), books.now);
-    books.claims.connected(ONE, address(1));
-    assert_eq!(books.next_check(), None, "a link of this side needs no check");
+    books.claims.add_connecting(ONE, address(1), books.now);
+    books.claims.record_connected(ONE, address(1));
+    assert_eq!(books.start_next_check(), None, "a link of this side needs no check");
     books.accept(TWO, 1);
     let begin = books.now;
     let mut delays = Vec::new();
@@ -130,7 +130,7 @@ fn link_that_is_up_keeps_an_unreachable_claim_held() {
 
 #[test]
 fn link_may_be_held_without_a_limit() {
-    let mut books = Books { claims: Claims::new(Duration::MAX), now: Instant::now() };
+    let mut books = Books { claims: AddressClaims::new(Duration::MAX), now: Instant::now() };
     books.accept(ONE, 1);
     books.accept(TWO, 1);
     for _ in 0..20 {
@@ -145,13 +145,13 @@ fn end_of_the_contesting_link_admits_the_oldest_held_one() {
     books.accept(ONE, 1);
     books.accept(TWO, 1);
     books.accept(THREE, 1);
-    books.claims.ended(ONE, address(1));
+    books.claims.remove_link(ONE, address(1));
     assert_eq!(books.admitted(), [TWO]);
     // A held link that ends is no longer to be admitted.
-    books.claims.ended(TWO, address(1));
-    books.claims.ended(THREE, address(1));
+    books.claims.remove_link(TWO, address(1));
+    books.claims.remove_link(THREE, address(1));
     assert_eq!(books.admitted(), []);
-    assert!(books.claims.peers.is_empty());
+    assert!(books.claims.by_address.is_empty());
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn hung_up_link_contests_nothing_and_is_read_to_its_end() {
     let mut books = Books::new();
     books.accept(ONE, 1);
     books.accept(TWO, 1);
-    let plan = books.next_check().unwrap();
-    books.claims.hung_up(ONE, address(1));
+    let plan = books.start_next_check().unwrap();
+    books.claims.record_hang_up(ONE, address(1));
     assert_eq!(books.admitted(), [TWO]);
     assert_eq!(books.accept(THREE, 1), Admission::Held, "the admitted one contests it");
-    let answers = [ONE, TWO].map(|link| (link, u64::from(link.0) * 1000, ClaimKind::Denied));
-    let ends = books.claims.check_ended(&plan, &CheckOutcome::Answered(answers.to_vec()), books.now);
+    let answers = [ONE, TWO].map(|link| (link, u64::from(link.0) * 1000, ClaimStatus::Denied));
+    let ends = books.claims.finish_check(&plan, &CheckOutcome::Answered(answers.to_vec()), books.now);
     assert_eq!(ends, [TWO], "an answer denies a link whose endpoint has ended");
 }
 
@@ -173,16 +173,16 @@ fn unclear_claim_is_left_alone_unless_a_link_is_proven() {
     let mut books = Books::new();
     books.accept(ONE, 1);
     for _ in 0..CHECK_UNCLEAR_MAX {
-        assert_eq!(books.answer(&[(ONE, ClaimKind::Unclear)]), []);
+        assert_eq!(books.answer(&[(ONE, ClaimStatus::Unclear)]), []);
         books.now += HOLD;
     }
-    assert_eq!(books.next_check(), None);
+    assert_eq!(books.start_next_check(), None);
     books.accept(TWO, 1);
-    let ends = books.answer(&[(ONE, ClaimKind::Unclear), (TWO, ClaimKind::Confirmed)]);
+    let ends = books.answer(&[(ONE, ClaimStatus::Unclear), (TWO, ClaimStatus::Confirmed)]);
     assert_eq!((ends, books.admitted()), (vec![], vec![TWO]));
     for count in 2..=CHECK_UNCLEAR_MAX {
         books.advance_to_timer();
-        let ends = books.answer(&[(ONE, ClaimKind::Unclear)]);
+        let ends = books.answer(&[(ONE, ClaimStatus::Unclear)]);
         assert_eq!(ends == [ONE], count == CHECK_UNCLEAR_MAX, "{ends:?}");
     }
 }
@@ -205,28 +205,28 @@ fn silent_address_is_asked_a_few_times_and_an_unreachable_one_once() {
 #[test]
 fn claim_beside_a_link_that_comes_up_is_checked_until_there_is_an_answer() {
     let mut books = Books::new();
-    books.claims.connecting(ONE, address(1), books.now);
+    books.claims.add_connecting(ONE, address(1), books.now);
     books.accept(TWO, 1);
     books.fail(&CheckOutcome::Unreachable);
     assert_eq!(books.admitted(), [TWO]);
-    books.claims.connected(ONE, address(1));
+    books.claims.record_connected(ONE, address(1));
     for _ in 0..20 {
         assert_eq!(books.fail(&CheckOutcome::Silent), []);
         books.advance_to_timer();
     }
-    assert_eq!(books.answer(&[(TWO, ClaimKind::Denied)]), [TWO]);
+    assert_eq!(books.answer(&[(TWO, ClaimStatus::Denied)]), [TWO]);
 }
 
 #[test]
 fn newcomer_during_a_check_is_asked_about_next() {
     let mut books = Books::new();
     books.accept(ONE, 1);
-    let plan = books.next_check().unwrap();
+    let plan = books.start_next_check().unwrap();
     books.accept(TWO, 1);
-    assert_eq!(books.next_check(), None, "one check of an address at a time");
-    let answers = vec![(ONE, 1000, ClaimKind::Confirmed)];
-    books.claims.check_ended(&plan, &CheckOutcome::Answered(answers), books.now);
-    assert_eq!(books.answer(&[(TWO, ClaimKind::Confirmed)]), []);
+    assert_eq!(books.start_next_check(), None, "one check of an address at a time");
+    let answers = vec![(ONE, 1000, ClaimStatus::Confirmed)];
+    books.claims.finish_check(&plan, &CheckOutcome::Answered(answers), books.now);
+    assert_eq!(books.answer(&[(TWO, ClaimStatus::Confirmed)]), []);
     assert_eq!(books.admitted(), [TWO]);
 }
 
@@ -234,12 +234,12 @@ fn newcomer_during_a_check_is_asked_about_next() {
 fn answer_about_an_earlier_link_of_the_number_means_nothing() {
     let mut books = Books::new();
     books.accept(ONE, 1);
-    let plan = books.next_check().unwrap();
-    books.claims.ended(ONE, address(1));
-    books.claims.accepted(ONE, address(1), 77, books.now);
-    let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimKind::Denied)]);
-    assert_eq!(books.claims.check_ended(&plan, &denied, books.now), []);
-    assert_eq!(books.next_check().unwrap().asked[..], [(ONE, 77)]);
+    let plan = books.start_next_check().unwrap();
+    books.claims.remove_link(ONE, address(1));
+    books.claims.add_accepted(ONE, address(1), 77, books.now);
+    let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Denied)]);
+    assert_eq!(books.claims.finish_check(&plan, &denied, books.now), []);
+    assert_eq!(books.start_next_check().unwrap().asked[..], [(ONE, 77)]);
 }
 
 #[test]
@@ -248,16 +248,16 @@ fn number_of_checks_is_limited_with_places_for_contested_claims() {
     for port in 1..=100 {
         books.accept(LinkId(port.into()), port);
     }
-    let plans: Vec<CheckPlan> = std::iter::from_fn(|| books.next_check()).collect();
+    let plans: Vec<CheckPlan> = std::iter::from_fn(|| books.start_next_check()).collect();
     assert_eq!(plans.len(), CHECKS_BACKGROUND_MAX);
     assert!(!books.claims.has_work());
     for port in 51..=100 {
         assert_eq!(books.accept(LinkId(u32::from(port) + 100), port), Admission::Held);
     }
-    let contested: Vec<CheckPlan> = std::iter::from_fn(|| books.next_check()).collect();
+    let contested: Vec<CheckPlan> = std::iter::from_fn(|| books.start_next_check()).collect();
     assert_eq!(plans.len() + contested.len(), CHECKS_MAX);
     for plan in plans.iter().chain(&contested) {
-        books.claims.check_ended(plan, &CheckOutcome::Silent, books.now);
+        books.claims.finish_check(plan, &CheckOutcome::Silent, books.now);
     }
     assert!(books.claims.has_work());
 }
@@ -266,11 +266,11 @@ fn number_of_checks_is_limited_with_places_for_contested_claims() {
 fn postponed_check_is_made_later() {
     let mut books = Books::new();
     books.accept(ONE, 1);
-    let plan = books.next_check().unwrap();
-    assert!(books.claims.check_postponed(&plan, books.now).is_empty());
-    assert_eq!(books.next_check(), None);
+    let plan = books.start_next_check().unwrap();
+    assert!(books.claims.postpone_check(&plan, books.now).is_empty());
+    assert_eq!(books.start_next_check(), None);
     books.advance_to_timer();
-    assert_eq!(books.answer(&[(ONE, ClaimKind::Confirmed)]), []);
+    assert_eq!(books.answer(&[(ONE, ClaimStatus::Confirmed)]), []);
 }
 
 #[test]
@@ -287,16 +287,16 @@ fn number_of_held_links_of_an_address_is_limited() {
 #[test]
 fn tokens_are_known_beyond_the_end_of_their_links() {
     let mut books = Books::new();
-    books.claims.connecting(ONE, address(1), books.now);
+    books.claims.add_connecting(ONE, address(1), books.now);
     assert_eq!(books.claims.links_awaiting_token().collect::<Vec<_>>(), [ONE]);
-    books.claims.token_given(ONE, address(1), 7);
+    books.claims.record_given_token(ONE, address(1), 7);
     assert_eq!(books.claims.links_awaiting_token().count(), 0);
-    books.claims.ended(ONE, address(1));
-    books.claims.token_ended(7);
+    books.claims.remove_link(ONE, address(1));
+    books.claims.retire_token(7);
     for token in 1000..1000 + PAST_TOKENS_MAX as u64 {
         assert_eq!(books.claims.address_of_token(7), Some(address(1)));
-        books.claims.token_given(TWO, address(2), token);
-        books.claims.token_ended(token);
+        books.claims.record_given_token(TWO, address(2), token);
+        books.claims.retire_token(token);
     }
     assert_eq!(books.claims.address_of_token(7), None, "the oldest of more than are kept");
     assert_eq!(books.claims.given_tokens.len(), PAST_TOKENS_MAX);
@@ -306,14 +306,14 @@ fn tokens_are_known_beyond_the_end_of_their_links() {
 fn time_is_looked_at_in_few_passes() {
     let mut books = Books::new();
     books.accept(ONE, 1);
-    let plan = books.next_check().unwrap();
+    let plan = books.start_next_check().unwrap();
     let looks = (0..10 * CLAIM_LOOK_PASSES).filter(|_| books.claims.count_pass_and_check_due()).count();
     assert_eq!(looks, 10);
-    books.claims.check_ended(
+    books.claims.finish_check(
         &plan,
-        &CheckOutcome::Answered(vec![(ONE, 1000, ClaimKind::Unclear)]),
+        &CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Unclear)]),
         books.now,
     );
-    books.claims.request_look();
+    books.claims.request_time_check();
     assert!(books.claims.count_pass_and_check_due());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello, Question};
 
@@ -58,14 +58,19 @@ impl Hostile {
     }
 
     /// The records that have arrived after a hello.
-    fn claims(&mut self) -> Vec<Claim> {
+    fn records(&mut self) -> Vec<ClaimRecord> {
         self.read();
         let records = self.received.get(HELLO_BYTES..).unwrap_or_default();
-        records.as_chunks::<CLAIM_BYTES>().0.iter().map(|bytes| Claim::parse(bytes).unwrap()).collect()
+        records
+            .as_chunks::<CLAIM_RECORD_BYTES>()
+            .0
+            .iter()
+            .map(|bytes| ClaimRecord::parse(bytes).unwrap())
+            .collect()
     }
 
-    fn has(&mut self, kind: ClaimKind) -> bool {
-        self.claims().iter().any(|claim| claim.kind == kind)
+    fn has(&mut self, status: ClaimStatus) -> bool {
+        self.records().iter().any(|record| record.status == status)
     }
 }
 
@@ -91,7 +96,7 @@ fn hasty_provider() -> TcpProvider {
 /// Drives a pair until the checks of its links are over.
 fn settle(pair: &mut Pair) {
     pair.drive_until("the checks to end", |client, server| {
-        !client.transport.claims.is_busy() && !server.transport.claims.is_busy()
+        !client.transport.address_claims.is_busy() && !server.transport.address_claims.is_busy()
     });
 }
 
@@ -115,8 +120,8 @@ fn exchange_frames(pair: &mut Pair) {
 fn check_takeover_fails(mut pair: Pair, instance: u64) {
     let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), instance);
     pair.drive_until("the end of the stranger", |_, _| hostile.read());
-    let kinds: Vec<ClaimKind> = hostile.claims().iter().map(|claim| claim.kind).collect();
-    assert_eq!(kinds, [ClaimKind::Held], "the stranger was sent more");
+    let statuses: Vec<ClaimStatus> = hostile.records().iter().map(|record| record.status).collect();
+    assert_eq!(statuses, [ClaimStatus::Held], "the stranger was sent more");
     assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
     exchange_frames(&mut pair);
 }
@@ -148,10 +153,10 @@ fn takeover_of_a_silent_peer_is_held_until_its_time_is_over() {
     let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
     let mut was_held = false;
     drive_until("the end of the stranger", &mut [&mut pair.server], |_| {
-        was_held |= hostile.has(ClaimKind::Held);
+        was_held |= hostile.has(ClaimStatus::Held);
         hostile.read()
     });
-    assert!(was_held && !hostile.has(ClaimKind::Admitted));
+    assert!(was_held && !hostile.has(ClaimStatus::Admitted));
     assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
     exchange_frames(&mut pair);
 }
@@ -162,15 +167,15 @@ fn claim_of_a_vacant_address_stays_unless_it_is_contested() {
     let mut side = Side::open(&hasty_provider(), LOOPBACK);
     let mut first = Hostile::claim(&side, vacant, 1);
     drive_until("the first to be checked", &mut [&mut side], |sides| {
-        !sides[0].recorder.inboxes.is_empty() && !sides[0].transport.claims.is_busy()
+        !sides[0].recorder.inboxes.is_empty() && !sides[0].transport.address_claims.is_busy()
     });
-    assert!(!first.read() && first.has(ClaimKind::Welcome));
+    assert!(!first.read() && first.has(ClaimStatus::Welcome));
     let link = side.only_link().unwrap();
     assert_eq!(side.received_frames(link).len(), 1);
 
     let mut second = Hostile::claim(&side, vacant, 2);
     drive_until("the end of the second", &mut [&mut side], |_| second.read());
-    assert!(second.has(ClaimKind::Held) && !second.has(ClaimKind::Admitted));
+    assert!(second.has(ClaimStatus::Held) && !second.has(ClaimStatus::Admitted));
     assert!(!first.read() && side.only_link() == Some(link) && side.is_up(link));
 }
 
@@ -183,14 +188,14 @@ fn held_link_is_admitted_when_nothing_contests_it_any_more() {
     let link = side.only_link().unwrap();
     let mut others = [Hostile::claim(&side, vacant, 2), Hostile::claim(&side, vacant, 3)];
     drive_until("the others to be held", &mut [&mut side], |_| {
-        others.iter_mut().all(|other| other.has(ClaimKind::Held))
+        others.iter_mut().all(|other| other.has(ClaimStatus::Held))
     });
     drop(first);
     drive_until("the frame of one of them", &mut [&mut side], |sides| {
         let inboxes = &sides[0].recorder.inboxes;
         inboxes.iter().any(|(other, inbox)| *other != link && inbox.frames.len() == 1)
     });
-    let admitted = others.iter_mut().map(|other| other.has(ClaimKind::Admitted));
+    let admitted = others.iter_mut().map(|other| other.has(ClaimStatus::Admitted));
     assert_eq!(admitted.collect::<Vec<_>>(), [true, false], "the oldest, and it alone");
 }
 
@@ -247,15 +252,15 @@ fn relayed_token_proves_nothing() {
     let (mut to_victim, _) = listener.accept().unwrap();
     let mut hostile = Hostile::claim(target, victim.transport.address(), 1);
     // The victim answers only once it has the token.
-    drive_until("the token", &mut [target], |_| hostile.has(ClaimKind::Held));
-    let token = hostile.claims()[0].token;
+    drive_until("the token", &mut [target], |_| hostile.has(ClaimStatus::Held));
+    let token = hostile.records()[0].token;
     let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
     to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
     drive_until("the relay", &mut [victim], |sides| sides[0].is_up(relay));
     let mut was_admitted = false;
     drive_until("the end of the stranger", &mut [target, victim], |_| {
-        was_admitted |= hostile.has(ClaimKind::Admitted);
+        was_admitted |= hostile.has(ClaimStatus::Admitted);
         hostile.read()
     });
     assert!(!was_admitted);
@@ -271,11 +276,11 @@ fn relayed_token_gives_way_to_a_proven_link() {
     let relay = victim.transport.connect(listener.local_addr().unwrap().into());
     let (mut to_victim, _) = listener.accept().unwrap();
     let mut hostile = Hostile::claim(&target, victim.transport.address(), victim.instance);
-    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimKind::Welcome));
-    let token = hostile.claims()[0].token;
+    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimStatus::Welcome));
+    let token = hostile.records()[0].token;
     let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
     to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
     let out = victim.transport.connect(target.transport.address());
     drive_until("the victim's link, and the end of the stranger", &mut [&mut target, &mut victim], |sides| {
         sides[1].is_up(relay) && sides[1].is_up(out) && hostile.read()
@@ -292,11 +297,11 @@ fn answer_about_another_token_ends_the_check() {
     let mut first = Hostile::claim(&side, address, 1);
     drive_until("the first link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
     let (mut asked, _) = listener.accept().unwrap();
-    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimKind::Welcome));
-    let old = Claim { kind: ClaimKind::Confirmed, token: first.claims()[0].token }.to_bytes();
+    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimStatus::Welcome));
+    let old = ClaimRecord { status: ClaimStatus::Confirmed, token: first.records()[0].token }.to_bytes();
     asked.write_all(&old).unwrap();
     let mut second = Hostile::claim(&side, address, 2);
-    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimKind::Held));
+    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimStatus::Held));
     // The endpoint asks until the time is over, and each time gets the old proof.
     listener.set_nonblocking(true).unwrap();
     let mut replays = Vec::new();
@@ -307,7 +312,7 @@ fn answer_about_another_token_ends_the_check() {
         }
         second.read()
     });
-    assert!(!replays.is_empty() && !second.has(ClaimKind::Admitted));
+    assert!(!replays.is_empty() && !second.has(ClaimStatus::Admitted));
     assert_eq!(live_count(&side), 1);
 }
 
@@ -319,7 +324,7 @@ fn restarted_peer_gets_in_beside_its_old_link() {
     // The old link ends only when its process does, of which this side has not heard.
     let _old = Hostile::claim(&side, vacated, 1);
     drive_until("the old link", &mut [&mut side], |sides| {
-        live_count(sides[0]) == 1 && !sides[0].transport.claims.is_busy()
+        live_count(sides[0]) == 1 && !sides[0].transport.address_claims.is_busy()
     });
     let mut restarted = Side::open(&provider, &vacated.to_string());
     let out = restarted.transport.connect(side.transport.address());
@@ -339,7 +344,7 @@ fn link_whose_peer_has_ended_contests_no_claim() {
     drop(pair.client);
     // The end is unread when the successor connects.
     let mut successor = Hostile::claim(&pair.server, address, 1);
-    drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimKind::Welcome));
+    drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimStatus::Welcome));
     // What the old one had sent is read, too.
     drive_until("the old link's end", &mut [&mut pair.server], |sides| {
         sides[0].down_error(pair.into) == Some(&LinkError::Closed)
@@ -359,7 +364,9 @@ fn simultaneous_connects_come_up_on_both_sides() {
             sides.iter().zip(links).all(|(side, link)| side.is_up(link) && live_count(side) == 2)
         });
         drive_until("the end of the checks", &mut [one, other], |sides| {
-            sides.iter().all(|side| !side.transport.claims.is_busy() && side.transport.half_open.is_empty())
+            sides
+                .iter()
+                .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
         });
         // One connection of the peer's, and one check.
         assert!(sides.iter_mut().all(|side| side.transport.half_open.next_serial() == 2));
@@ -420,7 +427,7 @@ fn few_links_that_claim_one_address_are_held() {
         (0..=HELD_MAX_LINKS).map(|_| Hostile::claim(&pair.server, address, 1)).collect();
     // The peer, which would refute them, makes no progress.
     drive_until("one to be refused", &mut [&mut pair.server], |_| {
-        let unanswered = claims.iter_mut().map(|claim| claim.claims().is_empty());
+        let unanswered = claims.iter_mut().map(|claim| claim.records().is_empty());
         unanswered.filter(|is_unanswered| *is_unanswered).count() == 1 && claims.iter_mut().any(Hostile::read)
     });
     assert_eq!(pair.server.transport.accepted_links, 1 + HELD_MAX_LINKS);
@@ -434,7 +441,7 @@ fn sleeping_endpoint_wakes_for_its_checks() {
     settle(&mut pair);
     assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
     let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
     // The peer makes no progress, so only the time ends the stranger.
     while !hostile.read() {
         match pair.server.transport.arm() {
@@ -452,7 +459,7 @@ fn stop_accepting_drops_held_links() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
     settle(&mut pair);
     let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
     pair.server.transport.stop_accepting();
     assert_eq!(pair.server.transport.accepted_links, 1);
     assert!(has_ended(&mut hostile.stream));
@@ -465,22 +472,22 @@ fn claim_of_a_reserved_address_is_held_until_it_is_released_or_refuted() {
     let vacant: Address = "127.0.0.1:100".parse::<SocketAddr>().unwrap().into();
     side.transport.reserve_address(vacant);
     let mut waiting = Hostile::claim(&side, vacant, 1);
-    drive_until("a held link", &mut [&mut side], |_| waiting.has(ClaimKind::Held));
+    drive_until("a held link", &mut [&mut side], |_| waiting.has(ClaimStatus::Held));
     // No endpoint can be asked at the address, which proves nothing.
     for _ in 0..100 {
         side.progress();
     }
-    assert!(!waiting.has(ClaimKind::Admitted) && live_count(&side) == 0);
+    assert!(!waiting.has(ClaimStatus::Admitted) && live_count(&side) == 0);
     side.transport.release_address(vacant);
     drive_until("a link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
-    assert!(waiting.has(ClaimKind::Admitted));
+    assert!(waiting.has(ClaimStatus::Admitted));
 
     let mut owner = Side::open(&provider(), LOOPBACK);
     let owned = owner.transport.address();
     side.transport.reserve_address(owned);
     let mut stranger = Hostile::claim(&side, owned, 2);
     drive_until("the refutation", &mut [&mut side, &mut owner], |_| stranger.read());
-    assert!(!stranger.has(ClaimKind::Admitted) && live_count(&side) == 1);
+    assert!(!stranger.has(ClaimStatus::Admitted) && live_count(&side) == 1);
     // Its own link is confirmed.
     owner.transport.connect(side.transport.address());
     drive_until("the owner's link", &mut [&mut side, &mut owner], |sides| live_count(sides[0]) == 2);
@@ -494,10 +501,10 @@ fn questions_of_strangers_are_answered_and_bounded() {
     stranger.send(&question.to_bytes());
     drive_until("the answer", &mut [&mut side], |_| {
         stranger.read();
-        stranger.received.len() == CLAIM_BYTES
+        stranger.received.len() == CLAIM_RECORD_BYTES
     });
-    let answer = Claim::parse(stranger.received.first_chunk().unwrap()).unwrap();
-    assert_eq!(answer, Claim { kind: ClaimKind::Denied, token: 5 });
+    let answer = ClaimRecord::parse(stranger.received.first_chunk().unwrap()).unwrap();
+    assert_eq!(answer, ClaimRecord { status: ClaimStatus::Denied, token: 5 });
     assert_eq!((side.transport.accepted_links, side.transport.half_open.len()), (0, 1));
     // Neither a hello nor any number of questions may follow.
     stranger.send(&Hello { address: question.address, instance: 1 }.to_bytes());
@@ -512,10 +519,10 @@ fn questions_of_strangers_are_answered_and_bounded() {
 #[test]
 fn bytes_that_are_no_greeting_end_a_connecting_link() {
     let wrong = [
-        Claim { kind: ClaimKind::Admitted, token: 1 }.to_bytes().to_vec(),
-        Claim { kind: ClaimKind::Confirmed, token: 1 }.to_bytes().to_vec(),
+        ClaimRecord { status: ClaimStatus::Admitted, token: 1 }.to_bytes().to_vec(),
+        ClaimRecord { status: ClaimStatus::Confirmed, token: 1 }.to_bytes().to_vec(),
         encode_frame(),
-        [Claim { kind: ClaimKind::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
+        [ClaimRecord { status: ClaimStatus::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
     ];
     for bytes in wrong {
         let mut side = Side::open(&provider(), LOOPBACK);
