@@ -13,7 +13,8 @@
 mod due_queue;
 mod links_to_address;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::mem;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
@@ -23,7 +24,10 @@ use smallvec::SmallVec;
 
 use self::due_queue::DueQueue;
 use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
-use crate::limits::{CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, PAST_TOKENS_MAX};
+use crate::limits::{
+    CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, HELD_HUNG_UP_MAX_LINKS,
+    HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
+};
 
 /// All links by the address that they lead to, and the checks of their claims.
 #[derive(Debug)]
@@ -33,8 +37,9 @@ pub(crate) struct AddressClaims {
     given_tokens: HashMap<u64, Address>,
     /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
     past_tokens: VecDeque<u64>,
-    /// The links that this side has connected, and that have no token yet.
-    awaiting_token: BTreeSet<LinkId>,
+    /// The links of this side on which its hello may have left, and that have no token yet. By the port that
+    /// they were connected to, so that a question finds those to the endpoint that asks.
+    awaiting_token: BTreeMap<(u16, LinkId), Address>,
     /// Addresses with a contested claim that are to be checked now, and the others.
     contested_due: DueQueue,
     background_due: DueQueue,
@@ -47,6 +52,10 @@ pub(crate) struct AddressClaims {
     background_running: usize,
     /// Held links that are to be admitted.
     admitted: VecDeque<LinkId>,
+    /// Held links whose peers have hung up, in the order in which these did, and what they claim.
+    hung_up_held: VecDeque<(LinkId, Address)>,
+    /// Held links that are to be dropped, because their peers have hung up.
+    surplus: VecDeque<LinkId>,
     /// Addresses at which the caller knows an endpoint.
     reserved: HashSet<Address>,
     hold_timeout: Duration,
@@ -87,6 +96,15 @@ pub(crate) enum CheckOutcome {
     Unreachable,
 }
 
+/// How a peer has hung up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HangUp {
+    /// It has ended its stream, or closed the connection after that.
+    EndOfStream,
+    /// It has reset the connection.
+    Reset,
+}
+
 /// What the hello of an accepted link means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -104,7 +122,7 @@ impl AddressClaims {
             by_address: HashMap::new(),
             given_tokens: HashMap::new(),
             past_tokens: VecDeque::new(),
-            awaiting_token: BTreeSet::new(),
+            awaiting_token: BTreeMap::new(),
             contested_due: DueQueue::default(),
             background_due: DueQueue::default(),
             timers: BTreeMap::new(),
@@ -113,6 +131,8 @@ impl AddressClaims {
             running: 0,
             background_running: 0,
             admitted: VecDeque::new(),
+            hung_up_held: VecDeque::new(),
+            surplus: VecDeque::new(),
             reserved: HashSet::new(),
             hold_timeout,
             passes_until_time_check: 0,
@@ -133,19 +153,29 @@ impl AddressClaims {
 
     /// Records that this side connects a link.
     pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
-        self.awaiting_token.insert(link);
         self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+    }
+
+    /// Records that the connection of a link of this side was made, so that its hello may leave.
+    pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
+        self.awaiting_token.insert((to.port(), link), to);
     }
 
     /// Records the token that the acceptor has given to a link of this side.
     pub(crate) fn record_given_token(&mut self, link: LinkId, to: Address, token: u64) {
-        self.awaiting_token.remove(&link);
+        self.awaiting_token.remove(&(to.port(), link));
         self.given_tokens.insert(token, to);
     }
 
-    /// The links that this side has connected, and that have no token yet.
-    pub(crate) fn links_awaiting_token(&self) -> impl Iterator<Item = LinkId> + '_ {
-        self.awaiting_token.iter().copied()
+    /// Whether an acceptor may have the hello of a link of this side, while its token has not been read.
+    pub(crate) fn is_awaiting_token(&self) -> bool {
+        !self.awaiting_token.is_empty()
+    }
+
+    /// The links of this side to this port whose hello may have left, and that have no token yet.
+    pub(crate) fn links_awaiting_token(&self, port: u16) -> impl Iterator<Item = (LinkId, Address)> + '_ {
+        let of_port = self.awaiting_token.range((port, LinkId(0))..=(port, LinkId(u32::MAX)));
+        of_port.map(|((_, link), to)| (*link, *to))
     }
 
     /// Records that a link that this side has connected is up. Unproven claims of the address are checked
@@ -183,26 +213,49 @@ impl AddressClaims {
         admission
     }
 
-    /// Records that the peer's end of the link, or an error, has arrived. What is left on the link is still
-    /// read, but it contests no claim.
-    pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address) {
-        if let Some(links) = self.by_address.get_mut(&address) {
-            links.mark_hung_up(link);
-            self.admit_if_uncontested(address);
+    /// Records that the peer has hung up. What is left on the link is still read, but it contests no claim. If
+    /// it is held, it is kept for what the peer has sent, as one of few. After a reset it is dropped.
+    pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        if links.mark_hung_up(link) {
+            match how {
+                HangUp::EndOfStream => self.keep_hung_up_held(link, address),
+                HangUp::Reset => self.surplus.push_back(link),
+            }
         }
+        self.admit_if_uncontested(address);
     }
 
-    /// Records that a link has ended.
+    /// Keeps a held link whose peer has hung up. If these are too many, the one whose peer was the first is
+    /// to be dropped.
+    fn keep_hung_up_held(&mut self, link: LinkId, address: Address) {
+        if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
+            return;
+        }
+        self.hung_up_held.push_back((link, address));
+        let claims_address = |(_, claimed): &&(LinkId, Address)| *claimed == address;
+        let count_of_address = self.hung_up_held.iter().filter(claims_address).count();
+        let first = if count_of_address > HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
+            self.hung_up_held.iter().position(|kept| claims_address(&kept))
+        } else {
+            (self.hung_up_held.len() > HELD_HUNG_UP_MAX_LINKS).then_some(0)
+        };
+        let dropped = first.and_then(|first| self.hung_up_held.remove(first));
+        self.surplus.extend(dropped.map(|(link, _)| link));
+    }
+
+    /// Forgets a link that has ended.
     pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
         self.admitted.retain(|admitted| *admitted != link);
-        self.awaiting_token.remove(&link);
+        self.hung_up_held.retain(|(kept, _)| *kept != link);
+        self.surplus.retain(|surplus| *surplus != link);
+        self.awaiting_token.remove(&(address.port(), link));
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.remove(link);
         if links.is_empty() {
-            if let CheckState::Waiting(timer) = links.check {
-                self.timers.remove(&timer);
-            }
+            let check = links.check;
             self.by_address.remove(&address);
+            self.unschedule(address, check);
         } else {
             self.admit_if_uncontested(address);
         }
@@ -224,6 +277,11 @@ impl AddressClaims {
         self.admitted.pop_front()
     }
 
+    /// Takes a held link that is to be dropped.
+    pub(crate) fn pop_surplus(&mut self) -> Option<LinkId> {
+        self.surplus.pop_front()
+    }
+
     /// Takes the next check that is to be made now. A limited number is under way at a time, and some places
     /// are kept for contested claims.
     pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
@@ -238,9 +296,6 @@ impl AddressClaims {
         }
         while let Some(address) = self.pop_due() {
             let Some(links) = self.by_address.get_mut(&address) else { continue };
-            if !matches!(links.check, CheckState::Due { .. }) {
-                continue;
-            }
             let asked = links.links_to_ask_about();
             if asked.is_empty() {
                 links.check = CheckState::Idle;
@@ -273,6 +328,7 @@ impl AddressClaims {
         }
         links.check = CheckState::Idle;
         let mut ends = Vec::new();
+        let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
         match outcome {
             CheckOutcome::Answered(answers) => {
                 // The confirmed ones come first, since beside a proven link others must prove themselves.
@@ -281,7 +337,7 @@ impl AddressClaims {
                 for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
                     match links.apply_verdict(*link, *token, *verdict) {
                         VerdictEffect::Stays => {}
-                        VerdictEffect::Admitted => self.admitted.push_back(*link),
+                        VerdictEffect::Admitted => admitted.push(*link),
                         VerdictEffect::Ends => ends.push(*link),
                     }
                 }
@@ -290,7 +346,7 @@ impl AddressClaims {
             CheckOutcome::Unreachable => {
                 links.record_unanswered_check(false);
                 if !self.reserved.contains(&plan.address) {
-                    self.admitted.extend(links.admit_unless_another_is_up());
+                    admitted.extend(links.admit_unless_another_is_up());
                 }
             }
         }
@@ -299,6 +355,7 @@ impl AddressClaims {
                 ends.push(link);
             }
         }
+        self.queue_admitted(&admitted);
         self.schedule_after_check(plan.address, is_renewed, now);
         ends
     }
@@ -318,6 +375,7 @@ impl AddressClaims {
     pub(crate) fn is_busy(&self) -> bool {
         self.running > 0
             || !self.admitted.is_empty()
+            || !self.surplus.is_empty()
             || !self.timers.is_empty()
             || !self.contested_due.is_empty()
             || !self.background_due.is_empty()
@@ -326,6 +384,7 @@ impl AddressClaims {
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
         !self.admitted.is_empty()
+            || !self.surplus.is_empty()
             || !self.contested_due.is_empty() && self.running < CHECKS_MAX
             || !self.background_due.is_empty() && self.may_begin_background()
     }
@@ -368,19 +427,26 @@ impl AddressClaims {
                 *is_renewed = true;
                 return;
             }
-            CheckState::Due { is_contested: before } if *before || !is_contested => return,
-            CheckState::Waiting(timer) => {
-                self.timers.remove(timer);
-            }
-            CheckState::Due { .. } | CheckState::Idle => {}
+            CheckState::Due { is_contested: before, .. } if *before || !is_contested => return,
+            CheckState::Waiting(_) | CheckState::Due { .. } | CheckState::Idle => {}
         }
-        if links.links_to_ask_about().is_empty() {
-            links.check = CheckState::Idle;
-            return;
+        let has_questions = !links.links_to_ask_about().is_empty();
+        let before = mem::take(&mut links.check);
+        if has_questions {
+            let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
+            links.check = CheckState::Due { is_contested, ticket: due.push(address) };
         }
-        links.check = CheckState::Due { is_contested };
-        let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
-        due.push(address);
+        self.unschedule(address, before);
+    }
+
+    /// Removes an address from the queue or from the timers, where its check has waited.
+    fn unschedule(&mut self, address: Address, check: CheckState) {
+        match check {
+            CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
+            CheckState::Due { is_contested: true, ticket } => self.contested_due.remove(address, ticket),
+            CheckState::Due { is_contested: false, ticket } => self.background_due.remove(address, ticket),
+            CheckState::Running { .. } | CheckState::Idle => {}
+        }
     }
 
     /// Lets an address be checked again after a while, if a link still waits for its proof.
@@ -413,9 +479,14 @@ impl AddressClaims {
         };
         let admitted = links.admit_uncontested();
         if !admitted.is_empty() {
-            self.admitted.extend(admitted);
+            self.queue_admitted(&admitted);
             self.schedule_now(address);
         }
+    }
+
+    fn queue_admitted(&mut self, links: &[LinkId]) {
+        self.hung_up_held.retain(|(kept, _)| !links.contains(kept));
+        self.admitted.extend(links);
     }
 }
 

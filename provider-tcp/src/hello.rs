@@ -18,8 +18,11 @@ impl<const N: usize> Assembler<N> {
     const EMPTY: Assembler<N> = Assembler { bytes: [0; N], len_bytes: 0 };
 
     /// Takes the next bytes of the stream, and returns those that follow the record. Once the record is
-    /// complete, returns it, too, and becomes empty.
+    /// complete, returns it, too.
     fn feed<'a>(&mut self, bytes: &'a [u8]) -> (Option<[u8; N]>, &'a [u8]) {
+        if self.len_bytes == N {
+            self.len_bytes = 0;
+        }
         let missing = &mut self.bytes[self.len_bytes..];
         let (ours, rest) = bytes.split_at(missing.len().min(bytes.len()));
         missing[..ours.len()].copy_from_slice(ours);
@@ -27,10 +30,10 @@ impl<const N: usize> Assembler<N> {
         if self.len_bytes < N {
             return (None, rest);
         }
-        self.len_bytes = 0;
         (Some(self.bytes), rest)
     }
 
+    /// The bytes of the record that is being assembled, or that was complete last.
     fn arrived(&self) -> &[u8] {
         &self.bytes[..self.len_bytes]
     }
@@ -43,6 +46,11 @@ pub(crate) struct OpeningReader(Assembler<HELLO_BYTES>);
 impl OpeningReader {
     pub(crate) fn new() -> OpeningReader {
         OpeningReader(Assembler::EMPTY)
+    }
+
+    /// The bytes that have arrived of the opening.
+    pub(crate) fn arrived(&self) -> &[u8] {
+        self.0.arrived()
     }
 
     /// How many bytes complete the opening.

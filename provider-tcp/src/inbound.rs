@@ -98,6 +98,14 @@ impl Inbound {
         self.hung_up
     }
 
+    /// The first bytes of the peer's stream, as long as they are no opening.
+    pub(crate) fn opening_bytes(&self) -> &[u8] {
+        match &self.state {
+            StreamState::Opening(reader) => reader.arrived(),
+            _ => &[],
+        }
+    }
+
     /// Lets a held link be read.
     pub(crate) fn admit(&mut self) {
         self.state = StreamState::Frames(Decoder::new());

@@ -103,6 +103,14 @@ pub const HOLD_TIMEOUT_MS: u64 = 600_000;
 /// How many links that claim the same address are held at a time. Further ones are refused.
 pub const HELD_MAX_LINKS: usize = 64;
 
+/// How many held links that claim the same address are kept after their peers have hung up, and how many of
+/// all addresses. Beyond that the one whose peer was the first to hang up is dropped. An honest peer may have
+/// sent a message and left, but seldom while another link of its address lives.
+pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
+
+/// See [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`].
+pub const HELD_HUNG_UP_MAX_LINKS: usize = 64;
+
 /// While claims are checked, one of this many passes looks at the time.
 pub const CLAIM_LOOK_PASSES: u32 = 16;
 

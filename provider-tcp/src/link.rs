@@ -11,6 +11,7 @@ use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use mio::net::TcpStream;
 use socket2::SockRef;
 
+use crate::address_claims::HangUp;
 use crate::greeter::{AddressClaim, Greeter};
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
@@ -133,11 +134,6 @@ impl Link {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
     }
 
-    /// Whether the connection is made.
-    pub(crate) fn is_connection_made(&self) -> bool {
-        self.stream.peer_addr().is_ok()
-    }
-
     /// The address that the link leads to, or claims to lead to. `None` for a half-open link.
     pub(crate) fn address(&self) -> Option<Address> {
         match self.origin {
@@ -146,9 +142,34 @@ impl Link {
         }
     }
 
-    /// Whether the end of the peer's stream has arrived, even if bytes before it are unread.
+    /// Whether the peer has hung up, even if bytes before the end are unread.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.inbound.is_hung_up() || socket::has_hung_up(&*self.stream)
+    }
+
+    /// Whether the kernel has reported that the peer has hung up.
+    pub(crate) fn has_reported_hang_up(&self) -> bool {
+        self.inbound.is_hung_up()
+    }
+
+    /// Determines how the peer of a held link has hung up. Takes the socket's error, which would else end the
+    /// next write. A reset after the end of the peer's stream, which a write of this side can cause, is EPIPE.
+    pub(crate) fn determine_hang_up(&mut self) -> HangUp {
+        if self.is_held()
+            && self.outbound.failure().is_none()
+            && let Ok(Some(error)) = self.stream.take_error()
+        {
+            self.mark_failed(socket::to_errno(&error));
+        }
+        match self.outbound.failure() {
+            None | Some(Errno::EPIPE) => HangUp::EndOfStream,
+            Some(_) => HangUp::Reset,
+        }
+    }
+
+    /// The first bytes of the stream of a peer that does not speak homespun's protocol.
+    pub(crate) fn opening_bytes(&self) -> &[u8] {
+        self.inbound.opening_bytes()
     }
 
     /// Stages what the acceptor of the link says before its first frame.
@@ -193,17 +214,24 @@ impl Link {
         }
     }
 
-    /// Handles the kernel's report that the socket is writable or broken.
-    pub(crate) fn handle_writable(&mut self) {
+    /// Handles the kernel's report that the socket is writable or broken. Returns the address that this side
+    /// has connected the link to, if the connection is made by now and was not before.
+    pub(crate) fn handle_writable(&mut self) -> Option<Address> {
         match self.origin {
-            Origin::Connected(to) if self.outbound.is_connecting() => self.try_finish_connecting(to),
-            _ => self.outbound.mark_writable(),
+            Origin::Connected(to) if self.outbound.is_connecting() => {
+                self.finish_connecting_if_made(to);
+                self.outbound.can_write().then_some(to)
+            }
+            _ => {
+                self.outbound.mark_writable();
+                None
+            }
         }
     }
 
     /// Checks whether the connection was made. Writes nothing, so that the hello can leave together with the
     /// first frames.
-    fn try_finish_connecting(&mut self, to: Address) {
+    fn finish_connecting_if_made(&mut self, to: Address) {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.mark_failed(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,

@@ -21,7 +21,7 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::address_claims::AddressClaims;
+use crate::address_claims::{AddressClaims, HangUp};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::half_open::HalfOpenLinks;
@@ -264,9 +264,9 @@ impl Transport for TcpTransport {
                 made.start_draining();
                 self.draining.push(link);
                 // The caller uses the link no more, so that it contests no claim.
-                made.address()
-                    .into_iter()
-                    .for_each(|address| self.address_claims.record_hang_up(link, address));
+                if let Some(address) = made.address() {
+                    self.address_claims.record_hang_up(link, address, HangUp::EndOfStream);
+                }
                 // Read the rest, too: if unread bytes were left at the close, the kernel would send a reset
                 // instead of an orderly end.
                 enlist_ready(&mut self.ready, link, made);
@@ -341,16 +341,18 @@ impl TcpTransport {
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
                 link.mark_hung_up();
-                link.address()
-                    .into_iter()
-                    .for_each(|address| self.address_claims.record_hang_up(id, address));
+                if let Some(address) = link.address() {
+                    self.address_claims.record_hang_up(id, address, link.determine_hang_up());
+                }
             }
             if has_ended || event.is_readable() {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
                 self.has_new_room |= !link.outbound.can_write();
-                link.handle_writable();
+                if let Some(to) = link.handle_writable() {
+                    self.address_claims.record_connection_made(id, to);
+                }
                 enlist_dirty(&mut self.dirty, id, link);
                 if link.outbound.failure().is_some() {
                     enlist_ready(&mut self.ready, id, link);

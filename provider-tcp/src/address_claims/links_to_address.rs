@@ -6,6 +6,7 @@ use homespun_engine::transport::LinkId;
 use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
+use super::due_queue::Ticket;
 use super::{Asked, Timer};
 use crate::limits::{
     CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
@@ -26,8 +27,8 @@ pub(super) struct LinksToAddress {
 pub(super) enum CheckState {
     #[default]
     Idle,
-    /// In one of the queues of addresses that are to be checked.
-    Due { is_contested: bool },
+    /// In the queue of addresses with a contested claim that are to be checked, or in the other one.
+    Due { is_contested: bool, ticket: Ticket },
     /// A check is under way. Another one follows at once if it was renewed.
     Running { number: u64, is_renewed: bool },
     /// A check is due later.
@@ -113,10 +114,11 @@ impl LinksToAddress {
         }
     }
 
-    pub(super) fn mark_hung_up(&mut self, link: LinkId) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
-            member.is_hung_up = true;
-        }
+    /// Records that the peer has hung up. Returns whether the link is held.
+    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> bool {
+        let Some(member) = self.members.iter_mut().find(|member| member.link == link) else { return false };
+        member.is_hung_up = true;
+        member.standing == Standing::Held
     }
 
     /// Whether a link lives that is not held. Links that are held do not contest each other's claim.

@@ -160,7 +160,7 @@ fn hung_up_link_contests_nothing_and_is_read_to_its_end() {
     books.accept(ONE, 1);
     books.accept(TWO, 1);
     let plan = books.start_next_check().unwrap();
-    books.claims.record_hang_up(ONE, address(1));
+    books.claims.record_hang_up(ONE, address(1), HangUp::EndOfStream);
     assert_eq!(books.admitted(), [TWO]);
     assert_eq!(books.accept(THREE, 1), Admission::Held, "the admitted one contests it");
     let answers = [ONE, TWO].map(|link| (link, u64::from(link.0) * 1000, ClaimStatus::Denied));
@@ -288,9 +288,12 @@ fn number_of_held_links_of_an_address_is_limited() {
 fn tokens_are_known_beyond_the_end_of_their_links() {
     let mut books = Books::new();
     books.claims.add_connecting(ONE, address(1), books.now);
-    assert_eq!(books.claims.links_awaiting_token().collect::<Vec<_>>(), [ONE]);
+    assert!(!books.claims.is_awaiting_token(), "its hello has not left");
+    books.claims.record_connection_made(ONE, address(1));
+    assert_eq!(books.claims.links_awaiting_token(1).collect::<Vec<_>>(), [(ONE, address(1))]);
+    assert_eq!(books.claims.links_awaiting_token(2).count(), 0);
     books.claims.record_given_token(ONE, address(1), 7);
-    assert_eq!(books.claims.links_awaiting_token().count(), 0);
+    assert!(!books.claims.is_awaiting_token());
     books.claims.remove_link(ONE, address(1));
     books.claims.retire_token(7);
     for token in 1000..1000 + PAST_TOKENS_MAX as u64 {
@@ -316,4 +319,22 @@ fn time_is_looked_at_in_few_passes() {
     );
     books.claims.request_time_check();
     assert!(books.claims.count_pass_and_check_due());
+}
+
+#[test]
+fn due_address_is_forgotten_when_its_last_link_ends() {
+    let mut books = Books::new();
+    for port in 1..=1000 {
+        books.accept(LinkId(port.into()), port);
+    }
+    // The addresses with an odd port are contested.
+    for port in (1..=1000).step_by(2) {
+        assert_eq!(books.accept(LinkId(u32::from(port) + 1000), port), Admission::Held);
+    }
+    for port in 1..=1000 {
+        books.claims.remove_link(LinkId(port.into()), address(port));
+        books.claims.remove_link(LinkId(u32::from(port) + 1000), address(port));
+    }
+    assert!(books.claims.contested_due.is_empty() && books.claims.background_due.is_empty());
+    assert!(!books.claims.is_busy());
 }

@@ -173,6 +173,12 @@ impl TcpTransport {
             // broken link and give up its other links unread.
             link.stage_greeting(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
+            // The kernel may have reported the end of the stream before this side has read the hello.
+            if let Some(address) = link.address()
+                && link.has_reported_hang_up()
+            {
+                self.address_claims.record_hang_up(id, address, link.determine_hang_up());
+            }
         }
         match step {
             ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
@@ -186,7 +192,7 @@ impl TcpTransport {
                 match (&error, origin) {
                     (&NO_ROOM, _) if was_half_open => self.log_refusal(id, origin),
                     (LinkError::Protocol(reason), Origin::Accepted { remote, .. }) if was_half_open => {
-                        send_foreign_refusal(&link.stream, &self.read_buffer);
+                        send_foreign_refusal(&link.stream, link.opening_bytes());
                         self.warn_of_foreign_protocol_once(remote, reason);
                     }
                     _ => {}

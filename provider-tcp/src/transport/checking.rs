@@ -13,6 +13,7 @@ use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
+use smallvec::SmallVec;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready, report_down};
 use crate::address_claims::{CheckOutcome, CheckPlan};
@@ -54,6 +55,10 @@ impl TcpTransport {
 
     /// Goes on with the checks of claims, and admits held links. Returns how many events it has reported.
     pub(super) fn advance_claim_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        while let Some(id) = self.address_claims.pop_surplus() {
+            tracing::debug!(link = id.0, "dropped: the peer has hung up before its claim was proven");
+            self.drop_link(id);
+        }
         let mut reported = 0;
         let is_look_due = self.address_claims.count_pass_and_check_due();
         for place in 0..self.checks.len() {
@@ -177,8 +182,8 @@ impl TcpTransport {
         tracing::debug!(address = %plan.address, ?outcome, "checked a claim");
         for (link, _) in &plan.asked {
             // An end that the kernel has not reported yet matters, too.
-            if self.links.link_mut(*link).is_some_and(|link| link.is_hung_up()) {
-                self.address_claims.record_hang_up(*link, plan.address);
+            if let Some(hung_up) = self.links.link_mut(*link).filter(|link| link.is_hung_up()) {
+                self.address_claims.record_hang_up(*link, plan.address, hung_up.determine_hang_up());
             }
         }
         let refuted = self.address_claims.finish_check(plan, outcome, now);
@@ -230,21 +235,17 @@ impl TcpTransport {
         questions: &[Question],
         receiver: &mut impl FrameHandler,
     ) -> u32 {
+        let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(id).map(|link| link.origin) else {
+            return 0;
+        };
         let mut reported = 0;
-        if questions.iter().any(|question| self.address_claims.address_of_token(question.token).is_none()) {
-            // The token may have arrived, and be unread.
-            for waiting in self.links_awaiting_token() {
-                reported += self.read_link_now(waiting, receiver);
-            }
-        }
-        // A link whose connection is not made yet cannot be meant.
-        let status_of_unknown =
-            if self.links_awaiting_token().is_empty() { ClaimStatus::Denied } else { ClaimStatus::Unclear };
         for question in questions {
-            let status = match self.address_claims.address_of_token(question.token) {
-                Some(to) => self.verify_asker(id, to, question),
-                None => status_of_unknown,
-            };
+            let local = &mut self.local_addresses;
+            let asker = believed_address(question.address, remote, |ip| local.contains(ip));
+            if self.address_claims.address_of_token(question.token).is_none() {
+                reported += self.read_links_awaiting_token(asker, receiver);
+            }
+            let status = self.answer_to(question.token, asker);
             let Some(link) = self.links.link_mut(id) else { break };
             link.outbound
                 .stage_bytes(&ClaimRecord { status, token: question.token }.to_bytes(), &mut self.spare);
@@ -253,26 +254,26 @@ impl TcpTransport {
         reported
     }
 
-    /// The links of this side whose connection is made, and whose acceptor has given them no token.
-    fn links_awaiting_token(&mut self) -> Vec<LinkId> {
-        let links = &mut self.links;
-        let is_made = |id: &LinkId| links.link_mut(*id).is_some_and(|link| link.is_connection_made());
-        self.address_claims.links_awaiting_token().filter(is_made).collect()
+    /// Reads the links to this endpoint that have no token yet: the token may have arrived, and be unread.
+    /// Reads no others, so that the questions of strangers do not cost more the more links there are.
+    fn read_links_awaiting_token(&mut self, asker: Address, receiver: &mut impl FrameHandler) -> u32 {
+        let local = &mut self.local_addresses;
+        let awaiting = self.address_claims.links_awaiting_token(asker.port());
+        let to_asker = awaiting.filter(|(_, to)| is_same_endpoint(*to, asker, |ip| local.contains(ip)));
+        let ids: SmallVec<[LinkId; 2]> = to_asker.map(|(id, _)| id).collect();
+        ids.into_iter().map(|id| self.read_link_now(id, receiver)).sum()
     }
 
-    /// Whether the endpoint that asks is the one at this address, to which this side has made the link.
-    fn verify_asker(&mut self, asking: LinkId, to: Address, question: &Question) -> ClaimStatus {
-        let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(asking).map(|link| link.origin)
-        else {
-            return ClaimStatus::Unclear;
-        };
+    /// Whether this side has made the link with this token to the endpoint that asks.
+    fn answer_to(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
-        let asker = believed_address(question.address, remote, |ip| local.contains(ip));
-        if is_same_endpoint(to, asker, |ip| local.contains(ip)) {
-            ClaimStatus::Confirmed
-        } else {
+        match self.address_claims.address_of_token(token) {
+            Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
             // Another endpoint may have passed on a token that it was given.
-            ClaimStatus::Unclear
+            Some(_) => ClaimStatus::Unclear,
+            // The token may be that of a link to an address that is forwarded to the endpoint that asks.
+            None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
+            None => ClaimStatus::Denied,
         }
     }
 }

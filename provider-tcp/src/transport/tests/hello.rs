@@ -152,6 +152,22 @@ fn request_of_libfabrics_tcp_is_refused_in_its_protocol() {
 }
 
 #[test]
+fn stranger_is_refused_by_its_own_bytes_and_not_by_those_of_another() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let address = side.transport.address().socket_addr();
+    for (sent, answer_bytes) in [(&[3, 0][..], 32), (&[3], 0)] {
+        let mut raw = TcpStream::connect(address).unwrap();
+        raw.write_all(sent).unwrap();
+        raw.set_nonblocking(true).unwrap();
+        let mut answer = Vec::new();
+        drive_until("the end of the stranger", &mut [&mut side], |_| {
+            raw.read_to_end(&mut answer).is_ok_and(|_| true)
+        });
+        assert_eq!(answer.len(), answer_bytes, "after {sent:?}");
+    }
+}
+
+#[test]
 fn wrong_first_byte_drops_the_connection() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
