@@ -15,7 +15,7 @@ use homespun::{
 use homespun_engine::wire::hello::Hello;
 
 use homespun_suite::Deadline;
-use homespun_suite::process_resources::MemoryUsage;
+use homespun_suite::process_resources::{MemoryUsage, count_descriptors};
 
 /// How many strangers hold a link while memory is measured.
 const STRANGERS: usize = 200;
@@ -156,8 +156,8 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
     assert_eq!(request.data(), b"may I?");
 }
 
-/// Opens connections with `connect`, waits until `is_done` for each, and returns them with the memory that
-/// they take.
+/// Opens connections with `connect`. Waits for each until the endpoint has accepted it and `is_done`. Returns
+/// them with the memory that they take.
 fn hold_connections(
     receiver: &Receiver,
     connect: impl Fn(SocketAddr, u16) -> TcpStream,
@@ -168,16 +168,28 @@ fn hold_connections(
     let mut streams = Vec::with_capacity(STRANGERS);
     let listed_bytes = (STRANGERS * size_of::<TcpStream>()) as u64;
     for port in 0..STRANGERS as u16 {
+        let open_before = count_descriptors();
         let mut stream = connect(address, 2000 + port);
         let deadline = Deadline::new();
-        receiver.cq.progress();
-        while !is_done(&mut stream) {
+        // Each connection has a descriptor at either end. A check of an earlier one may have ended meanwhile.
+        while count_descriptors() < open_before + 2 || !is_done(&mut stream) {
             receiver.cq.progress();
-            deadline.yield_or_panic("an answer to a hello");
+            deadline.yield_or_panic("an accepted connection");
         }
         streams.push(stream);
     }
     (streams, MemoryUsage::measure_now().heap_bytes.saturating_sub(before + listed_bytes))
+}
+
+/// Ends connections, and waits until the endpoint has ended them, too.
+fn end_connections(receiver: &Receiver, streams: Vec<TcpStream>) {
+    let left = count_descriptors() - 2 * streams.len();
+    drop(streams);
+    let deadline = Deadline::new();
+    while count_descriptors() > left {
+        receiver.cq.progress();
+        deadline.yield_or_panic("the end of the connections");
+    }
 }
 
 fn links_of_strangers_take_little_memory() {
@@ -190,8 +202,7 @@ fn links_of_strangers_take_little_memory() {
     let (mut streams, taken_bytes) = hold_connections(&receiver, silent, |_| true);
     assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of silent connections");
     assert!(streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None), "a test without subject");
-    drop(streams);
-    (0..1000).for_each(|_| receiver.cq.progress());
+    end_connections(&receiver, streams);
 
     let has_hello = |stream: &mut TcpStream| poll_answer(stream) == Answer::Hello;
     let mut left_bytes = Vec::new();
@@ -199,8 +210,7 @@ fn links_of_strangers_take_little_memory() {
         let connect = |address, port| connect_with_hello(address, round * 1000 + port);
         let (streams, taken_bytes) = hold_connections(&receiver, connect, has_hello);
         assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of links");
-        drop(streams);
-        (0..1000).for_each(|_| receiver.cq.progress());
+        end_connections(&receiver, streams);
         left_bytes.push(MemoryUsage::measure_now().heap_bytes);
     }
     // The first round leaves tables of that size, which later ones use. Each leaves the names of its peers.
