@@ -183,7 +183,7 @@ impl AddressClaims {
     pub(crate) fn record_connected(&mut self, link: LinkId, to: Address) {
         if let Some(links) = self.by_address.get_mut(&to) {
             links.mark_connected(link);
-            self.schedule_now(to);
+            self.schedule_check_now(to);
         }
     }
 
@@ -209,7 +209,7 @@ impl AddressClaims {
         };
         let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
         links.insert(link, token, standing, now);
-        self.schedule_now(address);
+        self.schedule_check_now(address);
         admission
     }
 
@@ -219,7 +219,7 @@ impl AddressClaims {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         if links.mark_hung_up(link) {
             match how {
-                HangUp::EndOfStream => self.keep_hung_up_held(link, address),
+                HangUp::EndOfStream => self.keep_held_link_after_hang_up(link, address),
                 HangUp::Reset => self.surplus.push_back(link),
             }
         }
@@ -228,7 +228,7 @@ impl AddressClaims {
 
     /// Keeps a held link whose peer has hung up. If these are too many, the one whose peer was the first is
     /// to be dropped.
-    fn keep_hung_up_held(&mut self, link: LinkId, address: Address) {
+    fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
         if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
             return;
         }
@@ -255,7 +255,7 @@ impl AddressClaims {
         if links.is_empty() {
             let check = links.check;
             self.by_address.remove(&address);
-            self.unschedule(address, check);
+            self.unschedule_check(address, check);
         } else {
             self.admit_if_uncontested(address);
         }
@@ -291,7 +291,7 @@ impl AddressClaims {
             self.timers.remove(&timer);
             if let Some(links) = self.by_address.get_mut(&address) {
                 links.check = CheckState::Idle;
-                self.schedule_now(address);
+                self.schedule_check_now(address);
             }
         }
         while let Some(address) = self.pop_due() {
@@ -356,7 +356,7 @@ impl AddressClaims {
             }
         }
         self.queue_admitted(&admitted);
-        self.schedule_after_check(plan.address, is_renewed, now);
+        self.schedule_recheck(plan.address, is_renewed, now);
         ends
     }
 
@@ -365,7 +365,7 @@ impl AddressClaims {
     pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
         self.running -= 1;
         self.background_running -= usize::from(plan.id.is_background);
-        self.schedule_after_check(plan.address, false, now);
+        self.schedule_recheck(plan.address, false, now);
         let links = self.by_address.get(&plan.address);
         links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
     }
@@ -386,11 +386,11 @@ impl AddressClaims {
         !self.admitted.is_empty()
             || !self.surplus.is_empty()
             || !self.contested_due.is_empty() && self.running < CHECKS_MAX
-            || !self.background_due.is_empty() && self.may_begin_background()
+            || !self.background_due.is_empty() && self.may_start_background_check()
     }
 
     /// Counts a pass. Returns whether the pass must look at the time.
-    pub(crate) fn count_pass_and_check_due(&mut self) -> bool {
+    pub(crate) fn count_pass_toward_time_check(&mut self) -> bool {
         if self.passes_until_time_check > 0 && !self.has_work() {
             self.passes_until_time_check -= 1;
             return false;
@@ -400,12 +400,12 @@ impl AddressClaims {
     }
 
     /// When the next check of an address is due that waits. The next pass looks at the time.
-    pub(crate) fn request_time_check(&mut self) -> Option<Instant> {
+    pub(crate) fn prepare_sleep(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn may_begin_background(&self) -> bool {
+    fn may_start_background_check(&self) -> bool {
         self.running < CHECKS_MAX && self.background_running < CHECKS_BACKGROUND_MAX
     }
 
@@ -415,11 +415,11 @@ impl AddressClaims {
         }
         self.contested_due
             .pop()
-            .or_else(|| if self.may_begin_background() { self.background_due.pop() } else { None })
+            .or_else(|| if self.may_start_background_check() { self.background_due.pop() } else { None })
     }
 
     /// Lets an address be checked as soon as there is a place.
-    fn schedule_now(&mut self, address: Address) {
+    fn schedule_check_now(&mut self, address: Address) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         let is_contested = links.has_held();
         match &mut links.check {
@@ -436,11 +436,11 @@ impl AddressClaims {
             let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
             links.check = CheckState::Due { is_contested, ticket: due.push(address) };
         }
-        self.unschedule(address, before);
+        self.unschedule_check(address, before);
     }
 
     /// Removes an address from the queue or from the timers, where its check has waited.
-    fn unschedule(&mut self, address: Address, check: CheckState) {
+    fn unschedule_check(&mut self, address: Address, check: CheckState) {
         match check {
             CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
             CheckState::Due { is_contested: true, ticket } => self.contested_due.remove(address, ticket),
@@ -450,17 +450,17 @@ impl AddressClaims {
     }
 
     /// Lets an address be checked again after a while, if a link still waits for its proof.
-    fn schedule_after_check(&mut self, address: Address, is_at_once: bool, now: Instant) {
+    fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         links.check = CheckState::Idle;
         if is_at_once {
-            return self.schedule_now(address);
+            return self.schedule_check_now(address);
         }
         if links.links_to_ask_about().is_empty() {
-            links.delay_next = 0;
+            links.delay_doublings = 0;
             return;
         }
-        let mut at = now + links.next_delay();
+        let mut at = now + links.advance_delay();
         if let Some(over_at) =
             links.oldest_held_since().and_then(|since| since.checked_add(self.hold_timeout))
         {
@@ -480,7 +480,7 @@ impl AddressClaims {
         let admitted = links.admit_uncontested();
         if !admitted.is_empty() {
             self.queue_admitted(&admitted);
-            self.schedule_now(address);
+            self.schedule_check_now(address);
         }
     }
 

@@ -98,12 +98,12 @@ impl Check {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             };
-            self.take_answers(&buffer[..read_bytes])?;
+            self.parse_answers(&buffer[..read_bytes])?;
         }
         Ok(true)
     }
 
-    fn take_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn parse_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let Some((ClaimRecord { status, token }, rest)) =
             self.reader.feed(bytes).map_err(io::Error::other)?
         {
@@ -137,7 +137,7 @@ mod tests {
     const TOKENS: [u64; 2] = [7, 8];
 
     /// A check of two links that claim this address.
-    fn begin(address: SocketAddr) -> Check {
+    fn start_check_of(address: SocketAddr) -> Check {
         let now = Instant::now();
         let mut claims = AddressClaims::new(Duration::MAX);
         for (number, token) in (0..).zip(TOKENS) {
@@ -161,7 +161,7 @@ mod tests {
     /// What comes of a check whose questions get these bytes, each as a piece of its own.
     fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut check = begin(listener.local_addr().unwrap());
+        let mut check = start_check_of(listener.local_addr().unwrap());
         let (mut raw, _) = listener.accept().unwrap();
         assert_eq!(check.advance(), None);
         let mut questions = [0; 2 * HELLO_BYTES];
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_no_answers() {
+    fn invalid_answer_counts_as_silence() {
         let wrong: [&[u8]; 5] = [
             &answer(ClaimStatus::Confirmed, 8),
             &answer(ClaimStatus::Admitted, 7),
@@ -214,7 +214,7 @@ mod tests {
         // The kernel may refuse a connect at once or later.
         match socket::start_connect(vacant, None, KernelBuffers::default()) {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
-            Ok(_) => assert_eq!(advance_until_over(&mut begin(vacant)), CheckOutcome::Unreachable),
+            Ok(_) => assert_eq!(advance_until_over(&mut start_check_of(vacant)), CheckOutcome::Unreachable),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Greeter<'_> {
         let admission = self.claims.add_accepted(self.id, address, token, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
-            // Not a violation: the peer speaks the protocol.
+            // Not a protocol error: the peer speaks the protocol.
             Admission::Refused(_) => return Err(LinkError::System(Errno::ECONNREFUSED)),
             Admission::Held => true,
             Admission::Open => false,

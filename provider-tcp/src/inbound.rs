@@ -107,7 +107,7 @@ impl Inbound {
     }
 
     /// Lets a held link be read.
-    pub(crate) fn admit(&mut self) {
+    pub(crate) fn start_reading_frames(&mut self) {
         self.state = StreamState::Frames(Decoder::new());
     }
 
@@ -178,7 +178,7 @@ impl Inbound {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.placed(id, placed_bytes, receiver));
             }
-            reported += decoder.feed(id, bytes, receiver).map_err(violation)?;
+            reported += decoder.feed(id, bytes, receiver).map_err(protocol_error)?;
             let left_bytes = decoder.payload_left();
             if left_bytes >= LARGE_FRAME_BYTES {
                 self.expects_large = true;
@@ -201,7 +201,7 @@ impl Inbound {
         loop {
             match &mut self.state {
                 StreamState::Opening(reader) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
                     match opening {
                         Opening::Hello(hello) if greeter.handle_hello(&hello, receiver)? => {
@@ -219,16 +219,16 @@ impl Inbound {
                     }
                 }
                 StreamState::Questions(reader, count) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
                     let Opening::Question(question) = opening else {
-                        return Err(violation(WireError::OutOfTurn));
+                        return Err(protocol_error(WireError::OutOfTurn));
                     };
                     *count += 1;
                     greeter.handle_question(question, *count)?;
                 }
                 StreamState::Greeting(reader) => {
-                    let Some((greeting, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((greeting, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
                     if greeter.handle_greeting(&greeting, receiver) {
                         self.state = StreamState::Frames(Decoder::new());
@@ -254,7 +254,7 @@ impl Inbound {
     }
 }
 
-fn violation(reason: WireError) -> LinkError {
+fn protocol_error(reason: WireError) -> LinkError {
     LinkError::Protocol(reason.reason())
 }
 

@@ -124,13 +124,13 @@ impl Link {
     }
 
     /// Whether the caller knows the link: it has connected it, or was told of it.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_known_to_engine(&self) -> bool {
         !self.is_closing() && !self.is_half_open() && !self.is_held()
     }
 
     /// Whether the link takes frames. Those that were taken before the acceptor holds the link stay taken.
     #[inline]
-    pub(crate) fn takes_frames(&self) -> bool {
+    pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
     }
 
@@ -148,7 +148,7 @@ impl Link {
     }
 
     /// Whether the kernel has reported that the peer has hung up.
-    pub(crate) fn has_reported_hang_up(&self) -> bool {
+    pub(crate) fn has_kernel_reported_hang_up(&self) -> bool {
         self.inbound.is_hung_up()
     }
 
@@ -183,7 +183,7 @@ impl Link {
     /// Lets a held link be read, and tells the peer. Returns the claim of the link, unless it is not held.
     pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<AddressClaim> {
         let claimed = self.address_claim.filter(|_| self.is_held())?;
-        self.inbound.admit();
+        self.inbound.start_reading_frames();
         let admitted = ClaimRecord { status: ClaimStatus::Admitted, token: claimed.token };
         self.outbound.stage_bytes(&admitted.to_bytes(), spare);
         Some(claimed)

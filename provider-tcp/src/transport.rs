@@ -209,7 +209,7 @@ impl Transport for TcpTransport {
             None => self.poll_kernel(),
         }
         self.advance_draining();
-        let mut reported = self.accept_waiting(receiver);
+        let mut reported = self.accept_waiting_connections(receiver);
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
@@ -252,7 +252,8 @@ impl Transport for TcpTransport {
         let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
         let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
         let retries = retries.map(|(_, ms)| Duration::from_millis(ms));
-        let times = retries.chain(self.half_open.request_check()).chain(self.time_until_claim_check());
+        let times =
+            retries.chain(self.half_open.prepare_sleep()).chain(self.prepare_claim_checks_for_sleep());
         Armed::Asleep { look_again_after: times.min() }
     }
 
@@ -309,7 +310,7 @@ impl TcpTransport {
     /// [drained](Transport::draining_count), without an event of the kernel.
     #[inline]
     pub fn has_timed_work(&self) -> bool {
-        let is_paused = self.listener.as_ref().is_some_and(Listener::has_connections);
+        let is_paused = self.listener.as_ref().is_some_and(Listener::may_have_connections);
         let has_links = !self.draining.is_empty() || !self.half_open.is_empty();
         is_paused || has_links || self.address_claims.is_busy()
     }
@@ -329,7 +330,7 @@ impl TcpTransport {
                 }
                 continue;
             }
-            if let Some(place) = checking::place_of(event.token()) {
+            if let Some(place) = checking::check_of_poll_token(event.token()) {
                 if let Some(Some(check)) = self.checks.get_mut(place) {
                     check.is_ready = true;
                 }
@@ -385,7 +386,7 @@ impl TcpTransport {
         id: LinkId,
         write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T,
     ) -> Option<T> {
-        let link = self.links.link_mut(id).filter(|link| link.takes_frames())?;
+        let link = self.links.link_mut(id).filter(|link| link.can_take_frames())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.can_write() {
             // Poll the kernel in the next pass, to learn soon when there is room.
@@ -456,10 +457,10 @@ impl TcpTransport {
     /// Ends a link whose stream has ended. Returns how many events it has reported.
     fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        let (origin, is_known) = (link.origin, link.is_known());
-        tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
+        let (origin, is_known_to_engine) = (link.origin, link.is_known_to_engine());
+        tracing::debug!(link = id.0, ?origin, %error, is_known_to_engine, "down");
         self.drop_link(id);
-        if is_known { report_down(id, error, receiver) } else { 0 }
+        if is_known_to_engine { report_down(id, error, receiver) } else { 0 }
     }
 
     /// Ends all links in a forked child, to which none of them belongs.
@@ -467,13 +468,13 @@ impl TcpTransport {
         let inherited: Vec<LinkId> = self.links.ids().collect();
         let mut reported = 0;
         for id in inherited {
-            let is_known = match self.links.slot(id) {
-                Some(Slot::Made(link)) => link.is_known(),
+            let is_known_to_engine = match self.links.slot(id) {
+                Some(Slot::Made(link)) => link.is_known_to_engine(),
                 Some(Slot::Failed(_)) => true,
                 None => false,
             };
             self.drop_link(id);
-            if is_known {
+            if is_known_to_engine {
                 reported += report_down(id, FORKED_CHILD, receiver);
             }
         }

@@ -20,7 +20,7 @@ pub(super) struct LinksToAddress {
     members: SmallVec<[Member; 2]>,
     pub(super) check: CheckState,
     /// How often the delay until the next check has doubled.
-    pub(super) delay_next: u32,
+    pub(super) delay_doublings: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -193,7 +193,7 @@ impl LinksToAddress {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
             (false, true) => {
                 // The endpoint may be computing.
-                self.delay_next = CHECK_DELAY_DOUBLINGS;
+                self.delay_doublings = CHECK_DELAY_DOUBLINGS;
                 CHECK_SILENT_MAX
             }
             (false, false) => 1,
@@ -239,9 +239,9 @@ impl LinksToAddress {
     }
 
     /// The delay until the next check. Each is twice as long as the one before, up to a limit.
-    pub(super) fn next_delay(&mut self) -> Duration {
-        let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_next);
-        self.delay_next = (self.delay_next + 1).min(CHECK_DELAY_DOUBLINGS);
+    pub(super) fn advance_delay(&mut self) -> Duration {
+        let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_doublings);
+        self.delay_doublings = (self.delay_doublings + 1).min(CHECK_DELAY_DOUBLINGS);
         delay
     }
 }

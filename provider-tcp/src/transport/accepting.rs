@@ -24,8 +24,8 @@ use crate::socket;
 
 impl TcpTransport {
     /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
-    pub(super) fn accept_waiting(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        if !self.listener.as_mut().is_some_and(Listener::count_pass_and_check_waiting) {
+    pub(super) fn accept_waiting_connections(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        if !self.listener.as_mut().is_some_and(Listener::count_pass_toward_accept) {
             return 0;
         }
         let limit = DescriptorLimit::current();
@@ -67,7 +67,7 @@ impl TcpTransport {
     /// Whether a connection has had its time to say hello and has not used it. Takes the hellos that have
     /// arrived unread.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
-        while let Some(oldest) = self.half_open.displaceable(Instant::now()) {
+        while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);
             if self.half_open.oldest() == Some(oldest) {
                 return true;
@@ -85,7 +85,7 @@ impl TcpTransport {
         is_in_reserve: bool,
         receiver: &mut impl FrameHandler,
     ) -> u32 {
-        let serial = self.half_open.next_serial();
+        let serial = self.half_open.take_next_serial();
         let entered = socket::set_connection_options(&SockRef::from(&stream))
             .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
         let id = match entered {
@@ -115,7 +115,7 @@ impl TcpTransport {
 
     /// Drops connections whose time for a hello is over. Returns how many frames and events it has reported.
     pub(super) fn drop_expired_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        if !self.half_open.count_pass_and_check_due() {
+        if !self.half_open.count_pass_toward_time_check() {
             return 0;
         }
         let now = Instant::now();
@@ -175,7 +175,7 @@ impl TcpTransport {
             enlist_dirty(&mut self.dirty, id, link);
             // The kernel may have reported the end of the stream before this side has read the hello.
             if let Some(address) = link.address()
-                && link.has_reported_hang_up()
+                && link.has_kernel_reported_hang_up()
             {
                 self.address_claims.record_hang_up(id, address, link.determine_hang_up());
             }

@@ -27,12 +27,12 @@ use crate::listener::is_exhaustion;
 use crate::socket;
 
 /// The token of the check at this place. It is larger than any number of a link.
-fn token_of(place: usize) -> Token {
+fn poll_token_of_check(place: usize) -> Token {
     Token(super::LISTENER.0 - 1 - place)
 }
 
 /// The place of the check with this token.
-pub(super) fn place_of(token: Token) -> Option<usize> {
+pub(super) fn check_of_poll_token(token: Token) -> Option<usize> {
     let place = super::LISTENER.0.checked_sub(1)?.checked_sub(token.0)?;
     (place < CHECKS_MAX).then_some(place)
 }
@@ -60,7 +60,7 @@ impl TcpTransport {
             self.drop_link(id);
         }
         let mut reported = 0;
-        let is_look_due = self.address_claims.count_pass_and_check_due();
+        let is_look_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
             if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_look_due) {
                 reported += self.advance_check(place, receiver);
@@ -81,10 +81,10 @@ impl TcpTransport {
     }
 
     /// How soon the time must be looked at for the sake of a check.
-    pub(super) fn time_until_claim_check(&mut self) -> Option<Duration> {
+    pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
-        let at = self.address_claims.request_time_check().into_iter().chain(ends).min()?;
+        let at = self.address_claims.prepare_sleep().into_iter().chain(ends).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
@@ -105,7 +105,7 @@ impl TcpTransport {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
                     self.checks[place] = Some(Box::new(Check::new(plan, stream, self.address, now)));
                 }
-                Err(error) if is_shortage(socket::to_errno(&error)) => {
+                Err(error) if is_temporary_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
                     reported += self.postpone_check(&plan, now, receiver);
                     break;
@@ -140,7 +140,7 @@ impl TcpTransport {
             self.checks.len() - 1
         });
         let both = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, token_of(place), both)?;
+        self.poll.registry().register(&mut stream, poll_token_of_check(place), both)?;
         Ok((stream, place))
     }
 
@@ -200,10 +200,10 @@ impl TcpTransport {
     fn end_refuted_links(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         for &id in links {
-            let is_known = self.links.link_mut(id).is_some_and(|link| link.is_known());
-            tracing::debug!(link = id.0, is_known, "refuted");
+            let is_known_to_engine = self.links.link_mut(id).is_some_and(|link| link.is_known_to_engine());
+            tracing::debug!(link = id.0, is_known_to_engine, "refuted");
             self.drop_link(id);
-            if is_known {
+            if is_known_to_engine {
                 reported += report_down(id, REFUTED, receiver);
             }
         }
@@ -245,7 +245,7 @@ impl TcpTransport {
             if self.address_claims.address_of_token(question.token).is_none() {
                 reported += self.read_links_awaiting_token(asker, receiver);
             }
-            let status = self.answer_to(question.token, asker);
+            let status = self.answer_about_token(question.token, asker);
             let Some(link) = self.links.link_mut(id) else { break };
             link.outbound
                 .stage_bytes(&ClaimRecord { status, token: question.token }.to_bytes(), &mut self.spare);
@@ -265,7 +265,7 @@ impl TcpTransport {
     }
 
     /// Whether this side has made the link with this token to the endpoint that asks.
-    fn answer_to(&mut self, token: u64, asker: Address) -> ClaimStatus {
+    fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
         match self.address_claims.address_of_token(token) {
             Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
@@ -279,6 +279,6 @@ impl TcpTransport {
 }
 
 /// Whether a connection cannot be begun at present, whatever its address.
-fn is_shortage(errno: Errno) -> bool {
+fn is_temporary_shortage(errno: Errno) -> bool {
     is_exhaustion(errno) || errno == Errno::EADDRNOTAVAIL
 }

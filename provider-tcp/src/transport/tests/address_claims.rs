@@ -126,7 +126,7 @@ fn uncontested_false_claim_is_refuted_in_the_background() {
 fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
     await_end_of_checks(&mut pair);
-    let accepted = |side: &mut Side| side.transport.half_open.next_serial();
+    let accepted = |side: &mut Side| side.transport.half_open.take_next_serial();
     // The check is the only connection that the client has accepted.
     assert_eq!((accepted(&mut pair.client), accepted(&mut pair.server)), (1, 1));
     pair.drive_until("the end of the check", |client, _| client.transport.half_open.is_empty());
@@ -270,7 +270,7 @@ fn simultaneous_connects_come_up_on_both_sides() {
                 .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
         });
         // One connection of the peer's, and one check.
-        assert!(sides.iter_mut().all(|side| side.transport.half_open.next_serial() == 2));
+        assert!(sides.iter_mut().all(|side| side.transport.half_open.take_next_serial() == 2));
     }
 }
 
