@@ -1,4 +1,4 @@
-//! Who is who: the addresses that links lead to, and how well each is known.
+//! The addresses that links lead to, and the checks of those that peers claim.
 //!
 //! A link that this side has connected leads to the address that it was connected to. A link that a peer has
 //! connected *claims* an address by its hello. A claim is *contested* if another link to the address lives.
@@ -6,8 +6,8 @@
 //! claim is proven, or once no other link contests it. A claim that is not contested counts at once, and is
 //! checked in the background.
 //!
-//! This module only keeps the books, without sockets. The transport makes the connections that
-//! [`start_next_check`](AddressClaims::start_next_check) asks for, and tells what came of them. See
+//! This module has no sockets. The transport makes the connection for each check that
+//! [`start_next_check`](AddressClaims::start_next_check) returns, and reports the outcome. See
 //! docs/decisions/tcp-claims.md.
 
 mod due_queue;
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use self::due_queue::DueQueue;
 use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
 use crate::limits::{
-    CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_LOOK_PASSES, HELD_HUNG_UP_MAX_LINKS,
+    CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS,
     HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
 };
 
@@ -40,8 +40,9 @@ pub(crate) struct AddressClaims {
     /// The links of this side on which its hello may have left, and that have no token yet. By the port that
     /// they were connected to, so that a question finds those to the endpoint that asks.
     awaiting_token: BTreeMap<(u16, LinkId), Address>,
-    /// Addresses with a contested claim that are to be checked now, and the others.
+    /// Addresses with a contested claim that wait for a check.
     contested_due: DueQueue,
+    /// Other addresses that wait for a check.
     background_due: DueQueue,
     /// Addresses that are to be checked later. The number distinguishes entries of the same moment.
     timers: BTreeMap<Timer, Address>,
@@ -59,7 +60,7 @@ pub(crate) struct AddressClaims {
     /// Addresses at which the caller knows an endpoint.
     reserved: HashSet<Address>,
     hold_timeout: Duration,
-    /// How many further passes go by until the next look at the time.
+    /// How many passes remain until one must read the clock.
     passes_until_time_check: u32,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct CheckId {
     is_background: bool,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CheckOutcome {
     /// The endpoint at the address has answered for these links.
@@ -311,7 +312,7 @@ impl AddressClaims {
         None
     }
 
-    /// Records what came of a check. Returns the links that are to end, because their claim is refuted or
+    /// Records the result of a check. Returns the links that are to end, because their claim is refuted or
     /// could not be proven in time.
     pub(crate) fn finish_check(
         &mut self,
@@ -389,17 +390,17 @@ impl AddressClaims {
             || !self.background_due.is_empty() && self.may_start_background_check()
     }
 
-    /// Counts a pass. Returns whether the pass must look at the time.
+    /// Counts a pass. Returns whether the pass must read the clock.
     pub(crate) fn count_pass_toward_time_check(&mut self) -> bool {
         if self.passes_until_time_check > 0 && !self.has_work() {
             self.passes_until_time_check -= 1;
             return false;
         }
-        self.passes_until_time_check = CLAIM_LOOK_PASSES - 1;
+        self.passes_until_time_check = CLAIM_TIME_CHECK_PASSES - 1;
         true
     }
 
-    /// When the next check of an address is due that waits. The next pass looks at the time.
+    /// Returns when a pass must be made, because a check is due then. Lets the next pass read the clock.
     pub(crate) fn prepare_sleep(&mut self) -> Option<Instant> {
         self.passes_until_time_check = 0;
         self.timers.first_key_value().map(|((at, _), _)| *at)

@@ -17,7 +17,7 @@ pub(crate) struct HalfOpenLinks {
     links: BTreeMap<u64, HalfOpen>,
     accepted_count: u64,
     timeout: Duration,
-    /// How many further passes go by until the next look at the time.
+    /// How many passes remain until one must read the clock.
     passes_until_check: u32,
 }
 
@@ -40,7 +40,7 @@ impl HalfOpenLinks {
         self.links.is_empty()
     }
 
-    /// The number of the next connection that is accepted.
+    /// Numbers a connection that is accepted.
     pub(crate) fn take_next_serial(&mut self) -> u64 {
         let serial = self.accepted_count;
         self.accepted_count += 1;
@@ -86,7 +86,7 @@ impl HalfOpenLinks {
         oldest.is_some_and(|(_, oldest)| now.saturating_duration_since(oldest.accepted_at) >= age)
     }
 
-    /// Counts a pass. Returns whether the pass must look at the time.
+    /// Counts a pass. Returns whether the pass must read the clock.
     pub(crate) fn count_pass_toward_time_check(&mut self) -> bool {
         if self.passes_until_check > 0 {
             self.passes_until_check -= 1;
@@ -96,8 +96,8 @@ impl HalfOpenLinks {
         true
     }
 
-    /// How soon a sleeping application must make a pass, because the time of a link is over then. That pass
-    /// looks at the time.
+    /// Returns how soon a sleeping application must make a pass, because the time of a link is over then. Lets
+    /// the next pass read the clock.
     pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
         let (_, oldest) = self.links.first_key_value()?;
         self.passes_until_check = 0;

@@ -56,7 +56,7 @@ pub const RESERVE_SHARE_PERCENT: u64 = 12;
 /// between, it connects again.
 pub const HELLO_TIMEOUT_MS: u64 = 30_000;
 
-/// While a connection lacks its hello, one of this many passes looks at the time.
+/// While a connection lacks its hello, one of this many passes reads the clock.
 pub const HELLO_CHECK_PASSES: u32 = 16;
 
 /// How many accepted links that have said hello an endpoint has at most, by default. Links that the endpoint
@@ -83,17 +83,17 @@ pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
 /// proven link ends.
 pub const CHECK_UNCLEAR_MAX: u32 = 3;
 
-/// How often the endpoint at a claimed address is asked that takes the connection and does not answer, if
-/// nothing contests the claim.
+/// After this many checks whose connection was made, but brought no answer, a claim that nothing contests is
+/// not checked any more.
 pub const CHECK_SILENT_MAX: u32 = 4;
 
-/// How often a claim beside a proven link is checked in vain, until it is left alone.
+/// After this many checks without an answer a claim beside a proven link is not checked any more.
 pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
 
 /// How many questions a connection may carry.
 pub const QUESTIONS_MAX: usize = 128;
 
-/// Of how many ended links that an endpoint has connected it still tells others that it has made them.
+/// How many links that an endpoint has connected it still confirms after they have ended.
 pub const PAST_TOKENS_MAX: usize = 1024;
 
 /// How long a link with a contested claim is held, by default, until it ends. It is long, because a peer with
@@ -111,8 +111,8 @@ pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
 /// See [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`].
 pub const HELD_HUNG_UP_MAX_LINKS: usize = 64;
 
-/// While claims are checked, one of this many passes looks at the time.
-pub const CLAIM_LOOK_PASSES: u32 = 16;
+/// While claims are checked, one of this many passes reads the clock.
+pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 
 /// How long the list of this host's addresses counts as current. It is read only to check claims.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;

@@ -68,8 +68,8 @@ pub struct TcpTransport {
     /// How many accepted connections have one of the last descriptors of the process.
     reserve_links: usize,
     local_addresses: LocalAddressCache,
-    /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
-    /// strangers cause them.
+    /// The endpoint has warned of a connection in another protocol. It does so once, since strangers could
+    /// else fill the log.
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
@@ -306,7 +306,7 @@ impl TcpTransport {
         self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
     }
 
-    /// Whether some pass must look at the time, or whether a link has
+    /// Whether some pass must read the clock, or whether a link has
     /// [drained](Transport::draining_count), without an event of the kernel.
     #[inline]
     pub fn has_timed_work(&self) -> bool {

@@ -313,8 +313,9 @@ fn clock_is_read_in_few_passes() {
     let mut timed = TimedClaims::new();
     timed.accept(ONE, 1);
     let plan = timed.start_next_check().unwrap();
-    let looks = (0..10 * CLAIM_LOOK_PASSES).filter(|_| timed.claims.count_pass_toward_time_check()).count();
-    assert_eq!(looks, 10);
+    let checks =
+        (0..10 * CLAIM_TIME_CHECK_PASSES).filter(|_| timed.claims.count_pass_toward_time_check()).count();
+    assert_eq!(checks, 10);
     timed.claims.finish_check(
         &plan,
         &CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Unclear)]),

@@ -1,4 +1,4 @@
-//! How connections of peers are accepted, and what those cost that say nothing.
+//! How connections are accepted, and the limits on those that say nothing.
 //!
 //! A stranger can take a descriptor by connecting, and nothing more: the connection has a time in which the
 //! hello must arrive, connections without a hello are limited in number, and the last descriptors of the
@@ -64,8 +64,8 @@ impl TcpTransport {
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Whether a connection has had its time to say hello and has not used it. Takes the hellos that have
-    /// arrived unread.
+    /// Reads the oldest connections without a hello, until one has still not said hello after its time. Returns
+    /// whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
         while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);

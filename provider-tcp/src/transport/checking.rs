@@ -53,20 +53,20 @@ impl TcpTransport {
         self.address_claims.release_address(address);
     }
 
-    /// Goes on with the checks of claims, and admits held links. Returns how many events it has reported.
+    /// Advances the checks of claims, and admits held links. Returns how many events it has reported.
     pub(super) fn advance_claim_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         while let Some(id) = self.address_claims.pop_surplus() {
             tracing::debug!(link = id.0, "dropped: the peer has hung up before its claim was proven");
             self.drop_link(id);
         }
         let mut reported = 0;
-        let is_look_due = self.address_claims.count_pass_toward_time_check();
+        let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
-            if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_look_due) {
+            if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
                 reported += self.advance_check(place, receiver);
             }
         }
-        if is_look_due || self.address_claims.has_work() {
+        if is_time_check_due || self.address_claims.has_work() {
             reported += self.start_due_checks(receiver);
         }
         while let Some(id) = self.address_claims.pop_admitted() {
@@ -80,7 +80,8 @@ impl TcpTransport {
         self.address_claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
     }
 
-    /// How soon the time must be looked at for the sake of a check.
+    /// Returns how soon a sleeping application must make a pass for the sake of a check. Lets that pass read the
+    /// clock.
     pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
@@ -144,7 +145,7 @@ impl TcpTransport {
         Ok((stream, place))
     }
 
-    /// Goes on with one check. Returns how many events it has reported.
+    /// Advances one check. Returns how many events it has reported.
     fn advance_check(&mut self, place: usize, receiver: &mut impl FrameHandler) -> u32 {
         let Some(Some(check)) = self.checks.get_mut(place) else { return 0 };
         let now = Instant::now();
@@ -171,7 +172,7 @@ impl TcpTransport {
         self.apply_check_outcome(&check.plan, outcome, now, receiver)
     }
 
-    /// Acts on what came of a check. Returns how many events it has reported.
+    /// Acts on the result of a check. Returns how many events it has reported.
     fn apply_check_outcome(
         &mut self,
         plan: &CheckPlan,
