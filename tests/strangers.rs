@@ -29,8 +29,8 @@ const FORMER_PEER_MAX_BYTES: u64 = 512;
 /// How many links offer messages that no receive matches.
 const OFFERING_LINKS: u64 = 8;
 
-/// How much of the memory of offers may remain in tables after their links have ended, and by how much that may
-/// grow when the same happens again.
+/// How much of the memory of offers may remain in tables after their links have ended, and by how much that
+/// may grow when the same happens again.
 const LEFT_MAX_PERCENT: u64 = 15;
 const GROWN_MAX_BYTES: u64 = 64 * 1024;
 

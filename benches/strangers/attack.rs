@@ -28,7 +28,8 @@ const QUESTIONS: usize = 128;
 pub(crate) enum Attack {
     /// Only computes, to show what a third process costs on this host.
     None,
-    /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's address.
+    /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's
+    /// address.
     Storm,
     /// Says nothing.
     Silent,

@@ -1,5 +1,6 @@
 //! The honest peer, which measures its round trips with the endpoint.
 
+use std::thread;
 use std::time::Instant;
 
 use homespun::{Bytes, BytesMut, CompletionQueue, Endpoint, FabricAddress, OpenEndpoint, OperationKind};
@@ -38,6 +39,13 @@ pub(crate) fn run() -> Result<()> {
         }
         match commands.try_recv().as_deref() {
             Ok("measure") => is_measuring = true,
+            // An exchange that is cut off would fail at the other side.
+            Ok("quit") => {
+                println!("quit");
+                loop {
+                    thread::park();
+                }
+            }
             Ok(_) => {
                 is_measuring = false;
                 times_ns.sort_unstable();

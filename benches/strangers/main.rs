@@ -5,8 +5,8 @@
 //! cargo bench --bench strangers -- storm lose   # some of them
 //! ```
 //!
-//! The endpoint, its honest peer and the strangers are processes of their own. The strangers run with the lowest
-//! priority, as they would take no processor of this host if they were on another one.
+//! The endpoint, its honest peer and the strangers are processes of their own. The strangers run with the
+//! lowest priority, as they would take no processor of this host if they were on another one.
 //! docs/strangers.md explains the table.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -33,6 +33,9 @@ const MEASURED_TIME: Duration = Duration::from_secs(5);
 
 /// After this time an attack that is not ready is measured as it is.
 const PREPARATION_MAX_TIME: Duration = Duration::from_secs(60);
+
+/// Of fewer links no memory for each is shown.
+const LINKS_MIN: u64 = 10;
 
 /// What one attack costs.
 struct Cost {
@@ -104,6 +107,8 @@ fn measure(attack: Attack) -> Result<Cost> {
     let during = end_sample(&mut victim, &mut peer)?;
     strangers.send("count")?;
     let links = strangers.read_answer("links")?.parse()?;
+    peer.send("quit")?;
+    peer.read_answer("quit")?;
     Ok(Cost { before, during, links })
 }
 
@@ -135,7 +140,7 @@ fn print_row(attack: Attack, Cost { before, during, links }: &Cost) {
         compare(trips_before.p99_ns, trips_during.p99_ns),
         compare(report_before.longest_pass_ns, report_during.longest_pass_ns),
         links,
-        grown_bytes.checked_div(*links).map_or("-".to_owned(), |bytes| bytes.to_string()),
+        if *links < LINKS_MIN { "-".to_owned() } else { (grown_bytes / links).to_string() },
         report_during.descriptors.saturating_sub(report_before.descriptors),
     );
 }

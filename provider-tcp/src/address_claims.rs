@@ -214,8 +214,8 @@ impl AddressClaims {
         admission
     }
 
-    /// Records that the peer has hung up. What is left on the link is still read, but it contests no claim. If
-    /// it is held, it is kept for what the peer has sent, as one of few. After a reset it is dropped.
+    /// Records that the peer has hung up. What is left on the link is still read, but it contests no claim.
+    /// If it is held, it is kept for what the peer has sent, as one of few. After a reset it is dropped.
     pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
         let Some(links) = self.by_address.get_mut(&address) else { return };
         if links.mark_hung_up(link) {

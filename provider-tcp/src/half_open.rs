@@ -96,8 +96,8 @@ impl HalfOpenLinks {
         true
     }
 
-    /// Returns how soon a sleeping application must make a pass, because the time of a link is over then. Lets
-    /// the next pass read the clock.
+    /// Returns how soon a sleeping application must make a pass, because the time of a link is over then.
+    /// Lets the next pass read the clock.
     pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
         let (_, oldest) = self.links.first_key_value()?;
         self.passes_until_check = 0;

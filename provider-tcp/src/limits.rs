@@ -19,8 +19,9 @@ pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// `net.core.somaxconn`.
 pub const BACKLOG_CONNECTIONS: i32 = 4096;
 
-/// How many connections one pass accepts at most.
-pub const ACCEPT_BATCH_CONNECTIONS: u32 = 64;
+/// How many connections one pass accepts at most. Each takes some ten system calls, for which the messages of
+/// peers have to wait.
+pub const ACCEPT_BATCH_CONNECTIONS: u32 = 16;
 
 /// After descriptors or memory ran out, the transport waits this many passes before it accepts again, unless
 /// a link of this endpoint ends or the transport is armed sooner.

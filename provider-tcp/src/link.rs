@@ -41,8 +41,8 @@ pub(crate) enum Origin {
 ///                                      +---------+--> ended, reported if this side connected
 /// ```
 ///
-/// A link is held while its claim is contested: see [`AddressClaims`](crate::address_claims::AddressClaims). An accepted connection
-/// that brings questions remains half-open until it ends.
+/// A link is held while its claim is contested: see [`AddressClaims`](crate::address_claims::AddressClaims).
+/// An accepted connection that brings questions remains half-open until it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: CloseOnFork<TcpStream>,
@@ -152,8 +152,9 @@ impl Link {
         self.inbound.is_hung_up()
     }
 
-    /// Determines how the peer of a held link has hung up. Takes the socket's error, which would else end the
-    /// next write. A reset after the end of the peer's stream, which a write of this side can cause, is EPIPE.
+    /// Determines how the peer of a held link has hung up. Takes the socket's error, which would else end
+    /// the next write. A reset after the end of the peer's stream, which a write of this side can cause, is
+    /// EPIPE.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()

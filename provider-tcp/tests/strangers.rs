@@ -204,8 +204,8 @@ fn peers_get_in_beside_silent_strangers() {
     let mut peers: Vec<Visitor> = (0..PEERS).map(|_| Visitor::spawn("peer", address)).collect();
     serve(&mut server, &mut peers);
     assert_eq!(server.events.up.len(), PEERS, "a stranger was reported");
-    // The endpoint accepts all strangers. The later ones displace the earlier ones, since they hold no more than
-    // their share.
+    // The endpoint accepts all strangers. The later ones displace the earlier ones, since they hold no more
+    // than their share.
     server.drive_until("all strangers but the last to be displaced", |_| {
         strangers.count_ended() >= STRANGERS - SILENT_MAX
     });

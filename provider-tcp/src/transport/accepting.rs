@@ -64,8 +64,8 @@ impl TcpTransport {
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Reads the oldest connections without a hello, until one has still not said hello after its time. Returns
-    /// whether there is one.
+    /// Reads the oldest connections without a hello, until one has still not said hello after its time.
+    /// Returns whether there is one.
     fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
         while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
             *reported += self.read_link_now(oldest, receiver);
