@@ -102,7 +102,7 @@ fn check_takeover_fails(begin: impl Fn(&Party, &Party)) {
     begin(&victim, &peer);
     let mut stranger = Stranger::claim(&victim, peer.address(), 0x0bad);
     stranger.await_greeting(|| {
-        assert!(victim.cq.read().expect("no operation fails").is_none(), "nothing was posted")
+        assert!(victim.cq.read().expect("no operation fails").is_none(), "nothing was posted");
     });
     exchange_message(&victim, &peer, || stranger.read());
     let deadline = Deadline::new();
