@@ -118,6 +118,9 @@ pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 /// How long the list of this host's addresses counts as current. It is read only to check claims.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
 
+/// How many links one pass ends at most. The end of a link with many offers costs the engine milliseconds.
+pub const PASS_MAX_ENDS: u32 = 4;
+
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 256;
 

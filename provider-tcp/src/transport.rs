@@ -25,7 +25,9 @@ use crate::address_claims::{AddressClaims, HangUp};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
 use crate::half_open::HalfOpenLinks;
-use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
+use crate::limits::{
+    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
+};
 use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
@@ -73,6 +75,8 @@ pub struct TcpTransport {
     has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
+    /// How many links this pass may still end.
+    ends_left: u32,
     busy_link: BusyLink,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
@@ -118,6 +122,7 @@ impl TcpTransport {
             local_addresses: LocalAddressCache::default(),
             has_warned_of_foreign_protocol: false,
             draining: Vec::new(),
+            ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
@@ -221,7 +226,9 @@ impl Transport for TcpTransport {
             return reported;
         }
         let mut spent = 0_u32;
+        self.ends_left = PASS_MAX_ENDS;
         while spent < budget_frames
+            && self.ends_left > 0
             && let Some(id) = self.ready.pop_front()
         {
             let count = self.read_link(id, receiver);
@@ -460,7 +467,11 @@ impl TcpTransport {
         let (origin, is_known_to_engine) = (link.origin, link.is_known_to_engine());
         tracing::debug!(link = id.0, ?origin, %error, is_known_to_engine, "down");
         self.drop_link(id);
-        if is_known_to_engine { report_down(id, error, receiver) } else { 0 }
+        if !is_known_to_engine {
+            return 0;
+        }
+        self.ends_left = self.ends_left.saturating_sub(1);
+        report_down(id, error, receiver)
     }
 
     /// Ends all links in a forked child, to which none of them belongs.
