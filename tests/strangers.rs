@@ -12,13 +12,14 @@ use homespun::{
     AddressVector, BindFlags, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
     EventQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
 };
-use homespun_engine::limits;
+use homespun_engine::limits::{self, MESSAGE_COST_BYTES};
 use homespun_engine::wire::frame::{HEADER_MAX_BYTES, emit};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{Header, Message};
 
 use homespun_suite::Deadline;
-use homespun_suite::process_resources::MemoryUsage;
+use homespun_suite::hostile_peer::{HostileAddress, HostilePeer};
+use homespun_suite::process_resources::{MemoryUsage, count_descriptors};
 
 /// How many strangers hold a link while memory is measured.
 const STRANGERS: usize = 200;
@@ -29,6 +30,14 @@ const FORGETTING_STRANGERS: u16 = 3 * limits::PEER_SWEEP_MIN_PEERS as u16;
 /// The most memory that a link of a silent peer takes, and what an endpoint remembers of a peer that left.
 const LINK_MAX_BYTES: u64 = 4 * 1024;
 const FORMER_PEER_MAX_BYTES: u64 = 512;
+
+/// How many links offer messages that no receive matches.
+const OFFERING_LINKS: u64 = 8;
+
+/// How much of the memory of offers may remain in tables after their links have ended, and by how much that
+/// may grow when the same happens again.
+const LEFT_MAX_PERCENT: u64 = 15;
+const GROWN_MAX_BYTES: u64 = 64 * 1024;
 
 /// An endpoint over TCP, and all that it needs.
 struct Receiver {
@@ -162,12 +171,12 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
     assert_eq!(request.data(), b"may I?");
 }
 
-/// Opens connections with `connect`, waits until `is_done` for each, and returns them with the memory that
-/// they take.
+/// Opens connections with `connect`. Waits after each until `is_accepted`, which is given how many there are.
+/// Returns them with the memory that they take.
 fn hold_connections(
     receiver: &Receiver,
     connect: impl Fn(SocketAddr, u16) -> TcpStream,
-    is_done: impl Fn(&mut TcpStream) -> bool,
+    is_accepted: impl Fn(&mut TcpStream, usize) -> bool,
 ) -> (Vec<TcpStream>, u64) {
     let address = receiver.address();
     let before = MemoryUsage::measure_now().heap_bytes;
@@ -177,13 +186,24 @@ fn hold_connections(
         let mut stream = connect(address, 2000 + port);
         let deadline = Deadline::new();
         receiver.cq.progress();
-        while !is_done(&mut stream) {
+        while !is_accepted(&mut stream, streams.len() + 1) {
             receiver.cq.progress();
-            deadline.yield_or_panic("an answer to a hello");
+            deadline.yield_or_panic("an accepted connection");
         }
         streams.push(stream);
     }
     (streams, MemoryUsage::measure_now().heap_bytes.saturating_sub(before + listed_bytes))
+}
+
+/// Ends connections, and waits until the endpoint has ended them, too.
+fn end_connections(receiver: &Receiver, streams: Vec<TcpStream>) {
+    let left = count_descriptors() - 2 * streams.len();
+    drop(streams);
+    let deadline = Deadline::new();
+    while count_descriptors() > left {
+        receiver.cq.progress();
+        deadline.yield_or_panic("the end of the connections");
+    }
 }
 
 fn links_of_strangers_take_little_memory() {
@@ -193,20 +213,25 @@ fn links_of_strangers_take_little_memory() {
     assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
 
     let silent = |address, _| TcpStream::connect(address).expect("a listener");
-    let (mut streams, taken_bytes) = hold_connections(&receiver, silent, |_| true);
+    // Each connection has a descriptor at either end. The check of the first link may have had one, too.
+    let open_before = count_descriptors();
+    let has_descriptors =
+        |_: &mut TcpStream, count: usize| count_descriptors() + 1 >= open_before + 2 * count;
+    let (mut streams, taken_bytes) = hold_connections(&receiver, silent, has_descriptors);
     assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of silent connections");
-    assert!(streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None), "a test without subject");
-    drop(streams);
-    (0..1000).for_each(|_| receiver.cq.progress());
+    assert!(
+        streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None),
+        "a silent stranger was displaced"
+    );
+    end_connections(&receiver, streams);
 
-    let has_hello = |stream: &mut TcpStream| poll_answer(stream) == Answer::Hello;
+    let has_hello = |stream: &mut TcpStream, _: usize| poll_answer(stream) == Answer::Hello;
     let mut left_bytes = Vec::new();
     for round in 1..=3 {
         let connect = |address, port| connect_with_hello(address, round * 1000 + port);
         let (streams, taken_bytes) = hold_connections(&receiver, connect, has_hello);
         assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of links");
-        drop(streams);
-        (0..1000).for_each(|_| receiver.cq.progress());
+        end_connections(&receiver, streams);
         left_bytes.push(MemoryUsage::measure_now().heap_bytes);
     }
     // The first round leaves tables of that size, which later ones use. Each leaves the names of its peers.
@@ -246,10 +271,82 @@ fn stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it() {
     assert_eq!(receive_from_stranger(&receiver, known_port), known);
 }
 
+/// Offers messages that no receive matches on a link, the newest with the lowest number, until the endpoint
+/// grants no more credit for some passes. Returns how many.
+fn offer_all(link: &mut HostilePeer, receiver: &Receiver, mut meanwhile: impl FnMut()) -> u64 {
+    let (mut count, mut idle_passes) = (0, 0);
+    while idle_passes < 1_000 {
+        let sent = link.send_offers((0..u64::MAX / 2 - count).rev()) as u64;
+        count += sent;
+        idle_passes = if sent == 0 { idle_passes + 1 } else { 0 };
+        receiver.cq.progress();
+        meanwhile();
+    }
+    count
+}
+
+/// Waits until the heap of the process is this small, and returns its size.
+fn await_heap_below(max_bytes: u64, receiver: &Receiver) -> u64 {
+    let deadline = Deadline::new();
+    loop {
+        receiver.cq.progress();
+        let heap_bytes = MemoryUsage::measure_now().heap_bytes;
+        if heap_bytes <= max_bytes {
+            return heap_bytes;
+        }
+        deadline.yield_or_panic_with(|| format!("{heap_bytes} bytes to fall below {max_bytes}"));
+    }
+}
+
+/// Links with as many offers as the endpoint takes, and the memory that these take.
+fn offer_on_links(receiver: &Receiver, address: &mut HostileAddress) -> (Vec<HostilePeer>, u64) {
+    let before = MemoryUsage::measure_now().heap_bytes;
+    let mut offers: u64 = 0;
+    let mut links = Vec::new();
+    for instance in 1..=OFFERING_LINKS {
+        let claimed = address.address().expect("it listens");
+        let mut link = HostilePeer::claim(receiver.address(), claimed, instance).expect("a listener");
+        let deadline = Deadline::new();
+        while !link.is_admitted() {
+            assert!(link.read(), "the link has ended");
+            address.confirm_claims();
+            receiver.cq.progress();
+            deadline.yield_or_panic("the link to come up");
+        }
+        offers += offer_all(&mut link, receiver, || address.confirm_claims());
+        links.push(link);
+    }
+    assert!(offers > 1_000, "only {offers} offers were taken");
+    let taken_bytes = MemoryUsage::measure_now().heap_bytes.saturating_sub(before);
+    assert!(taken_bytes <= offers * MESSAGE_COST_BYTES, "{taken_bytes} bytes of {offers} offers");
+    (links, taken_bytes)
+}
+
+fn offers_of_reset_and_of_replaced_links_leave_nothing() {
+    let receiver = Receiver::open(&Fabric::new());
+    let mut address = HostileAddress::listen().expect("a free port");
+    let before = MemoryUsage::measure_now().heap_bytes;
+    // Each link replaces the one before, since it has another instance.
+    let (mut links, taken_bytes) = offer_on_links(&receiver, &mut address);
+    let last = links.pop().expect("there are some");
+    let deadline = Deadline::new();
+    while links.iter_mut().any(HostilePeer::read) {
+        receiver.cq.progress();
+        deadline.yield_or_panic("the end of the replaced links");
+    }
+    last.reset();
+    let left = await_heap_below(before + taken_bytes * LEFT_MAX_PERCENT / 100, &receiver);
+
+    let (links, _) = offer_on_links(&receiver, &mut address);
+    links.into_iter().for_each(HostilePeer::reset);
+    await_heap_below(left + GROWN_MAX_BYTES, &receiver);
+}
+
 #[test]
 fn strangers_get_a_limited_number_of_small_links() {
     endpoint_refuses_links_beyond_the_parameter();
     passive_endpoint_refuses_links_beyond_the_parameter();
     links_of_strangers_take_little_memory();
     stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it();
+    offers_of_reset_and_of_replaced_links_leave_nothing();
 }

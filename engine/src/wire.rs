@@ -7,8 +7,8 @@
 //! sides, [`claim`] has the records by which endpoints over TCP check a hello, and [`stream`] parses a
 //! stream.
 
+pub mod address_claim;
 pub mod checksum;
-pub mod claim;
 mod error;
 pub mod frame;
 mod header;

@@ -64,7 +64,7 @@ fn hello_corpus_inputs_are_accepted_or_refused_as_named() {
 
 #[test]
 fn claim_corpus_inputs_are_accepted_or_refused_as_named() {
-    replay_corpus("claim", |_, input| wire_checks::check_claim(input));
+    replay_corpus("address_claim", |_, input| wire_checks::check_claim_record(input));
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::time::Instant;
 use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::LinkId;
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
 
-use crate::claims::{CheckOutcome, CheckPlan};
-use crate::hello::ClaimReader;
+use crate::address_claims::{CheckOutcome, CheckPlan};
+use crate::hello::ClaimRecordReader;
 use crate::socket::SendSocket;
 
 /// A connection to a claimed address. It carries questions and their answers, and no frames.
@@ -26,8 +26,8 @@ pub(crate) struct Check {
     is_connected: bool,
     /// The questions that were not written yet.
     unwritten: Vec<u8>,
-    reader: ClaimReader,
-    answers: Vec<(LinkId, u64, ClaimKind)>,
+    reader: ClaimRecordReader,
+    answers: Vec<(LinkId, u64, ClaimStatus)>,
 }
 
 impl Check {
@@ -41,7 +41,7 @@ impl Check {
             is_ready: true,
             is_connected: false,
             unwritten,
-            reader: ClaimReader::new(),
+            reader: ClaimRecordReader::new(),
             answers: Vec::new(),
         }
     }
@@ -98,18 +98,21 @@ impl Check {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             };
-            self.take_answers(&buffer[..read_bytes])?;
+            self.parse_answers(&buffer[..read_bytes])?;
         }
         Ok(true)
     }
 
-    fn take_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while let Some((Claim { kind, token }, rest)) = self.reader.feed(bytes).map_err(io::Error::other)? {
+    fn parse_answers(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while let Some((ClaimRecord { status, token }, rest)) =
+            self.reader.feed(bytes).map_err(io::Error::other)?
+        {
             bytes = rest;
-            let is_verdict = matches!(kind, ClaimKind::Confirmed | ClaimKind::Denied | ClaimKind::Unclear);
+            let is_verdict =
+                matches!(status, ClaimStatus::Confirmed | ClaimStatus::Denied | ClaimStatus::Unclear);
             match self.plan.asked.get(self.answers.len()) {
                 Some((link, asked)) if is_verdict && *asked == token => {
-                    self.answers.push((*link, token, kind));
+                    self.answers.push((*link, token, status));
                 }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -128,21 +131,21 @@ mod tests {
     use homespun_engine::wire::hello::HELLO_BYTES;
 
     use super::*;
-    use crate::claims::Claims;
+    use crate::address_claims::AddressClaims;
     use crate::socket::{self, KernelBuffers};
 
     const TOKENS: [u64; 2] = [7, 8];
 
     /// A check of two links that claim this address.
-    fn begin(address: SocketAddr) -> Check {
+    fn start_check_of(address: SocketAddr) -> Check {
         let now = Instant::now();
-        let mut claims = Claims::new(Duration::MAX);
+        let mut claims = AddressClaims::new(Duration::MAX);
         for (number, token) in (0..).zip(TOKENS) {
-            claims.accepted(LinkId(number), address.into(), token, now);
+            claims.add_accepted(LinkId(number), address.into(), token, now);
         }
         let stream = socket::start_connect(address, None, KernelBuffers::default()).unwrap();
         let own: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        Check::new(claims.next_check(now).unwrap(), stream, own.into(), now)
+        Check::new(claims.start_next_check(now).unwrap(), stream, own.into(), now)
     }
 
     fn advance_until_over(check: &mut Check) -> CheckOutcome {
@@ -158,7 +161,7 @@ mod tests {
     /// What comes of a check whose questions get these bytes, each as a piece of its own.
     fn outcome_of(pieces: &[&[u8]]) -> CheckOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut check = begin(listener.local_addr().unwrap());
+        let mut check = start_check_of(listener.local_addr().unwrap());
         let (mut raw, _) = listener.accept().unwrap();
         assert_eq!(check.advance(), None);
         let mut questions = [0; 2 * HELLO_BYTES];
@@ -176,15 +179,15 @@ mod tests {
         advance_until_over(&mut check)
     }
 
-    fn answer(kind: ClaimKind, token: u64) -> [u8; 16] {
-        Claim { kind, token }.to_bytes()
+    fn answer(status: ClaimStatus, token: u64) -> [u8; 16] {
+        ClaimRecord { status, token }.to_bytes()
     }
 
     #[test]
     fn answers_in_pieces_are_taken_in_their_order() {
-        let bytes = [answer(ClaimKind::Confirmed, 7), answer(ClaimKind::Denied, 8)];
+        let bytes = [answer(ClaimStatus::Confirmed, 7), answer(ClaimStatus::Denied, 8)];
         let bytes = bytes.as_flattened();
-        let answers = vec![(LinkId(0), 7, ClaimKind::Confirmed), (LinkId(1), 8, ClaimKind::Denied)];
+        let answers = vec![(LinkId(0), 7, ClaimStatus::Confirmed), (LinkId(1), 8, ClaimStatus::Denied)];
         for cut in 0..bytes.len() {
             let outcome = outcome_of(&[&bytes[..cut], &bytes[cut..]]);
             assert_eq!(outcome, CheckOutcome::Answered(answers.clone()), "cut at {cut}");
@@ -192,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_no_answers() {
+    fn invalid_answer_counts_as_silence() {
         let wrong: [&[u8]; 5] = [
-            &answer(ClaimKind::Confirmed, 8),
-            &answer(ClaimKind::Admitted, 7),
+            &answer(ClaimStatus::Confirmed, 8),
+            &answer(ClaimStatus::Admitted, 7),
             &[0xff; 16],
-            &answer(ClaimKind::Confirmed, 7),
+            &answer(ClaimStatus::Confirmed, 7),
             b"",
         ];
         for bytes in wrong {
@@ -211,7 +214,7 @@ mod tests {
         // The kernel may refuse a connect at once or later.
         match socket::start_connect(vacant, None, KernelBuffers::default()) {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
-            Ok(_) => assert_eq!(advance_until_over(&mut begin(vacant)), CheckOutcome::Unreachable),
+            Ok(_) => assert_eq!(advance_until_over(&mut start_check_of(vacant)), CheckOutcome::Unreachable),
         }
     }
 }

@@ -16,8 +16,8 @@ const RTF_REJECT: u32 = 0x200;
 /// them. Empty if there is none, or if the table cannot be read.
 pub(crate) fn default_route_interfaces(format: AddressFormat) -> Vec<String> {
     match format {
-        AddressFormat::SockaddrIn => in_order(&read(IPV4_TABLE), parse_ipv4_line),
-        AddressFormat::SockaddrIn6 => in_order(&read(IPV6_TABLE), parse_ipv6_line),
+        AddressFormat::SockaddrIn => interfaces_by_metric(&read_table(IPV4_TABLE), parse_ipv4_line),
+        AddressFormat::SockaddrIn6 => interfaces_by_metric(&read_table(IPV6_TABLE), parse_ipv6_line),
     }
 }
 
@@ -28,12 +28,15 @@ struct DefaultRoute<'a> {
     interface: &'a str,
 }
 
-fn read(table: &str) -> String {
+fn read_table(table: &str) -> String {
     // A host without IPv6 has no such table, and a sandbox may hide either.
     fs::read_to_string(table).unwrap_or_default()
 }
 
-fn in_order<'a>(table: &'a str, parse: impl Fn(&'a str) -> Option<DefaultRoute<'a>>) -> Vec<String> {
+fn interfaces_by_metric<'a>(
+    table: &'a str,
+    parse: impl Fn(&'a str) -> Option<DefaultRoute<'a>>,
+) -> Vec<String> {
     let mut routes: Vec<DefaultRoute<'_>> = table.lines().filter_map(parse).collect();
     routes.sort_by_key(|route| route.metric);
     routes.into_iter().map(|route| route.interface.to_owned()).collect()
@@ -101,12 +104,12 @@ ffffffff 00000001 00000000 00200200       lo
 
     #[test]
     fn ipv4_default_routes_are_ordered_by_metric() {
-        assert_eq!(in_order(IPV4, parse_ipv4_line), ["eth0", "wlan0"]);
+        assert_eq!(interfaces_by_metric(IPV4, parse_ipv4_line), ["eth0", "wlan0"]);
     }
 
     #[test]
     fn ipv6_default_routes_are_ordered_by_metric() {
-        assert_eq!(in_order(IPV6, parse_ipv6_line), ["eth0", "wlan0"]);
+        assert_eq!(interfaces_by_metric(IPV6, parse_ipv6_line), ["eth0", "wlan0"]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl DescriptorLimit {
     /// Whether this descriptor is one of the last, which are kept for the process itself. The kernel gives
     /// the lowest free number, so all below the number of a new descriptor are in use.
     pub(crate) fn is_in_reserve(self, new: &impl AsRawFd) -> bool {
-        self.reserves_number(new.as_raw_fd())
+        self.is_number_in_reserve(new.as_raw_fd())
     }
 
     /// Whether the next descriptor that is opened is not in the reserve. Opens a copy of `any` to see.
@@ -37,7 +37,7 @@ impl DescriptorLimit {
         rustix::io::fcntl_dupfd_cloexec(any, 0).is_ok_and(|next| !self.is_in_reserve(&next))
     }
 
-    fn reserves_number(self, number: RawFd) -> bool {
+    fn is_number_in_reserve(self, number: RawFd) -> bool {
         let share = percent_of(self.max_descriptors, RESERVE_SHARE_PERCENT);
         let first = self.max_descriptors - share.min(RESERVE_MAX_DESCRIPTORS);
         u64::try_from(number).is_ok_and(|number| number >= first)
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn last_descriptors_are_reserved() {
-        assert!(!limit(1024).reserves_number(991) && limit(1024).reserves_number(992));
-        assert!(!limit(40).reserves_number(35) && limit(40).reserves_number(36));
-        assert!(!limit(u64::MAX).reserves_number(RawFd::MAX));
+        assert!(!limit(1024).is_number_in_reserve(991) && limit(1024).is_number_in_reserve(992));
+        assert!(!limit(40).is_number_in_reserve(35) && limit(40).is_number_in_reserve(36));
+        assert!(!limit(u64::MAX).is_number_in_reserve(RawFd::MAX));
     }
 
     #[test]

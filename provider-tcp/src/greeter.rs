@@ -7,11 +7,11 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::{Hello, Question};
 
-use crate::claims::{Admission, Claims};
+use crate::address_claims::{AddressClaims, Admission};
 use crate::hello::{Greeting, believed_address};
 use crate::limits::QUESTIONS_MAX;
 use crate::link::{NO_ROOM, Origin};
-use crate::local_addresses::LocalAddresses;
+use crate::local_address_cache::LocalAddressCache;
 
 /// Judges what arrives on a connection before its first frame.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(crate) struct Greeter<'a> {
     pub(crate) origin: Origin,
     /// Whether the endpoint may have another accepted link.
     pub(crate) has_room: bool,
-    pub(crate) claims: &'a mut Claims,
-    pub(crate) local: &'a mut LocalAddresses,
+    pub(crate) claims: &'a mut AddressClaims,
+    pub(crate) local: &'a mut LocalAddressCache,
     /// The claim of an accepted link, if its hello has arrived in this read.
-    pub(crate) claimed: Option<Claimed>,
+    pub(crate) address_claim: Option<AddressClaim>,
     /// The token that the acceptor has given, if it has arrived in this read.
     pub(crate) given_token: Option<u64>,
     /// The questions that have arrived in this read.
@@ -32,7 +32,7 @@ pub(crate) struct Greeter<'a> {
 
 /// The claim of an accepted link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claimed {
+pub(crate) struct AddressClaim {
     /// The address that the peer is believed to have.
     pub(crate) address: Address,
     pub(crate) instance: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Claimed {
 
 impl Greeter<'_> {
     /// Takes the hello of a peer that has connected. Returns whether the link is held.
-    pub(crate) fn take_hello(
+    pub(crate) fn handle_hello(
         &mut self,
         hello: &Hello,
         receiver: &mut impl FrameHandler,
@@ -57,15 +57,15 @@ impl Greeter<'_> {
             tracing::debug!(%error, "no random number");
             LinkError::System(Errno::EIO)
         })?;
-        let admission = self.claims.accepted(self.id, address, token, Instant::now());
+        let admission = self.claims.add_accepted(self.id, address, token, Instant::now());
         tracing::debug!(link = self.id.0, peer = %address, claimed = %hello.address, ?admission, "hello");
         let is_held = match admission {
-            // Not a violation: the peer speaks the protocol.
+            // Not a protocol error: the peer speaks the protocol.
             Admission::Refused(_) => return Err(LinkError::System(Errno::ECONNREFUSED)),
             Admission::Held => true,
             Admission::Open => false,
         };
-        self.claimed = Some(Claimed { address, instance: hello.instance, token });
+        self.address_claim = Some(AddressClaim { address, instance: hello.instance, token });
         if !is_held {
             let up = LinkEvent::Up { peer: address, instance: hello.instance };
             receiver.link_event(self.id, up);
@@ -74,18 +74,18 @@ impl Greeter<'_> {
     }
 
     /// Takes a part of an acceptor's greeting. Returns whether the link is up.
-    pub(crate) fn take_greeting(&mut self, greeting: &Greeting, receiver: &mut impl FrameHandler) -> bool {
+    pub(crate) fn handle_greeting(&mut self, greeting: &Greeting, receiver: &mut impl FrameHandler) -> bool {
         let Origin::Connected(to) = self.origin else { return false };
         match *greeting {
             Greeting::Held { token } => {
                 tracing::debug!(link = self.id.0, peer = %to, "held by its acceptor");
-                self.note_token(to, token);
+                self.record_token(to, token);
                 false
             }
             Greeting::Up { hello, token } => {
                 tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
-                self.note_token(to, token);
-                self.claims.connected(self.id, to);
+                self.record_token(to, token);
+                self.claims.record_connected(self.id, to);
                 receiver.link_event(self.id, LinkEvent::Up { peer: to, instance: hello.instance });
                 true
             }
@@ -93,7 +93,7 @@ impl Greeter<'_> {
     }
 
     /// Takes a question of a peer that has connected to ask.
-    pub(crate) fn take_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
+    pub(crate) fn handle_question(&mut self, question: Question, count: usize) -> Result<(), LinkError> {
         if count > QUESTIONS_MAX {
             return Err(LinkError::System(Errno::ECONNREFUSED));
         }
@@ -101,8 +101,8 @@ impl Greeter<'_> {
         Ok(())
     }
 
-    fn note_token(&mut self, to: Address, token: u64) {
-        self.claims.token_given(self.id, to, token);
+    fn record_token(&mut self, to: Address, token: u64) {
+        self.claims.record_given_token(self.id, to, token);
         self.given_token = Some(token);
     }
 }
@@ -141,20 +141,20 @@ mod tests {
     }
 
     fn greet<T>(
-        claims: &mut Claims,
+        claims: &mut AddressClaims,
         id: u32,
         origin: Origin,
         has_room: bool,
         act: impl FnOnce(&mut Greeter<'_>) -> T,
     ) -> T {
-        let local = &mut LocalAddresses::default();
+        let local = &mut LocalAddressCache::default();
         let mut greeter = Greeter {
             id: LinkId(id),
             origin,
             has_room,
             claims,
             local,
-            claimed: None,
+            address_claim: None,
             given_token: None,
             questions: Vec::new(),
         };
@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn hello_is_admitted_held_or_refused() {
-        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let (mut claims, mut ups) = (AddressClaims::new(Duration::MAX), Ups::default());
         let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
-        let mut say_hello = |claims: &mut Claims, id: u32, has_room| {
+        let mut say_hello = |claims: &mut AddressClaims, id: u32, has_room| {
             let hello = Hello { address: address(1), instance: id.into() };
             greet(claims, id, accepted, has_room, |greeter| {
-                let is_held = greeter.take_hello(&hello, &mut ups);
-                (is_held, greeter.claimed.map(|claimed| (claimed.address, claimed.instance)))
+                let is_held = greeter.handle_hello(&hello, &mut ups);
+                (is_held, greeter.address_claim.map(|claimed| (claimed.address, claimed.instance)))
             })
         };
         assert_eq!(say_hello(&mut claims, 1, false), (Err(NO_ROOM), None));
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn each_accepted_link_gets_another_token() {
-        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
+        let (mut claims, mut ups) = (AddressClaims::new(Duration::MAX), Ups::default());
         let accepted = Origin::Accepted { remote: address(5).socket_addr(), serial: 0 };
         let mut tokens: Vec<u64> = (0..100)
             .map(|id| {
                 let hello = Hello { address: address(100 + id as u16), instance: 1 };
                 greet(&mut claims, id, accepted, true, |greeter| {
-                    greeter.take_hello(&hello, &mut ups).unwrap();
-                    greeter.claimed.unwrap().token
+                    greeter.handle_hello(&hello, &mut ups).unwrap();
+                    greeter.address_claim.unwrap().token
                 })
             })
             .collect();
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn greeting_of_an_acceptor_names_the_connected_address() {
-        let (mut claims, mut ups) = (Claims::new(Duration::MAX), Ups::default());
-        claims.connecting(LinkId(1), address(1), Instant::now());
+        let (mut claims, mut ups) = (AddressClaims::new(Duration::MAX), Ups::default());
+        claims.add_connecting(LinkId(1), address(1), Instant::now());
         let hello = Hello { address: address(2), instance: 9 };
         let mut take = |greeting| {
             greet(&mut claims, 1, Origin::Connected(address(1)), true, |greeter| {
-                greeter.take_greeting(&greeting, &mut ups)
+                greeter.handle_greeting(&greeting, &mut ups)
             })
         };
         assert!(!take(Greeting::Held { token: 5 }));

@@ -17,7 +17,7 @@ pub(crate) struct HalfOpenLinks {
     links: BTreeMap<u64, HalfOpen>,
     accepted_count: u64,
     timeout: Duration,
-    /// How many further passes go by until the next look at the time.
+    /// How many passes remain until one must read the clock.
     passes_until_check: u32,
 }
 
@@ -40,8 +40,8 @@ impl HalfOpenLinks {
         self.links.is_empty()
     }
 
-    /// The number of the next connection that is accepted.
-    pub(crate) fn next_serial(&mut self) -> u64 {
+    /// Numbers a connection that is accepted.
+    pub(crate) fn take_next_serial(&mut self) -> u64 {
         let serial = self.accepted_count;
         self.accepted_count += 1;
         serial
@@ -66,14 +66,14 @@ impl HalfOpenLinks {
     }
 
     /// The oldest link, if it has had enough time that a new connection may displace it.
-    pub(crate) fn displaceable(&self, now: Instant) -> Option<LinkId> {
+    pub(crate) fn oldest_displaceable(&self, now: Instant) -> Option<LinkId> {
         let is_aged = self.is_oldest_aged(now, Duration::from_millis(HALF_OPEN_GRACE_MS));
         self.oldest().filter(|_| is_aged)
     }
 
     /// Takes out the oldest link, if a new connection may displace it.
     pub(crate) fn pop_displaceable(&mut self, now: Instant) -> Option<LinkId> {
-        self.displaceable(now).and_then(|_| self.pop_oldest())
+        self.oldest_displaceable(now).and_then(|_| self.pop_oldest())
     }
 
     /// Takes out a link whose time is over.
@@ -86,8 +86,8 @@ impl HalfOpenLinks {
         oldest.is_some_and(|(_, oldest)| now.saturating_duration_since(oldest.accepted_at) >= age)
     }
 
-    /// Counts a pass. Returns whether the pass must look at the time.
-    pub(crate) fn count_pass_and_check_due(&mut self) -> bool {
+    /// Counts a pass. Returns whether the pass must read the clock.
+    pub(crate) fn count_pass_toward_time_check(&mut self) -> bool {
         if self.passes_until_check > 0 {
             self.passes_until_check -= 1;
             return false;
@@ -96,9 +96,9 @@ impl HalfOpenLinks {
         true
     }
 
-    /// How soon a sleeping application must make a pass, because the time of a link is over then. That pass
-    /// looks at the time.
-    pub(crate) fn request_check(&mut self) -> Option<Duration> {
+    /// Returns how soon a sleeping application must make a pass, because the time of a link is over then.
+    /// Lets the next pass read the clock.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
         let (_, oldest) = self.links.first_key_value()?;
         self.passes_until_check = 0;
         Some(self.timeout.saturating_sub(oldest.accepted_at.elapsed()))
@@ -114,7 +114,7 @@ mod tests {
     fn accept_one_each_second(count: u32, from: Instant) -> HalfOpenLinks {
         let mut links = HalfOpenLinks::new(TIMEOUT);
         for number in 0..count {
-            let serial = links.next_serial();
+            let serial = links.take_next_serial();
             links.insert(serial, LinkId(number), from + Duration::from_secs(number.into()));
         }
         links
@@ -137,9 +137,9 @@ mod tests {
         let begin = Instant::now();
         let mut links = accept_one_each_second(2, begin);
         let grace = Duration::from_millis(HALF_OPEN_GRACE_MS);
-        assert_eq!(links.displaceable(begin + grace / 2), None);
+        assert_eq!(links.oldest_displaceable(begin + grace / 2), None);
         assert_eq!(links.pop_displaceable(begin + grace / 2), None);
-        assert_eq!(links.displaceable(begin + grace), Some(LinkId(0)));
+        assert_eq!(links.oldest_displaceable(begin + grace), Some(LinkId(0)));
         assert_eq!(links.pop_displaceable(begin + grace), Some(LinkId(0)));
         assert_eq!(links.pop_displaceable(begin + grace), None, "the next has just come");
     }
@@ -157,14 +157,14 @@ mod tests {
     fn time_is_checked_in_few_passes_and_after_each_sleep() {
         let mut links = accept_one_each_second(1, Instant::now());
         let count_checks = |links: &mut HalfOpenLinks| {
-            (0..10 * HELLO_CHECK_PASSES).filter(|_| links.count_pass_and_check_due()).count()
+            (0..10 * HELLO_CHECK_PASSES).filter(|_| links.count_pass_toward_time_check()).count()
         };
         assert_eq!(count_checks(&mut links), 10);
-        assert!(links.count_pass_and_check_due());
-        assert!(!links.count_pass_and_check_due());
-        assert!(links.request_check().unwrap() <= TIMEOUT);
-        assert!(links.count_pass_and_check_due());
+        assert!(links.count_pass_toward_time_check());
+        assert!(!links.count_pass_toward_time_check());
+        assert!(links.prepare_sleep().unwrap() <= TIMEOUT);
+        assert!(links.count_pass_toward_time_check());
         links.pop_oldest();
-        assert_eq!(links.request_check(), None, "no reason to wake");
+        assert_eq!(links.prepare_sleep(), None, "no reason to wake");
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use homespun_engine::address::Address;
 use homespun_engine::wire::WireError;
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, Opening};
 
 /// Assembles bytes that arrive into records of one length.
@@ -18,8 +18,11 @@ impl<const N: usize> Assembler<N> {
     const EMPTY: Assembler<N> = Assembler { bytes: [0; N], len_bytes: 0 };
 
     /// Takes the next bytes of the stream, and returns those that follow the record. Once the record is
-    /// complete, returns it, too, and becomes empty.
+    /// complete, returns it, too.
     fn feed<'a>(&mut self, bytes: &'a [u8]) -> (Option<[u8; N]>, &'a [u8]) {
+        if self.len_bytes == N {
+            self.len_bytes = 0;
+        }
         let missing = &mut self.bytes[self.len_bytes..];
         let (ours, rest) = bytes.split_at(missing.len().min(bytes.len()));
         missing[..ours.len()].copy_from_slice(ours);
@@ -27,10 +30,10 @@ impl<const N: usize> Assembler<N> {
         if self.len_bytes < N {
             return (None, rest);
         }
-        self.len_bytes = 0;
         (Some(self.bytes), rest)
     }
 
+    /// The bytes of the record that is being assembled, or that was complete last.
     fn arrived(&self) -> &[u8] {
         &self.bytes[..self.len_bytes]
     }
@@ -43,6 +46,11 @@ pub(crate) struct OpeningReader(Assembler<HELLO_BYTES>);
 impl OpeningReader {
     pub(crate) fn new() -> OpeningReader {
         OpeningReader(Assembler::EMPTY)
+    }
+
+    /// The bytes that have arrived of the opening.
+    pub(crate) fn arrived(&self) -> &[u8] {
+        self.0.arrived()
     }
 
     /// How many bytes complete the opening.
@@ -65,18 +73,18 @@ impl OpeningReader {
 
 /// Reads records about claims.
 #[derive(Debug)]
-pub(crate) struct ClaimReader(Assembler<CLAIM_BYTES>);
+pub(crate) struct ClaimRecordReader(Assembler<CLAIM_RECORD_BYTES>);
 
-impl ClaimReader {
-    pub(crate) fn new() -> ClaimReader {
-        ClaimReader(Assembler::EMPTY)
+impl ClaimRecordReader {
+    pub(crate) fn new() -> ClaimRecordReader {
+        ClaimRecordReader(Assembler::EMPTY)
     }
 
     /// Takes the next bytes of the stream. Once the record is complete, returns it with the bytes that
     /// follow.
-    pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Claim, &'a [u8])>, WireError> {
+    pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(ClaimRecord, &'a [u8])>, WireError> {
         match self.0.feed(bytes) {
-            (Some(whole), rest) => Ok(Some((Claim::parse(&whole)?, rest))),
+            (Some(whole), rest) => Ok(Some((ClaimRecord::parse(&whole)?, rest))),
             (None, _) => Ok(None),
         }
     }
@@ -87,7 +95,7 @@ impl ClaimReader {
 pub(crate) struct GreetingReader {
     opening: OpeningReader,
     hello: Option<Hello>,
-    claim: ClaimReader,
+    claim: ClaimRecordReader,
     /// The token of a link that the acceptor holds.
     held_token: Option<u64>,
 }
@@ -106,7 +114,7 @@ impl GreetingReader {
         GreetingReader {
             opening: OpeningReader::new(),
             hello: None,
-            claim: ClaimReader::new(),
+            claim: ClaimRecordReader::new(),
             held_token: None,
         }
     }
@@ -133,13 +141,13 @@ impl GreetingReader {
                 }
             },
         };
-        let Some((Claim { kind, token }, rest)) = self.claim.feed(bytes)? else { return Ok(None) };
-        match (kind, self.held_token) {
-            (ClaimKind::Welcome, None) => Ok(Some((Greeting::Up { hello, token }, rest))),
-            (ClaimKind::Admitted, Some(held)) if held == token => {
+        let Some((ClaimRecord { status, token }, rest)) = self.claim.feed(bytes)? else { return Ok(None) };
+        match (status, self.held_token) {
+            (ClaimStatus::Welcome, None) => Ok(Some((Greeting::Up { hello, token }, rest))),
+            (ClaimStatus::Admitted, Some(held)) if held == token => {
                 Ok(Some((Greeting::Up { hello, token }, rest)))
             }
-            (ClaimKind::Held, None) => {
+            (ClaimStatus::Held, None) => {
                 self.held_token = Some(token);
                 Ok(Some((Greeting::Held { token }, rest)))
             }
@@ -242,9 +250,9 @@ mod tests {
     }
 
     /// The parts that a reader finds in these records, which arrive in two pieces, cut anywhere.
-    fn read_greeting(claims: &[(ClaimKind, u64)]) -> Result<Vec<Greeting>, WireError> {
+    fn read_greeting(claims: &[(ClaimStatus, u64)]) -> Result<Vec<Greeting>, WireError> {
         let mut bytes = hello().to_bytes().to_vec();
-        bytes.extend(claims.iter().flat_map(|&(kind, token)| Claim { kind, token }.to_bytes()));
+        bytes.extend(claims.iter().flat_map(|&(status, token)| ClaimRecord { status, token }.to_bytes()));
         let read = |cut: usize| {
             let (mut reader, mut parts) = (GreetingReader::new(), Vec::new());
             for mut piece in [&bytes[..cut], &bytes[cut..]] {
@@ -285,21 +293,21 @@ mod tests {
     fn greeting_says_whether_the_link_is_held() {
         let up = |token| Greeting::Up { hello: hello(), token };
         assert_eq!(read_greeting(&[]), Ok(vec![]));
-        assert_eq!(read_greeting(&[(ClaimKind::Welcome, 5)]), Ok(vec![up(5)]));
-        assert_eq!(read_greeting(&[(ClaimKind::Held, 5)]), Ok(vec![Greeting::Held { token: 5 }]));
-        let held_first = [(ClaimKind::Held, 5), (ClaimKind::Admitted, 5)];
+        assert_eq!(read_greeting(&[(ClaimStatus::Welcome, 5)]), Ok(vec![up(5)]));
+        assert_eq!(read_greeting(&[(ClaimStatus::Held, 5)]), Ok(vec![Greeting::Held { token: 5 }]));
+        let held_first = [(ClaimStatus::Held, 5), (ClaimStatus::Admitted, 5)];
         assert_eq!(read_greeting(&held_first), Ok(vec![Greeting::Held { token: 5 }, up(5)]));
     }
 
     #[test]
     fn greeting_in_another_order_is_refused() {
-        for kind in ClaimKind::ALL {
-            let is_first = matches!(kind, ClaimKind::Welcome | ClaimKind::Held);
-            assert_eq!(read_greeting(&[(kind, 5)]).is_ok(), is_first, "{kind:?}");
-            let held_first = [(ClaimKind::Held, 5), (kind, 5)];
-            assert_eq!(read_greeting(&held_first).is_ok(), kind == ClaimKind::Admitted, "{kind:?}");
+        for status in ClaimStatus::ALL {
+            let is_first = matches!(status, ClaimStatus::Welcome | ClaimStatus::Held);
+            assert_eq!(read_greeting(&[(status, 5)]).is_ok(), is_first, "{status:?}");
+            let held_first = [(ClaimStatus::Held, 5), (status, 5)];
+            assert_eq!(read_greeting(&held_first).is_ok(), status == ClaimStatus::Admitted, "{status:?}");
         }
-        let other_token = [(ClaimKind::Held, 5), (ClaimKind::Admitted, 6)];
+        let other_token = [(ClaimStatus::Held, 5), (ClaimStatus::Admitted, 6)];
         assert_eq!(read_greeting(&other_token), Err(WireError::OutOfTurn));
     }
 }

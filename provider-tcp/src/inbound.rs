@@ -98,8 +98,16 @@ impl Inbound {
         self.hung_up
     }
 
+    /// The first bytes of the peer's stream, as long as they are no opening.
+    pub(crate) fn opening_bytes(&self) -> &[u8] {
+        match &self.state {
+            StreamState::Opening(reader) => reader.arrived(),
+            _ => &[],
+        }
+    }
+
     /// Lets a held link be read.
-    pub(crate) fn admit(&mut self) {
+    pub(crate) fn start_reading_frames(&mut self) {
         self.state = StreamState::Frames(Decoder::new());
     }
 
@@ -170,7 +178,7 @@ impl Inbound {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.report_placed_bytes(id, placed_bytes, receiver));
             }
-            reported += decoder.feed(id, bytes, receiver).map_err(violation)?;
+            reported += decoder.feed(id, bytes, receiver).map_err(protocol_error)?;
             let left_bytes = decoder.payload_left();
             if left_bytes >= LARGE_FRAME_BYTES {
                 self.expects_large = true;
@@ -193,10 +201,10 @@ impl Inbound {
         loop {
             match &mut self.state {
                 StreamState::Opening(reader) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
                     match opening {
-                        Opening::Hello(hello) if greeter.take_hello(&hello, receiver)? => {
+                        Opening::Hello(hello) if greeter.handle_hello(&hello, receiver)? => {
                             self.state = StreamState::Held;
                             break;
                         }
@@ -205,24 +213,24 @@ impl Inbound {
                             return Ok((1, bytes));
                         }
                         Opening::Question(question) => {
-                            greeter.take_question(question, 1)?;
+                            greeter.handle_question(question, 1)?;
                             self.state = StreamState::Questions(OpeningReader::new(), 1);
                         }
                     }
                 }
                 StreamState::Questions(reader, count) => {
-                    let Some((opening, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((opening, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
                     let Opening::Question(question) = opening else {
-                        return Err(violation(WireError::OutOfTurn));
+                        return Err(protocol_error(WireError::OutOfTurn));
                     };
                     *count += 1;
-                    greeter.take_question(question, *count)?;
+                    greeter.handle_question(question, *count)?;
                 }
                 StreamState::Greeting(reader) => {
-                    let Some((greeting, rest)) = reader.feed(bytes).map_err(violation)? else { break };
+                    let Some((greeting, rest)) = reader.feed(bytes).map_err(protocol_error)? else { break };
                     bytes = rest;
-                    if greeter.take_greeting(&greeting, receiver) {
+                    if greeter.handle_greeting(&greeting, receiver) {
                         self.state = StreamState::Frames(Decoder::new());
                         return Ok((1, bytes));
                     }
@@ -246,7 +254,7 @@ impl Inbound {
     }
 }
 
-fn violation(reason: WireError) -> LinkError {
+fn protocol_error(reason: WireError) -> LinkError {
     LinkError::Protocol(reason.reason())
 }
 

@@ -4,9 +4,9 @@
 //! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address
 //! and connects on demand; each connection is a link. Each side first sends a hello; the acceptor does so
 //! once it has received the connector's. Then both send frames in the layout of [`homespun_engine::wire`].
-//! Before an accepted link counts whose address another link has already, and later for the others, the
-//! acceptor connects to that address and asks whether the link was made there
-//! ([`homespun_engine::wire::claim`]).
+//! The acceptor checks the address that the connector's hello claims: it connects there, and asks whether the
+//! link was made there ([`homespun_engine::wire::address_claim`]). If another link to the address exists, the
+//! accepted link waits for the answer.
 //!
 //! A link copies small frames to a staging buffer and writes them together. It writes larger payload straight
 //! from the caller's slices, and reads payload straight into the receiver's space. An idle pass costs one
@@ -80,9 +80,9 @@
 
 pub mod limits;
 
+mod address_claims;
 mod busy_link;
 mod check;
-mod claims;
 mod default_route;
 mod descriptors;
 mod foreign;
@@ -95,7 +95,7 @@ mod link;
 mod links;
 mod listener;
 mod local;
-mod local_addresses;
+mod local_address_cache;
 mod outbound;
 mod provider;
 mod socket;

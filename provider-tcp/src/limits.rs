@@ -19,8 +19,9 @@ pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// `net.core.somaxconn`.
 pub const BACKLOG_CONNECTIONS: i32 = 4096;
 
-/// How many connections one pass accepts at most.
-pub const ACCEPT_BATCH_CONNECTIONS: u32 = 64;
+/// How many connections one pass accepts at most. Each takes some ten system calls, for which the messages of
+/// peers have to wait.
+pub const ACCEPT_BATCH_CONNECTIONS: u32 = 16;
 
 /// After descriptors or memory ran out, the transport waits this many passes before it accepts again, unless
 /// a link of this endpoint ends or the transport is armed sooner.
@@ -56,7 +57,7 @@ pub const RESERVE_SHARE_PERCENT: u64 = 12;
 /// between, it connects again.
 pub const HELLO_TIMEOUT_MS: u64 = 30_000;
 
-/// While a connection lacks its hello, one of this many passes looks at the time.
+/// While a connection lacks its hello, one of this many passes reads the clock.
 pub const HELLO_CHECK_PASSES: u32 = 16;
 
 /// How many accepted links that have said hello an endpoint has at most, by default. Links that the endpoint
@@ -83,17 +84,17 @@ pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
 /// proven link ends.
 pub const CHECK_UNCLEAR_MAX: u32 = 3;
 
-/// How often the endpoint at a claimed address is asked that takes the connection and does not answer, if
-/// nothing contests the claim.
+/// After this many checks whose connection was made, but brought no answer, a claim that nothing contests is
+/// not checked any more.
 pub const CHECK_SILENT_MAX: u32 = 4;
 
-/// How often a claim beside a proven link is checked in vain, until it is left alone.
+/// After this many checks without an answer a claim beside a proven link is not checked any more.
 pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
 
 /// How many questions a connection may carry.
 pub const QUESTIONS_MAX: usize = 128;
 
-/// Of how many ended links that an endpoint has connected it still tells others that it has made them.
+/// How many links that an endpoint has connected it still confirms after they have ended.
 pub const PAST_TOKENS_MAX: usize = 1024;
 
 /// How long a link with a contested claim is held, by default, until it ends. It is long, because a peer with
@@ -103,11 +104,22 @@ pub const HOLD_TIMEOUT_MS: u64 = 600_000;
 /// How many links that claim the same address are held at a time. Further ones are refused.
 pub const HELD_MAX_LINKS: usize = 64;
 
-/// While claims are checked, one of this many passes looks at the time.
-pub const CLAIM_LOOK_PASSES: u32 = 16;
+/// How many held links that claim the same address are kept after their peers have hung up, and how many of
+/// all addresses. Beyond that the one whose peer was the first to hang up is dropped. An honest peer may have
+/// sent a message and left, but seldom while another link of its address lives.
+pub const HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS: usize = 4;
+
+/// See [`HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS`].
+pub const HELD_HUNG_UP_MAX_LINKS: usize = 64;
+
+/// While claims are checked, one of this many passes reads the clock.
+pub const CLAIM_TIME_CHECK_PASSES: u32 = 16;
 
 /// How long the list of this host's addresses counts as current. It is read only to check claims.
 pub const ADDRESS_LIST_FRESH_MS: u64 = 1_000;
+
+/// How many links one pass ends at most. The end of a link with many offers costs the engine milliseconds.
+pub const PASS_MAX_ENDS: u32 = 4;
 
 /// How many readiness events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 256;

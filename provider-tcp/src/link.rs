@@ -7,11 +7,12 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use crate::greeter::{Claimed, Greeter};
+use crate::address_claims::HangUp;
+use crate::greeter::{AddressClaim, Greeter};
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
 use crate::staging::SpareBuffers;
@@ -40,8 +41,8 @@ pub(crate) enum Origin {
 ///                                      +---------+--> ended, reported if this side connected
 /// ```
 ///
-/// A link is held while its claim is contested: see [`Claims`](crate::claims::Claims). An accepted connection
-/// that brings questions remains half-open until it ends.
+/// A link is held while its claim is contested: see [`AddressClaims`](crate::address_claims::AddressClaims).
+/// An accepted connection that brings questions remains half-open until it ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: CloseOnFork<TcpStream>,
@@ -50,7 +51,7 @@ pub(crate) struct Link {
     inbound: Inbound,
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
-    pub(crate) claimed: Option<Claimed>,
+    pub(crate) address_claim: Option<AddressClaim>,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
     /// Whether an accepted connection has one of the last descriptors of the process.
@@ -93,7 +94,7 @@ impl Link {
             outbound: Outbound::new(is_accepted),
             inbound: Inbound::new(is_accepted),
             closing: None,
-            claimed: None,
+            address_claim: None,
             given_token: None,
             is_in_reserve: false,
             in_ready: false,
@@ -123,47 +124,68 @@ impl Link {
     }
 
     /// Whether the caller knows the link: it has connected it, or was told of it.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_known_to_engine(&self) -> bool {
         !self.is_closing() && !self.is_half_open() && !self.is_held()
     }
 
     /// Whether the link takes frames. Those that were taken before the acceptor holds the link stay taken.
     #[inline]
-    pub(crate) fn takes_frames(&self) -> bool {
+    pub(crate) fn can_take_frames(&self) -> bool {
         !self.is_closing() && !self.inbound.is_held_by_acceptor()
-    }
-
-    /// Whether the connection is made.
-    pub(crate) fn is_connection_made(&self) -> bool {
-        self.stream.peer_addr().is_ok()
     }
 
     /// The address that the link leads to, or claims to lead to. `None` for a half-open link.
     pub(crate) fn address(&self) -> Option<Address> {
         match self.origin {
             Origin::Connected(to) => Some(to),
-            Origin::Accepted { .. } => self.claimed.map(|claimed| claimed.address),
+            Origin::Accepted { .. } => self.address_claim.map(|claimed| claimed.address),
         }
     }
 
-    /// Whether the end of the peer's stream has arrived, even if bytes before it are unread.
+    /// Whether the peer has hung up, even if bytes before the end are unread.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.inbound.is_hung_up() || socket::has_hung_up(&*self.stream)
     }
 
+    /// Whether the kernel has reported that the peer has hung up.
+    pub(crate) fn has_kernel_reported_hang_up(&self) -> bool {
+        self.inbound.is_hung_up()
+    }
+
+    /// Determines how the peer of a held link has hung up. Takes the socket's error, which would else end
+    /// the next write. A reset after the end of the peer's stream, which a write of this side can cause, is
+    /// EPIPE.
+    pub(crate) fn determine_hang_up(&mut self) -> HangUp {
+        if self.is_held()
+            && self.outbound.failure().is_none()
+            && let Ok(Some(error)) = self.stream.take_error()
+        {
+            self.mark_failed(socket::to_errno(&error));
+        }
+        match self.outbound.failure() {
+            None | Some(Errno::EPIPE) => HangUp::EndOfStream,
+            Some(_) => HangUp::Reset,
+        }
+    }
+
+    /// The first bytes of the stream of a peer that does not speak homespun's protocol.
+    pub(crate) fn opening_bytes(&self) -> &[u8] {
+        self.inbound.opening_bytes()
+    }
+
     /// Stages what the acceptor of the link says before its first frame.
     pub(crate) fn stage_greeting(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
-        let Some(Claimed { token, .. }) = self.claimed else { return };
-        let kind = if self.is_held() { ClaimKind::Held } else { ClaimKind::Welcome };
+        let Some(AddressClaim { token, .. }) = self.address_claim else { return };
+        let status = if self.is_held() { ClaimStatus::Held } else { ClaimStatus::Welcome };
         self.outbound.stage_bytes(hello, spare);
-        self.outbound.stage_bytes(&Claim { kind, token }.to_bytes(), spare);
+        self.outbound.stage_bytes(&ClaimRecord { status, token }.to_bytes(), spare);
     }
 
     /// Lets a held link be read, and tells the peer. Returns the claim of the link, unless it is not held.
-    pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<Claimed> {
-        let claimed = self.claimed.filter(|_| self.is_held())?;
-        self.inbound.admit();
-        let admitted = Claim { kind: ClaimKind::Admitted, token: claimed.token };
+    pub(crate) fn admit(&mut self, spare: &mut SpareBuffers) -> Option<AddressClaim> {
+        let claimed = self.address_claim.filter(|_| self.is_held())?;
+        self.inbound.start_reading_frames();
+        let admitted = ClaimRecord { status: ClaimStatus::Admitted, token: claimed.token };
         self.outbound.stage_bytes(&admitted.to_bytes(), spare);
         Some(claimed)
     }
@@ -193,17 +215,24 @@ impl Link {
         }
     }
 
-    /// Handles the kernel's report that the socket is writable or broken.
-    pub(crate) fn handle_writable(&mut self) {
+    /// Handles the kernel's report that the socket is writable or broken. Returns the address that this side
+    /// has connected the link to, if the connection is made by now and was not before.
+    pub(crate) fn handle_writable(&mut self) -> Option<Address> {
         match self.origin {
-            Origin::Connected(to) if self.outbound.is_connecting() => self.try_finish_connecting(to),
-            _ => self.outbound.mark_writable(),
+            Origin::Connected(to) if self.outbound.is_connecting() => {
+                self.finish_connecting_if_made(to);
+                self.outbound.can_write().then_some(to)
+            }
+            _ => {
+                self.outbound.mark_writable();
+                None
+            }
         }
     }
 
     /// Checks whether the connection was made. Writes nothing, so that the hello can leave together with the
     /// first frames.
-    fn try_finish_connecting(&mut self, to: Address) {
+    fn finish_connecting_if_made(&mut self, to: Address) {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.mark_failed(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
@@ -234,7 +263,7 @@ impl Link {
         let failure = self.outbound.failure();
         let outcome = self.inbound.read(id, &self.stream, buffer, receiver, greeter.as_deref_mut());
         if let Some(greeter) = greeter {
-            self.claimed = self.claimed.or(greeter.claimed);
+            self.address_claim = self.address_claim.or(greeter.address_claim);
             self.given_token = greeter.given_token.or(self.given_token);
         }
         match (outcome, failure) {

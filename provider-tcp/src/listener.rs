@@ -54,7 +54,7 @@ impl Listener {
 
     /// Whether connections may be waiting.
     #[inline]
-    pub(crate) fn has_connections(&self) -> bool {
+    pub(crate) fn may_have_connections(&self) -> bool {
         self.is_pending
     }
 
@@ -71,7 +71,7 @@ impl Listener {
 
     /// Counts a pass. Returns whether connections may be waiting and the listener is not paused.
     #[inline]
-    pub(crate) fn count_pass_and_check_waiting(&mut self) -> bool {
+    pub(crate) fn count_pass_toward_accept(&mut self) -> bool {
         if !self.is_pending {
             return false;
         }

@@ -45,8 +45,8 @@ pub(crate) fn bind_listener(at: SocketAddr, buffers: KernelBuffers) -> io::Resul
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit the buffer sizes. Setting them later would miss the window that the handshake
-    // offers.
+    // Accepted sockets inherit the buffer sizes. Setting them later would miss the window that the kernel
+    // offers when a connection is made.
     buffers.apply(&socket)?;
     socket.bind(&at.into())?;
     Ok(socket)

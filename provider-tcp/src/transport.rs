@@ -21,15 +21,17 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::address_claims::{AddressClaims, HangUp};
 use crate::busy_link::BusyLink;
 use crate::check::Check;
-use crate::claims::Claims;
 use crate::half_open::HalfOpenLinks;
-use crate::limits::{ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS};
+use crate::limits::{
+    ACCEPT_RETRY_MS, EVENTS_MAX, INLINE_MAX_BYTES, PASS_MAX_ENDS, READ_BUFFER_BYTES, RETRY_MS,
+};
 use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
-use crate::local_addresses::LocalAddresses;
+use crate::local_address_cache::LocalAddressCache;
 use crate::provider::BoundTcp;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
@@ -57,7 +59,7 @@ pub struct TcpTransport {
     /// A blocked link may have become writable since the transport was last armed.
     has_new_room: bool,
     half_open: HalfOpenLinks,
-    claims: Claims,
+    address_claims: AddressClaims,
     /// The connections that check claims, each at the place that its token names.
     checks: Vec<Option<Box<Check>>>,
     /// How many accepted links have said hello and not ended, and how many there may be.
@@ -67,12 +69,14 @@ pub struct TcpTransport {
     has_refused: bool,
     /// How many accepted connections have one of the last descriptors of the process.
     reserve_links: usize,
-    local_addresses: LocalAddresses,
-    /// A warning of a connection in another protocol was logged. There is one for each endpoint, since
-    /// strangers cause them.
-    has_warned_of_stranger: bool,
+    local_addresses: LocalAddressCache,
+    /// The endpoint has warned of a connection in another protocol. It does so once, since strangers could
+    /// else fill the log.
+    has_warned_of_foreign_protocol: bool,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
+    /// How many links this pass may still end.
+    ends_left: u32,
     busy_link: BusyLink,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
@@ -109,15 +113,16 @@ impl TcpTransport {
             dirty: Vec::new(),
             has_new_room: false,
             half_open: HalfOpenLinks::new(accepting.hello_timeout),
-            claims: Claims::new(accepting.hold_timeout),
+            address_claims: AddressClaims::new(accepting.hold_timeout),
             checks: Vec::new(),
             accepted_links: 0,
             accepted_max_links: accepting.max_links,
             has_refused: false,
             reserve_links: 0,
-            local_addresses: LocalAddresses::default(),
-            has_warned_of_stranger: false,
+            local_addresses: LocalAddressCache::default(),
+            has_warned_of_foreign_protocol: false,
             draining: Vec::new(),
+            ends_left: PASS_MAX_ENDS,
             busy_link: BusyLink::default(),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
@@ -150,7 +155,7 @@ impl Transport for TcpTransport {
         };
         let id = match made {
             Ok(id) => {
-                self.claims.connecting(id, to, Instant::now());
+                self.address_claims.add_connecting(id, to, Instant::now());
                 id
             }
             Err(error) => {
@@ -202,19 +207,21 @@ impl Transport for TcpTransport {
             None => self.poll_kernel(),
         }
         self.advance_draining();
-        let mut reported = self.accept_waiting(receiver);
+        let mut reported = self.accept_waiting_connections(receiver);
         if !self.half_open.is_empty() {
             reported += self.drop_expired_half_open(receiver);
         }
-        if self.claims.is_busy() {
-            reported += self.check_claims(receiver);
+        if self.address_claims.is_busy() {
+            reported += self.advance_claim_checks(receiver);
         }
         // Most passes end here, and so avoid the setup of the loop.
         if self.ready.is_empty() {
             return reported;
         }
         let mut spent = 0_u32;
+        self.ends_left = PASS_MAX_ENDS;
         while spent < budget_frames
+            && self.ends_left > 0
             && let Some(id) = self.ready.pop_front()
         {
             let count = self.read_link(id, receiver);
@@ -245,7 +252,8 @@ impl Transport for TcpTransport {
         let retry_ms = [(is_paused, ACCEPT_RETRY_MS), (!self.draining.is_empty(), RETRY_MS)];
         let retries = retry_ms.into_iter().filter(|(is_due, _)| *is_due);
         let retries = retries.map(|(_, ms)| Duration::from_millis(ms));
-        let times = retries.chain(self.half_open.request_check()).chain(self.request_claim_look());
+        let times =
+            retries.chain(self.half_open.prepare_sleep()).chain(self.prepare_claim_checks_for_sleep());
         Armed::Asleep { look_again_after: times.min() }
     }
 
@@ -257,7 +265,9 @@ impl Transport for TcpTransport {
                 made.start_draining();
                 self.draining.push(link);
                 // The caller uses the link no more, so that it contests no claim.
-                made.address().into_iter().for_each(|address| self.claims.hung_up(link, address));
+                if let Some(address) = made.address() {
+                    self.address_claims.record_hang_up(link, address, HangUp::EndOfStream);
+                }
                 // Read the rest, too: if unread bytes were left at the close, the kernel would send a reset
                 // instead of an orderly end.
                 enlist_ready(&mut self.ready, link, made);
@@ -292,7 +302,7 @@ impl TcpTransport {
     #[inline]
     pub fn has_work_now(&self) -> bool {
         let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
-        let has_check_work = self.claims.is_busy() && self.has_check_work();
+        let has_check_work = self.address_claims.is_busy() && self.has_check_work();
         self.links.are_inherited() || has_connections || !self.ready.is_empty() || has_check_work
     }
 
@@ -302,13 +312,13 @@ impl TcpTransport {
         self.links.are_inherited()
     }
 
-    /// Whether some pass must look at the time, or whether a link has
+    /// Whether some pass must read the clock, or whether a link has
     /// [drained](Transport::draining_count), without an event of the kernel.
     #[inline]
     pub fn has_timed_work(&self) -> bool {
-        let is_paused = self.listener.as_ref().is_some_and(Listener::has_connections);
+        let is_paused = self.listener.as_ref().is_some_and(Listener::may_have_connections);
         let has_links = !self.draining.is_empty() || !self.half_open.is_empty();
-        is_paused || has_links || self.claims.is_busy()
+        is_paused || has_links || self.address_claims.is_busy()
     }
 
     /// Polls the kernel for events.
@@ -326,7 +336,7 @@ impl TcpTransport {
                 }
                 continue;
             }
-            if let Some(place) = checking::place_of(event.token()) {
+            if let Some(place) = checking::check_of_poll_token(event.token()) {
                 if let Some(Some(check)) = self.checks.get_mut(place) {
                     check.is_ready = true;
                 }
@@ -338,14 +348,18 @@ impl TcpTransport {
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
                 link.mark_hung_up();
-                link.address().into_iter().for_each(|address| self.claims.hung_up(id, address));
+                if let Some(address) = link.address() {
+                    self.address_claims.record_hang_up(id, address, link.determine_hang_up());
+                }
             }
             if has_ended || event.is_readable() {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
                 self.has_new_room |= !link.outbound.can_write();
-                link.handle_writable();
+                if let Some(to) = link.handle_writable() {
+                    self.address_claims.record_connection_made(id, to);
+                }
                 enlist_dirty(&mut self.dirty, id, link);
                 if link.outbound.failure().is_some() {
                     enlist_ready(&mut self.ready, id, link);
@@ -378,7 +392,7 @@ impl TcpTransport {
         id: LinkId,
         write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T,
     ) -> Option<T> {
-        let link = self.links.link_mut(id).filter(|link| link.takes_frames())?;
+        let link = self.links.link_mut(id).filter(|link| link.can_take_frames())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.can_write() {
             // Poll the kernel in the next pass, to learn soon when there is room.
@@ -443,7 +457,7 @@ impl TcpTransport {
             return 0;
         }
         if !link.carries_frames() {
-            return self.read_greeting(id, receiver);
+            return self.read_before_frames(id, receiver);
         }
         let step = link.read(id, &mut self.read_buffer, None, receiver);
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
@@ -462,10 +476,14 @@ impl TcpTransport {
     /// Ends a link whose stream has ended. Returns how many events it has reported.
     fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
-        let (origin, is_known) = (link.origin, link.is_known());
-        tracing::debug!(link = id.0, ?origin, %error, is_known, "down");
+        let (origin, is_known_to_engine) = (link.origin, link.is_known_to_engine());
+        tracing::debug!(link = id.0, ?origin, %error, is_known_to_engine, "down");
         self.drop_link(id);
-        if is_known { report_down(id, error, receiver) } else { 0 }
+        if !is_known_to_engine {
+            return 0;
+        }
+        self.ends_left = self.ends_left.saturating_sub(1);
+        report_down(id, error, receiver)
     }
 
     /// Ends all links in a forked child, to which none of them belongs.
@@ -473,13 +491,13 @@ impl TcpTransport {
         let inherited: Vec<LinkId> = self.links.ids().collect();
         let mut reported = 0;
         for id in inherited {
-            let is_known = match self.links.slot(id) {
-                Some(Slot::Made(link)) => link.is_known(),
+            let is_known_to_engine = match self.links.slot(id) {
+                Some(Slot::Made(link)) => link.is_known_to_engine(),
                 Some(Slot::Failed(_)) => true,
                 None => false,
             };
             self.drop_link(id);
-            if is_known {
+            if is_known_to_engine {
                 reported += report_down(id, FORKED_CHILD, receiver);
             }
         }
@@ -497,8 +515,8 @@ impl TcpTransport {
         if link.is_closing() {
             self.draining.retain(|draining| *draining != id);
         }
-        link.given_token.into_iter().for_each(|token| self.claims.token_ended(token));
-        link.address().into_iter().for_each(|address| self.claims.ended(id, address));
+        link.given_token.into_iter().for_each(|token| self.address_claims.retire_token(token));
+        link.address().into_iter().for_each(|address| self.address_claims.remove_link(id, address));
         if self.links.are_inherited() {
             return;
         }

@@ -6,13 +6,11 @@ mod side;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::thread;
 use std::time::Duration;
 
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 use homespun_tcp::TcpProvider;
-use homespun_tcp::limits::HALF_OPEN_GRACE_MS;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use side::{Events, Side, drive_until};
@@ -107,8 +105,6 @@ fn exhausted_accept_displaces_a_silent_connection() {
     let begin = count_open_fds();
     let mut stranger = TcpStream::connect(address.socket_addr()).unwrap();
     drive_until("the stranger to be accepted", &mut [&mut server], |_| count_open_fds() == begin + 2);
-    // The stranger has had its time. Then the application takes all descriptors.
-    thread::sleep(Duration::from_millis(HALF_OPEN_GRACE_MS));
     let link = client.transport.connect(address);
     let before = getrlimit(Resource::Nofile);
     let room = (count_open_fds() + 10) as u64;

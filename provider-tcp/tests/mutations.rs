@@ -12,7 +12,7 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
@@ -303,7 +303,7 @@ fn changed_greeting_byte_refuses_the_link() {
     for claimed in ["127.0.0.1:100", "[2001:db8::1%2]:65535"] {
         let claimed: SocketAddr = claimed.parse().unwrap();
         let hello = Hello { address: claimed.into(), instance: 0x0123_4567_89ab_cdef }.to_bytes();
-        let welcome = Claim { kind: ClaimKind::Welcome, token: 0x0123_4567_89ab_cdef }.to_bytes();
+        let welcome = ClaimRecord { status: ClaimStatus::Welcome, token: 0x0123_4567_89ab_cdef }.to_bytes();
         let greeting = [&hello[..], &welcome].concat();
         for at in 0..greeting.len() {
             for mutated in byte_mutations(greeting[at]) {

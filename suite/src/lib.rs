@@ -26,6 +26,7 @@ pub mod files;
 mod forked_child;
 mod form;
 mod handle;
+pub mod hostile_peer;
 mod neighbours;
 mod net;
 mod party;

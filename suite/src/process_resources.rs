@@ -36,6 +36,11 @@ impl ProcessResources {
     }
 }
 
+/// Returns how many descriptors this process has open.
+pub fn count_descriptors() -> usize {
+    list_descriptors().len()
+}
+
 impl MemoryUsage {
     /// Measures the memory of this process.
     pub fn measure_now() -> MemoryUsage {

@@ -7,7 +7,7 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim};
+use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello, Opening};
 use homespun_engine::wire::stream::Decoder;
@@ -114,9 +114,9 @@ fn check_one_hello(bytes: &[u8]) -> bool {
 }
 
 /// Checks that a record about a claim has one encoding only. Returns whether the parser accepts `bytes`.
-pub(crate) fn check_claim(bytes: &[u8]) -> bool {
-    let Some(whole) = bytes.first_chunk::<CLAIM_BYTES>() else { return false };
-    let parsed = Claim::parse(whole);
+pub(crate) fn check_claim_record(bytes: &[u8]) -> bool {
+    let Some(whole) = bytes.first_chunk::<CLAIM_RECORD_BYTES>() else { return false };
+    let parsed = ClaimRecord::parse(whole);
     if let Ok(claim) = parsed {
         assert_eq!(claim.to_bytes(), *whole);
     }

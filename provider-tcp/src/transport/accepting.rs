@@ -1,4 +1,4 @@
-//! How connections of peers are accepted, and what those cost that say nothing.
+//! How connections are accepted, and the limits on those that say nothing.
 //!
 //! A stranger can take a descriptor by connecting, and nothing more: the connection has a time in which the
 //! hello must arrive, connections without a hello are limited in number, and the last descriptors of the
@@ -24,27 +24,29 @@ use crate::socket;
 
 impl TcpTransport {
     /// Accepts connections that wait at the listener. Returns how many frames and events it has reported.
-    pub(super) fn accept_waiting(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        if !self.listener.as_mut().is_some_and(Listener::count_pass_and_check_waiting) {
+    pub(super) fn accept_waiting_connections(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        if !self.listener.as_mut().is_some_and(Listener::count_pass_toward_accept) {
             return 0;
         }
         let limit = DescriptorLimit::current();
         let mut reported = 0;
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            if self.is_full(limit) && !self.has_silent_link(&mut reported, receiver) {
+            if self.accepts_only_by_displacing(limit)
+                && !self.read_until_oldest_is_silent(&mut reported, receiver)
+            {
                 self.listener.as_mut().into_iter().for_each(Listener::pause);
                 break;
             }
             match self.listener.as_mut().map_or(Accepted::Nothing, Listener::accept) {
                 Accepted::Connection(stream, remote) => {
                     let is_in_reserve = limit.is_in_reserve(&stream);
-                    reported += self.enter_accepted(stream, remote, is_in_reserve, receiver);
+                    reported += self.add_accepted_connection(stream, remote, is_in_reserve, receiver);
                     if is_in_reserve || self.half_open.len() > limit.half_open_max_links() {
                         reported += self.displace_oldest(receiver);
                     }
                 }
                 Accepted::Nothing => break,
-                Accepted::Exhausted if self.has_silent_link(&mut reported, receiver) => {
+                Accepted::Exhausted if self.read_until_oldest_is_silent(&mut reported, receiver) => {
                     reported += self.displace_oldest(receiver);
                 }
                 Accepted::Exhausted => {
@@ -57,16 +59,16 @@ impl TcpTransport {
     }
 
     /// Whether a new connection may only take the place of one that has not said hello.
-    fn is_full(&self, limit: DescriptorLimit) -> bool {
+    fn accepts_only_by_displacing(&self, limit: DescriptorLimit) -> bool {
         let is_reserve_next = || self.listener.as_ref().is_some_and(|own| !limit.has_spare(own.socket()));
         self.half_open.len() >= limit.half_open_max_links() || self.reserve_links > 0 && is_reserve_next()
     }
 
-    /// Whether a connection has had its time to say hello and has not used it. Takes the hellos that have
-    /// arrived unread.
-    fn has_silent_link(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
-        while let Some(oldest) = self.half_open.displaceable(Instant::now()) {
-            *reported += self.read_now(oldest, receiver);
+    /// Reads the oldest connections without a hello, until one has still not said hello after its time.
+    /// Returns whether there is one.
+    fn read_until_oldest_is_silent(&mut self, reported: &mut u32, receiver: &mut impl FrameHandler) -> bool {
+        while let Some(oldest) = self.half_open.oldest_displaceable(Instant::now()) {
+            *reported += self.read_link_now(oldest, receiver);
             if self.half_open.oldest() == Some(oldest) {
                 return true;
             }
@@ -76,14 +78,14 @@ impl TcpTransport {
 
     /// Makes a link of an accepted connection, and reads it at once. Usually the peer's hello has already
     /// arrived, so a peer that says hello at once needs no place among those that have not.
-    fn enter_accepted(
+    fn add_accepted_connection(
         &mut self,
         stream: TcpStream,
         remote: SocketAddr,
         is_in_reserve: bool,
         receiver: &mut impl FrameHandler,
     ) -> u32 {
-        let serial = self.half_open.next_serial();
+        let serial = self.half_open.take_next_serial();
         let entered = socket::set_connection_options(&SockRef::from(&stream))
             .and_then(|()| self.create_registered_link(stream, Origin::Accepted { remote, serial }));
         let id = match entered {
@@ -99,7 +101,7 @@ impl TcpTransport {
             self.reserve_links += usize::from(is_in_reserve);
         }
         self.half_open.insert(serial, id, Instant::now());
-        self.read_now(id, receiver)
+        self.read_link_now(id, receiver)
     }
 
     /// Drops the oldest connection without a hello in favour of a new one, if it has had its time. Returns
@@ -113,7 +115,7 @@ impl TcpTransport {
 
     /// Drops connections whose time for a hello is over. Returns how many frames and events it has reported.
     pub(super) fn drop_expired_half_open(&mut self, receiver: &mut impl FrameHandler) -> u32 {
-        if !self.half_open.count_pass_and_check_due() {
+        if !self.half_open.count_pass_toward_time_check() {
             return 0;
         }
         let now = Instant::now();
@@ -127,7 +129,7 @@ impl TcpTransport {
     /// Drops a connection without a hello, unless the hello has arrived unread: the application may have made
     /// no pass for long.
     fn drop_if_silent(&mut self, id: LinkId, reason: &str, receiver: &mut impl FrameHandler) -> u32 {
-        let reported = self.read_now(id, receiver);
+        let reported = self.read_link_now(id, receiver);
         if self.links.link_mut(id).is_some_and(|link| link.is_half_open()) {
             tracing::debug!(link = id.0, reason, "dropped");
             self.drop_link(id);
@@ -136,7 +138,7 @@ impl TcpTransport {
     }
 
     /// Reads a link that need not be in the list of ready ones.
-    pub(super) fn read_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn read_link_now(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(link) = self.links.link_mut(id) {
             link.in_ready = true;
         }
@@ -145,16 +147,16 @@ impl TcpTransport {
 
     /// As [`read_link`](Self::read_link), for a link that does not carry frames yet, or that is being closed.
     #[cold]
-    pub(super) fn read_greeting(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn read_before_frames(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id).filter(|link| !link.is_held()) else { return 0 };
         let (origin, was_half_open) = (link.origin, link.is_half_open());
         let mut greeter = Greeter {
             id,
             origin,
             has_room: self.accepted_links < self.accepted_max_links,
-            claims: &mut self.claims,
+            claims: &mut self.address_claims,
             local: &mut self.local_addresses,
-            claimed: None,
+            address_claim: None,
             given_token: None,
             questions: Vec::new(),
         };
@@ -171,20 +173,27 @@ impl TcpTransport {
             // broken link and give up its other links unread.
             link.stage_greeting(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
+            // The kernel may have reported the end of the stream before this side has read the hello.
+            if let Some(address) = link.address()
+                && link.has_kernel_reported_hang_up()
+            {
+                self.address_claims.record_hang_up(id, address, link.determine_hang_up());
+            }
         }
         match step {
             ReadStep::Ready(reported) | ReadStep::Idle(reported) => {
                 if let ReadStep::Ready(_) = step {
                     enlist_ready(&mut self.ready, id, link);
                 }
-                reported + if questions.is_empty() { 0 } else { self.answer(id, &questions, receiver) }
+                reported
+                    + if questions.is_empty() { 0 } else { self.answer_questions(id, &questions, receiver) }
             }
             ReadStep::Ended(error) => {
                 match (&error, origin) {
-                    (&NO_ROOM, _) if was_half_open => self.note_refusal(id, origin),
+                    (&NO_ROOM, _) if was_half_open => self.log_refusal(id, origin),
                     (LinkError::Protocol(reason), Origin::Accepted { remote, .. }) if was_half_open => {
-                        refuse_stranger(&link.stream, &self.read_buffer);
-                        self.warn_of_stranger(remote, reason);
+                        send_foreign_refusal(&link.stream, link.opening_bytes());
+                        self.warn_of_foreign_protocol_once(remote, reason);
                     }
                     _ => {}
                 }
@@ -194,8 +203,8 @@ impl TcpTransport {
     }
 
     /// Warns once that a process has connected which does not speak homespun's protocol.
-    fn warn_of_stranger(&mut self, remote: SocketAddr, reason: &str) {
-        if !mem::replace(&mut self.has_warned_of_stranger, true) {
+    fn warn_of_foreign_protocol_once(&mut self, remote: SocketAddr, reason: &str) {
+        if !mem::replace(&mut self.has_warned_of_foreign_protocol, true) {
             tracing::warn!(%remote, reason, "refused a connection: the process that made it does not speak \
                 homespun's protocol; further ones are not reported");
         }
@@ -203,7 +212,7 @@ impl TcpTransport {
 
     /// Notes that a peer was refused, because the endpoint has all the links that it may have. Says so aloud
     /// once, so that hostile peers do not fill the log.
-    pub(super) fn note_refusal(&mut self, id: LinkId, origin: Origin) {
+    pub(super) fn log_refusal(&mut self, id: LinkId, origin: Origin) {
         let limit = self.accepted_max_links;
         if mem::replace(&mut self.has_refused, true) {
             tracing::debug!(
@@ -224,7 +233,7 @@ impl TcpTransport {
 }
 
 /// Refuses the connection of a stranger, whose stream begins like `received`.
-fn refuse_stranger(mut stream: &TcpStream, received: &[u8]) {
+fn send_foreign_refusal(mut stream: &TcpStream, received: &[u8]) {
     if let Some(refusal) = foreign::refusal_for(received)
         && let Err(error) = stream.write(refusal)
     {

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
-use homespun_engine::wire::claim::{Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
+use smallvec::SmallVec;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready, report_down};
+use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
-use crate::claims::{CheckOutcome, CheckPlan};
 use crate::descriptors::DescriptorLimit;
 use crate::hello::{believed_address, is_same_endpoint};
 use crate::limits::{CHECK_TIMEOUT_MS, CHECKS_MAX};
@@ -26,12 +27,12 @@ use crate::listener::is_exhaustion;
 use crate::socket;
 
 /// The token of the check at this place. It is larger than any number of a link.
-fn token_of(place: usize) -> Token {
+fn poll_token_of_check(place: usize) -> Token {
     Token(super::LISTENER.0 - 1 - place)
 }
 
 /// The place of the check with this token.
-pub(super) fn place_of(token: Token) -> Option<usize> {
+pub(super) fn check_of_poll_token(token: Token) -> Option<usize> {
     let place = super::LISTENER.0.checked_sub(1)?.checked_sub(token.0)?;
     (place < CHECKS_MAX).then_some(place)
 }
@@ -44,70 +45,75 @@ impl TcpTransport {
     /// the address is released. For a caller who knows by better means than a hello that an endpoint is
     /// there. Links that are up stay.
     pub fn reserve_address(&mut self, address: Address) {
-        self.claims.reserve(address);
+        self.address_claims.reserve_address(address);
     }
 
     /// Ends the effect of [`reserve_address`](Self::reserve_address).
     pub fn release_address(&mut self, address: Address) {
-        self.claims.release(address);
+        self.address_claims.release_address(address);
     }
 
-    /// Goes on with the checks of claims, and admits held links. Returns how many events it has reported.
-    pub(super) fn check_claims(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    /// Advances the checks of claims, and admits held links. Returns how many events it has reported.
+    pub(super) fn advance_claim_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+        while let Some(id) = self.address_claims.pop_surplus() {
+            tracing::debug!(link = id.0, "dropped: the peer has hung up before its claim was proven");
+            self.drop_link(id);
+        }
         let mut reported = 0;
-        let is_look_due = self.claims.count_pass_and_check_due();
+        let is_time_check_due = self.address_claims.count_pass_toward_time_check();
         for place in 0..self.checks.len() {
-            if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_look_due) {
+            if self.checks[place].as_ref().is_some_and(|check| check.is_ready || is_time_check_due) {
                 reported += self.advance_check(place, receiver);
             }
         }
-        if is_look_due || self.claims.has_work() {
-            reported += self.begin_checks(receiver);
+        if is_time_check_due || self.address_claims.has_work() {
+            reported += self.start_due_checks(receiver);
         }
-        while let Some(id) = self.claims.take_admitted() {
-            reported += self.admit(id, receiver);
+        while let Some(id) = self.address_claims.pop_admitted() {
+            reported += self.admit_held_link(id, receiver);
         }
         reported
     }
 
     /// Whether a check has something to do at once.
     pub(super) fn has_check_work(&self) -> bool {
-        self.claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
+        self.address_claims.has_work() || self.checks.iter().flatten().any(|check| check.is_ready)
     }
 
-    /// How soon the time must be looked at for the sake of a check.
-    pub(super) fn request_claim_look(&mut self) -> Option<Duration> {
+    /// Returns how soon a sleeping application must make a pass for the sake of a check. Lets that pass read
+    /// the clock.
+    pub(super) fn prepare_claim_checks_for_sleep(&mut self) -> Option<Duration> {
         let limit = Duration::from_millis(CHECK_TIMEOUT_MS);
         let ends = self.checks.iter().flatten().map(|check| check.began_at + limit).min();
-        let at = self.claims.request_look().into_iter().chain(ends).min()?;
+        let at = self.address_claims.prepare_sleep().into_iter().chain(ends).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Begins the checks that are due. Returns how many events it has reported.
-    fn begin_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    fn start_due_checks(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let now = Instant::now();
         let mut reported = 0;
-        while let Some(plan) = self.claims.next_check(now) {
-            if !self.may_open_check() {
+        while let Some(plan) = self.address_claims.start_next_check(now) {
+            if !self.has_descriptor_for_check() {
                 tracing::debug!(address = %plan.address, "a check waits for a descriptor");
-                reported += self.postpone(&plan, now, receiver);
+                reported += self.postpone_check(&plan, now, receiver);
                 break;
             }
             // The peers know the tokens before they are asked about them.
             plan.asked.iter().for_each(|(link, _)| self.flush_link(*link));
-            match self.connect_check(&plan) {
+            match self.connect_to_claimed_address(&plan) {
                 Ok((stream, place)) => {
                     tracing::debug!(address = %plan.address, links = plan.asked.len(), "checking a claim");
                     self.checks[place] = Some(Box::new(Check::new(plan, stream, self.address, now)));
                 }
-                Err(error) if is_shortage(socket::to_errno(&error)) => {
+                Err(error) if is_temporary_shortage(socket::to_errno(&error)) => {
                     tracing::debug!(address = %plan.address, %error, "a check waits");
-                    reported += self.postpone(&plan, now, receiver);
+                    reported += self.postpone_check(&plan, now, receiver);
                     break;
                 }
                 Err(error) => {
                     tracing::debug!(address = %plan.address, %error, "a check has failed");
-                    reported += self.conclude(&plan, &CheckOutcome::Unreachable, now, receiver);
+                    reported += self.apply_check_outcome(&plan, &CheckOutcome::Unreachable, now, receiver);
                 }
             }
         }
@@ -115,14 +121,14 @@ impl TcpTransport {
     }
 
     /// Whether a check would take none of the descriptors that are reserved for the process.
-    fn may_open_check(&self) -> bool {
+    fn has_descriptor_for_check(&self) -> bool {
         let limit = DescriptorLimit::current();
         self.listener.as_ref().is_none_or(|own| limit.has_spare(own.socket()))
     }
 
     /// Starts to connect to a claimed address. The connection comes from the address at which the peer has
     /// reached this side, so that the peer recognises it. Returns the place for the check, too.
-    fn connect_check(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
+    fn connect_to_claimed_address(&mut self, plan: &CheckPlan) -> io::Result<(TcpStream, usize)> {
         let is_local = self.local_addresses.contains(plan.address.ip());
         let reached_at = plan
             .asked
@@ -135,11 +141,11 @@ impl TcpTransport {
             self.checks.len() - 1
         });
         let both = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, token_of(place), both)?;
+        self.poll.registry().register(&mut stream, poll_token_of_check(place), both)?;
         Ok((stream, place))
     }
 
-    /// Goes on with one check. Returns how many events it has reported.
+    /// Advances one check. Returns how many events it has reported.
     fn advance_check(&mut self, place: usize, receiver: &mut impl FrameHandler) -> u32 {
         let Some(Some(check)) = self.checks.get_mut(place) else { return 0 };
         let now = Instant::now();
@@ -147,12 +153,12 @@ impl TcpTransport {
         let is_late = now.saturating_duration_since(check.began_at) >= limit;
         let outcome = check.advance().or_else(|| is_late.then(|| check.outcome_without_answer()));
         match outcome {
-            Some(outcome) => self.end_check(place, &outcome, now, receiver),
+            Some(outcome) => self.finish_check(place, &outcome, now, receiver),
             None => 0,
         }
     }
 
-    fn end_check(
+    fn finish_check(
         &mut self,
         place: usize,
         outcome: &CheckOutcome,
@@ -163,11 +169,11 @@ impl TcpTransport {
         if let Err(error) = self.poll.registry().deregister(&mut *check.stream) {
             tracing::debug!(%error, "the connection was not registered");
         }
-        self.conclude(&check.plan, outcome, now, receiver)
+        self.apply_check_outcome(&check.plan, outcome, now, receiver)
     }
 
-    /// Acts on what came of a check. Returns how many events it has reported.
-    fn conclude(
+    /// Acts on the result of a check. Returns how many events it has reported.
+    fn apply_check_outcome(
         &mut self,
         plan: &CheckPlan,
         outcome: &CheckOutcome,
@@ -177,28 +183,28 @@ impl TcpTransport {
         tracing::debug!(address = %plan.address, ?outcome, "checked a claim");
         for (link, _) in &plan.asked {
             // An end that the kernel has not reported yet matters, too.
-            if self.links.link_mut(*link).is_some_and(|link| link.is_hung_up()) {
-                self.claims.hung_up(*link, plan.address);
+            if let Some(hung_up) = self.links.link_mut(*link).filter(|link| link.is_hung_up()) {
+                self.address_claims.record_hang_up(*link, plan.address, hung_up.determine_hang_up());
             }
         }
-        let refuted = self.claims.check_ended(plan, outcome, now);
-        self.end_claims(&refuted, receiver)
+        let refuted = self.address_claims.finish_check(plan, outcome, now);
+        self.end_refuted_links(&refuted, receiver)
     }
 
     /// Lets a check wait for a descriptor. Returns how many events it has reported.
-    fn postpone(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
-        let overdue = self.claims.check_postponed(plan, now);
-        self.end_claims(&overdue, receiver)
+    fn postpone_check(&mut self, plan: &CheckPlan, now: Instant, receiver: &mut impl FrameHandler) -> u32 {
+        let overdue = self.address_claims.postpone_check(plan, now);
+        self.end_refuted_links(&overdue, receiver)
     }
 
     /// Ends links whose claim was refuted, or was not proven in time.
-    fn end_claims(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
+    fn end_refuted_links(&mut self, links: &[LinkId], receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         for &id in links {
-            let is_known = self.links.link_mut(id).is_some_and(|link| link.is_known());
-            tracing::debug!(link = id.0, is_known, "refuted");
+            let is_known_to_engine = self.links.link_mut(id).is_some_and(|link| link.is_known_to_engine());
+            tracing::debug!(link = id.0, is_known_to_engine, "refuted");
             self.drop_link(id);
-            if is_known {
+            if is_known_to_engine {
                 reported += report_down(id, REFUTED, receiver);
             }
         }
@@ -206,7 +212,7 @@ impl TcpTransport {
     }
 
     /// Reports a link that was held, and lets it be read.
-    fn admit(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn admit_held_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
@@ -224,59 +230,56 @@ impl TcpTransport {
     }
 
     /// Answers the questions of a connection. Returns how many events it has reported.
-    pub(super) fn answer(
+    pub(super) fn answer_questions(
         &mut self,
         id: LinkId,
         questions: &[Question],
         receiver: &mut impl FrameHandler,
     ) -> u32 {
+        let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(id).map(|link| link.origin) else {
+            return 0;
+        };
         let mut reported = 0;
-        if questions.iter().any(|question| self.claims.address_of_token(question.token).is_none()) {
-            // The token may have arrived, and be unread.
-            for waiting in self.links_awaiting_token() {
-                reported += self.read_now(waiting, receiver);
-            }
-        }
-        // A link whose connection is not made yet cannot be meant.
-        let kind_of_unknown =
-            if self.links_awaiting_token().is_empty() { ClaimKind::Denied } else { ClaimKind::Unclear };
         for question in questions {
-            let kind = match self.claims.address_of_token(question.token) {
-                Some(to) => self.verdict(id, to, question),
-                None => kind_of_unknown,
-            };
+            let local = &mut self.local_addresses;
+            let asker = believed_address(question.address, remote, |ip| local.contains(ip));
+            if self.address_claims.address_of_token(question.token).is_none() {
+                reported += self.read_links_awaiting_token(asker, receiver);
+            }
+            let status = self.answer_about_token(question.token, asker);
             let Some(link) = self.links.link_mut(id) else { break };
-            link.outbound.stage_bytes(&Claim { kind, token: question.token }.to_bytes(), &mut self.spare);
+            link.outbound
+                .stage_bytes(&ClaimRecord { status, token: question.token }.to_bytes(), &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
         reported
     }
 
-    /// The links of this side whose connection is made, and whose acceptor has given them no token.
-    fn links_awaiting_token(&mut self) -> Vec<LinkId> {
-        let links = &mut self.links;
-        let is_made = |id: &LinkId| links.link_mut(*id).is_some_and(|link| link.is_connection_made());
-        self.claims.links_awaiting_token().filter(is_made).collect()
+    /// Reads the links to this endpoint that have no token yet: the token may have arrived, and be unread.
+    /// Reads no others, so that the questions of strangers do not cost more the more links there are.
+    fn read_links_awaiting_token(&mut self, asker: Address, receiver: &mut impl FrameHandler) -> u32 {
+        let local = &mut self.local_addresses;
+        let awaiting = self.address_claims.links_awaiting_token(asker.port());
+        let to_asker = awaiting.filter(|(_, to)| is_same_endpoint(*to, asker, |ip| local.contains(ip)));
+        let ids: SmallVec<[LinkId; 2]> = to_asker.map(|(id, _)| id).collect();
+        ids.into_iter().map(|id| self.read_link_now(id, receiver)).sum()
     }
 
-    /// Whether the endpoint that asks is the one at this address, to which this side has made the link.
-    fn verdict(&mut self, asking: LinkId, to: Address, question: &Question) -> ClaimKind {
-        let Some(Origin::Accepted { remote, .. }) = self.links.link_mut(asking).map(|link| link.origin)
-        else {
-            return ClaimKind::Unclear;
-        };
+    /// Whether this side has made the link with this token to the endpoint that asks.
+    fn answer_about_token(&mut self, token: u64, asker: Address) -> ClaimStatus {
         let local = &mut self.local_addresses;
-        let asker = believed_address(question.address, remote, |ip| local.contains(ip));
-        if is_same_endpoint(to, asker, |ip| local.contains(ip)) {
-            ClaimKind::Confirmed
-        } else {
+        match self.address_claims.address_of_token(token) {
+            Some(to) if is_same_endpoint(to, asker, |ip| local.contains(ip)) => ClaimStatus::Confirmed,
             // Another endpoint may have passed on a token that it was given.
-            ClaimKind::Unclear
+            Some(_) => ClaimStatus::Unclear,
+            // The token may be that of a link to an address that is forwarded to the endpoint that asks.
+            None if self.address_claims.is_awaiting_token() => ClaimStatus::Unclear,
+            None => ClaimStatus::Denied,
         }
     }
 }
 
 /// Whether a connection cannot be begun at present, whatever its address.
-fn is_shortage(errno: Errno) -> bool {
+fn is_temporary_shortage(errno: Errno) -> bool {
     is_exhaustion(errno) || errno == Errno::EADDRNOTAVAIL
 }

@@ -1,7 +1,10 @@
 //! Two transports in one thread, over loopback.
 
-mod claims;
+mod address_claimer;
+mod address_claims;
 mod ending;
 mod frames;
+mod held_links;
 mod hello;
+mod questions;
 mod strangers;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Sent, Transport};
-use homespun_engine::wire::claim::CLAIM_BYTES;
+use homespun_engine::wire::address_claim::CLAIM_RECORD_BYTES;
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use socket2::SockRef;
 
 use crate::TcpProvider;
+use crate::limits::PASS_MAX_ENDS;
 use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
 
 /// Connects a raw peer and exchanges hellos. Returns its connection, and the link at the endpoint.
@@ -24,7 +25,7 @@ fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     raw.write_all(&Hello { address: address.into(), instance: 7 }.to_bytes()).unwrap();
     drive_until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    raw.read_exact(&mut [0; HELLO_BYTES + CLAIM_BYTES]).unwrap();
+    raw.read_exact(&mut [0; HELLO_BYTES + CLAIM_RECORD_BYTES]).unwrap();
     let link = side.only_link().unwrap();
     (raw, link)
 }
@@ -232,6 +233,29 @@ fn abort_with_unsent_frames_resets_the_peer() {
     let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     pair.client.transport.close(pair.out, Close::Abort);
     assert_eq!(drive_until_down(&mut pair.server, pair.into), LinkError::Closed);
+}
+
+#[test]
+fn pass_ends_few_links_and_later_passes_the_others() {
+    const LINKS: usize = 5 * PASS_MAX_ENDS as usize;
+    let provider = TcpProvider::new();
+    let (mut client, mut server) =
+        (Side::open(&provider, "127.0.0.1:0"), Side::open(&provider, "127.0.0.1:0"));
+    for _ in 0..LINKS {
+        client.transport.connect(server.transport.address());
+    }
+    let count_up = |side: &Side| side.recorder.inboxes.values().filter(|inbox| inbox.up.is_some()).count();
+    drive_until("all links", &mut [&mut client, &mut server], |sides| count_up(sides[1]) == LINKS);
+    drop(client);
+    let count_down =
+        |side: &Side| side.recorder.inboxes.values().filter(|inbox| inbox.down.is_some()).count();
+    let mut before = 0;
+    drive_until("the end of all links", &mut [&mut server], |sides| {
+        let down = count_down(sides[0]);
+        assert!(down - before <= PASS_MAX_ENDS as usize, "{} links in one pass", down - before);
+        before = down;
+        down == LINKS
+    });
 }
 
 #[test]

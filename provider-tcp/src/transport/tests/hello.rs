@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, Transport};
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
+use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 
@@ -152,6 +152,22 @@ fn request_of_libfabrics_tcp_is_refused_in_its_protocol() {
 }
 
 #[test]
+fn stranger_is_refused_by_its_own_bytes_and_not_by_those_of_another() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let address = side.transport.address().socket_addr();
+    for (sent, answer_bytes) in [(&[3, 0][..], 32), (&[3], 0)] {
+        let mut raw = TcpStream::connect(address).unwrap();
+        raw.write_all(sent).unwrap();
+        raw.set_nonblocking(true).unwrap();
+        let mut answer = Vec::new();
+        drive_until("the end of the stranger", &mut [&mut side], |_| {
+            raw.read_to_end(&mut answer).is_ok_and(|_| true)
+        });
+        assert_eq!(answer.len(), answer_bytes, "after {sent:?}");
+    }
+}
+
+#[test]
 fn wrong_first_byte_drops_the_connection() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
@@ -253,7 +269,7 @@ fn hello_is_answered_only_when_complete() {
     raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     raw.set_nonblocking(true).unwrap();
-    const ANSWER_BYTES: usize = HELLO_BYTES + CLAIM_BYTES;
+    const ANSWER_BYTES: usize = HELLO_BYTES + CLAIM_RECORD_BYTES;
     let mut answer = [0; ANSWER_BYTES + 1];
     for _ in 0..100 {
         side.progress();
@@ -267,8 +283,8 @@ fn hello_is_answered_only_when_complete() {
     });
     let own = Hello { address: side.transport.address(), instance: side.instance };
     assert_eq!(answer[..HELLO_BYTES], own.to_bytes());
-    let claim = Claim::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
-    assert_eq!((claim.kind, count_bytes), (ClaimKind::Welcome, ANSWER_BYTES));
+    let record = ClaimRecord::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
+    assert_eq!((record.status, count_bytes), (ClaimStatus::Welcome, ANSWER_BYTES));
 }
 
 #[test]

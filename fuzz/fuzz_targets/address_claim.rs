@@ -9,5 +9,5 @@ mod wire_checks;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    wire_checks::check_claim(input);
+    wire_checks::check_claim_record(input);
 });

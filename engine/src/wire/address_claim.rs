@@ -25,7 +25,7 @@
 //! ```text
 //!  offset  0      1          4       8       16
 //!          +------+----------+-------+-------+
-//!          | kind | reserved | check | token |
+//!          |status| reserved | check | token |
 //!          +------+----------+-------+-------+
 //! ```
 //!
@@ -37,12 +37,12 @@ use super::error::WireError;
 use super::hello::compute_crc32;
 
 /// The size of a record in bytes.
-pub const CLAIM_BYTES: usize = field::TOKEN.end;
+pub const CLAIM_RECORD_BYTES: usize = field::TOKEN.end;
 
 mod field {
     use std::ops::Range;
 
-    pub(super) const KIND: usize = 0;
+    pub(super) const STATUS: usize = 0;
     pub(super) const RESERVED: Range<usize> = 1..4;
     pub(super) const CHECK: Range<usize> = 4..8;
     pub(super) const TOKEN: Range<usize> = 8..16;
@@ -50,16 +50,16 @@ mod field {
 
 /// A record about the link to which its acceptor has given this token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
-    /// What the record says.
-    pub kind: ClaimKind,
+pub struct ClaimRecord {
+    /// What the record says about the link.
+    pub status: ClaimStatus,
     /// The random number of the link.
     pub token: u64,
 }
 
 /// What a record says about a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ClaimKind {
+pub enum ClaimStatus {
     /// The link is up. Follows the acceptor's hello.
     Welcome,
     /// The acceptor does not read the link, until its claim is proven. Follows the acceptor's hello.
@@ -75,38 +75,38 @@ pub enum ClaimKind {
     Unclear,
 }
 
-impl ClaimKind {
-    /// All kinds, each at the place of its number less one.
-    pub const ALL: [ClaimKind; 6] = [
-        ClaimKind::Welcome,
-        ClaimKind::Held,
-        ClaimKind::Admitted,
-        ClaimKind::Confirmed,
-        ClaimKind::Denied,
-        ClaimKind::Unclear,
+impl ClaimStatus {
+    /// All of them, each at the place of its number less one.
+    pub const ALL: [ClaimStatus; 6] = [
+        ClaimStatus::Welcome,
+        ClaimStatus::Held,
+        ClaimStatus::Admitted,
+        ClaimStatus::Confirmed,
+        ClaimStatus::Denied,
+        ClaimStatus::Unclear,
     ];
 
     fn number(self) -> u8 {
         match self {
-            ClaimKind::Welcome => 1,
-            ClaimKind::Held => 2,
-            ClaimKind::Admitted => 3,
-            ClaimKind::Confirmed => 4,
-            ClaimKind::Denied => 5,
-            ClaimKind::Unclear => 6,
+            ClaimStatus::Welcome => 1,
+            ClaimStatus::Held => 2,
+            ClaimStatus::Admitted => 3,
+            ClaimStatus::Confirmed => 4,
+            ClaimStatus::Denied => 5,
+            ClaimStatus::Unclear => 6,
         }
     }
 
-    fn from_number(number: u8) -> Option<ClaimKind> {
-        ClaimKind::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    fn from_number(number: u8) -> Option<ClaimStatus> {
+        ClaimStatus::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
-impl Claim {
+impl ClaimRecord {
     /// Returns the bytes of the record on the stream.
-    pub fn to_bytes(self) -> [u8; CLAIM_BYTES] {
-        let mut bytes = [0; CLAIM_BYTES];
-        bytes[field::KIND] = self.kind.number();
+    pub fn to_bytes(self) -> [u8; CLAIM_RECORD_BYTES] {
+        let mut bytes = [0; CLAIM_RECORD_BYTES];
+        bytes[field::STATUS] = self.status.number();
         bytes[field::TOKEN].copy_from_slice(&self.token.to_le_bytes());
         let check = compute_check(&bytes);
         bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
@@ -118,25 +118,25 @@ impl Claim {
     /// # Errors
     ///
     /// No record has these bytes.
-    pub fn parse(bytes: &[u8; CLAIM_BYTES]) -> Result<Claim, WireError> {
-        let kind = ClaimKind::from_number(bytes[field::KIND]).ok_or(WireError::OutOfTurn)?;
+    pub fn parse(bytes: &[u8; CLAIM_RECORD_BYTES]) -> Result<ClaimRecord, WireError> {
+        let status = ClaimStatus::from_number(bytes[field::STATUS]).ok_or(WireError::OutOfTurn)?;
         if bytes[field::RESERVED] != [0; 3] {
             return Err(WireError::ReservedNotZero);
         }
         if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_check(bytes) {
             return Err(WireError::WrongCheck);
         }
-        Ok(Claim { kind, token: u64::from_le_bytes(field_array(bytes, field::TOKEN)) })
+        Ok(ClaimRecord { status, token: u64::from_le_bytes(field_array(bytes, field::TOKEN)) })
     }
 }
 
 /// Returns the CRC-32 of all bytes but the check.
-fn compute_check(bytes: &[u8; CLAIM_BYTES]) -> u32 {
+fn compute_check(bytes: &[u8; CLAIM_RECORD_BYTES]) -> u32 {
     compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
 }
 
 /// Returns the bytes of a field, whose length the caller knows at compile time.
-fn field_array<const N: usize>(bytes: &[u8; CLAIM_BYTES], field: Range<usize>) -> [u8; N] {
+fn field_array<const N: usize>(bytes: &[u8; CLAIM_RECORD_BYTES], field: Range<usize>) -> [u8; N] {
     debug_assert_eq!(field.len(), N);
     std::array::from_fn(|at| bytes[field.start + at])
 }
@@ -147,47 +147,47 @@ mod tests {
 
     use super::*;
 
-    fn any_claim() -> impl Strategy<Value = Claim> {
-        let kind = prop::sample::select(ClaimKind::ALL.to_vec());
-        (kind, any::<u64>()).prop_map(|(kind, token)| Claim { kind, token })
+    fn any_record() -> impl Strategy<Value = ClaimRecord> {
+        let status = prop::sample::select(ClaimStatus::ALL.to_vec());
+        (status, any::<u64>()).prop_map(|(status, token)| ClaimRecord { status, token })
     }
 
     /// A change here needs a new [`VERSION`](crate::wire::hello::VERSION).
     #[test]
     fn layout_matches_documentation() {
-        let bytes = Claim { kind: ClaimKind::Held, token: 0x0123_4567_89ab_cdef }.to_bytes();
+        let bytes = ClaimRecord { status: ClaimStatus::Held, token: 0x0123_4567_89ab_cdef }.to_bytes();
         assert_eq!(bytes[..4], [2, 0, 0, 0]);
         assert_eq!(bytes[8..], [0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
-        let numbers = ClaimKind::ALL.map(|kind| Claim { kind, token: 0 }.to_bytes()[0]);
+        let numbers = ClaimStatus::ALL.map(|status| ClaimRecord { status, token: 0 }.to_bytes()[0]);
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
     }
 
     proptest! {
         #[test]
-        fn record_round_trips(claim in any_claim()) {
-            prop_assert_eq!(Claim::parse(&claim.to_bytes()), Ok(claim));
+        fn record_round_trips(claim in any_record()) {
+            prop_assert_eq!(ClaimRecord::parse(&claim.to_bytes()), Ok(claim));
         }
 
         #[test]
         fn record_with_any_changed_byte_is_refused(
-            claim in any_claim(),
-            at in 0..CLAIM_BYTES,
+            claim in any_record(),
+            at in 0..CLAIM_RECORD_BYTES,
             flips in 1..=u8::MAX,
         ) {
             let mut bytes = claim.to_bytes();
             bytes[at] ^= flips;
-            prop_assert!(Claim::parse(&bytes).is_err());
+            prop_assert!(ClaimRecord::parse(&bytes).is_err());
         }
 
         #[test]
-        fn record_has_one_encoding(mut bytes in any::<[u8; CLAIM_BYTES]>(), is_plausible: bool) {
+        fn record_has_one_encoding(mut bytes in any::<[u8; CLAIM_RECORD_BYTES]>(), is_plausible: bool) {
             if is_plausible {
-                bytes[field::KIND] %= 8;
+                bytes[field::STATUS] %= 8;
                 bytes[field::RESERVED].fill(0);
                 let check = compute_check(&bytes);
                 bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
             }
-            if let Ok(claim) = Claim::parse(&bytes) {
+            if let Ok(claim) = ClaimRecord::parse(&bytes) {
                 prop_assert_eq!(claim.to_bytes(), bytes);
             }
         }

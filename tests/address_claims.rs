@@ -13,9 +13,6 @@ use homespun_suite::Deadline;
 /// The most bytes that a stranger gets: the hello of the endpoint, and the token of the link.
 const GREETING_MAX_BYTES: usize = 64;
 
-/// How often the endpoints look for frames while nothing is to arrive.
-const PASSES: usize = 1_000;
-
 /// An endpoint over TCP, and all that it needs.
 struct Party {
     endpoint: Endpoint,
@@ -85,6 +82,16 @@ impl Stranger {
         }
         assert!(self.received_bytes <= GREETING_MAX_BYTES, "the stranger gets what is meant for the peer");
     }
+
+    /// Waits until the endpoint has answered the hello.
+    fn await_greeting(&mut self, progress: impl Fn()) {
+        let deadline = Deadline::new();
+        while self.received_bytes < GREETING_MAX_BYTES && !self.is_refused {
+            progress();
+            self.read();
+            deadline.yield_or_panic("an answer to the hello");
+        }
+    }
 }
 
 /// A stranger that claims to be a peer gets nothing that is meant for that peer, and its claim fails. `begin`
@@ -94,10 +101,9 @@ fn check_takeover_fails(begin: impl Fn(&Party, &Party)) {
     let (victim, peer) = (Party::open(&fabric), Party::open(&fabric));
     begin(&victim, &peer);
     let mut stranger = Stranger::claim(&victim, peer.address(), 0x0bad);
-    for _ in 0..PASSES {
+    stranger.await_greeting(|| {
         assert!(victim.cq.read().expect("no operation fails").is_none(), "nothing was posted");
-        stranger.read();
-    }
+    });
     exchange_message(&victim, &peer, || stranger.read());
     let deadline = Deadline::new();
     while !stranger.is_refused {
@@ -128,10 +134,7 @@ fn stranger_does_not_get_a_message_to_a_peer_that_is_being_connected() {
     // The peer makes no progress, so that the victim's connect is pending.
     victim.send(&peer);
     let mut stranger = Stranger::claim(&victim, peer.address(), 0x0bad);
-    for _ in 0..PASSES {
-        victim.cq.progress();
-        stranger.read();
-    }
+    stranger.await_greeting(|| victim.cq.progress());
     let deadline = Deadline::new();
     while peer.cq.read().expect("nothing fails").is_none() {
         victim.cq.progress();

@@ -1,122 +1,28 @@
 //! Peers that claim the address of another, and the checks that find them out.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
-use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
-use homespun_engine::wire::claim::{CLAIM_BYTES, Claim, ClaimKind};
-use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
-use homespun_engine::wire::hello::{HELLO_BYTES, Hello, Question};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
+use homespun_engine::wire::hello::Hello;
 
+use super::address_claimer::{
+    AddressClaimer, LOOPBACK, await_end_of_checks, encode_frame, exchange_frames, hasty_provider, live_count,
+    provider, vacant_address,
+};
 use super::hello::has_ended;
-use crate::TcpProvider;
 use crate::limits::{CHECKS_MAX, HELD_MAX_LINKS};
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-const SHORT: Duration = Duration::from_millis(200);
-
-const LOOPBACK: &str = "127.0.0.1:0";
-
-/// A peer that says what it likes.
-struct Hostile {
-    stream: TcpStream,
-    received: Vec<u8>,
-}
-
-impl Hostile {
-    fn connect(to: &Side) -> Hostile {
-        let stream = TcpStream::connect(to.transport.address().socket_addr()).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        Hostile { stream, received: Vec::new() }
-    }
-
-    /// Connects, claims an address, and sends a frame.
-    fn claim(to: &Side, address: Address, instance: u64) -> Hostile {
-        let mut hostile = Hostile::connect(to);
-        hostile.send(&Hello { address, instance }.to_bytes());
-        hostile.send(&encode_frame());
-        hostile
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
-    }
-
-    /// Reads what has arrived. Returns whether the connection has ended.
-    fn read(&mut self) -> bool {
-        let mut buffer = [0; 1024];
-        loop {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(count) => self.received.extend(&buffer[..count]),
-                Err(error) => return error.kind() != ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    /// The records that have arrived after a hello.
-    fn claims(&mut self) -> Vec<Claim> {
-        self.read();
-        let records = self.received.get(HELLO_BYTES..).unwrap_or_default();
-        records.as_chunks::<CLAIM_BYTES>().0.iter().map(|bytes| Claim::parse(bytes).unwrap()).collect()
-    }
-
-    fn has(&mut self, kind: ClaimKind) -> bool {
-        self.claims().iter().any(|claim| claim.kind == kind)
-    }
-}
-
-/// An address at which no socket listens. Tests that run meanwhile use no port of this IP address.
-fn vacant_address() -> Address {
-    TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().into()
-}
-
-fn encode_frame() -> Vec<u8> {
-    let mut head = [0; HEADER_MAX_BYTES];
-    let head_bytes = frame::emit(&make_message(0, 666), &mut head);
-    head[..head_bytes].to_vec()
-}
-
-fn provider() -> TcpProvider {
-    TcpProvider::new()
-}
-
-fn hasty_provider() -> TcpProvider {
-    TcpProvider::new().with_hold_timeout(SHORT)
-}
-
-/// Drives a pair until the checks of its links are over.
-fn settle(pair: &mut Pair) {
-    pair.drive_until("the checks to end", |client, server| {
-        !client.transport.claims.is_busy() && !server.transport.claims.is_busy()
-    });
-}
-
-/// How many links were reported and have not ended.
-fn live_count(side: &Side) -> usize {
-    side.recorder.inboxes.values().filter(|inbox| inbox.up.is_some() && inbox.down.is_none()).count()
-}
-
-fn exchange_frames(pair: &mut Pair) {
-    let (out, into) = (pair.out, pair.into);
-    let before = (pair.client.received_frames(out).len(), pair.server.received_frames(into).len());
-    pair.client.transport.send_inline(out, &make_message(0, 1), b"").unwrap();
-    pair.server.transport.send_inline(into, &make_message(0, 2), b"").unwrap();
-    pair.drive_until("a frame each way", |client, server| {
-        (client.received_frames(out).len(), server.received_frames(into).len())
-            == (before.0 + 1, before.1 + 1)
-    });
-}
-
 /// A stranger that claims the address of a peer is found out, and the peer's link goes on.
 fn check_takeover_fails(mut pair: Pair, instance: u64) {
-    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), instance);
+    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
     pair.drive_until("the end of the stranger", |_, _| hostile.read());
-    let kinds: Vec<ClaimKind> = hostile.claims().iter().map(|claim| claim.kind).collect();
-    assert_eq!(kinds, [ClaimKind::Held], "the stranger was sent more");
+    let statuses: Vec<ClaimStatus> = hostile.records().iter().map(|record| record.status).collect();
+    assert_eq!(statuses, [ClaimStatus::Held], "the stranger was sent more");
     assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
     exchange_frames(&mut pair);
 }
@@ -143,15 +49,15 @@ fn takeover_of_a_peer_that_this_side_has_connected_fails() {
 #[test]
 fn takeover_of_a_silent_peer_is_held_until_its_time_is_over() {
     let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     // The peer lives, and makes no progress.
-    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
+    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
     let mut was_held = false;
     drive_until("the end of the stranger", &mut [&mut pair.server], |_| {
-        was_held |= hostile.has(ClaimKind::Held);
+        was_held |= hostile.has(ClaimStatus::Held);
         hostile.read()
     });
-    assert!(was_held && !hostile.has(ClaimKind::Admitted));
+    assert!(was_held && !hostile.has(ClaimStatus::Admitted));
     assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
     exchange_frames(&mut pair);
 }
@@ -160,17 +66,17 @@ fn takeover_of_a_silent_peer_is_held_until_its_time_is_over() {
 fn claim_of_a_vacant_address_stays_unless_it_is_contested() {
     let vacant = vacant_address();
     let mut side = Side::open(&hasty_provider(), LOOPBACK);
-    let mut first = Hostile::claim(&side, vacant, 1);
+    let mut first = AddressClaimer::claim(&side, vacant, 1);
     drive_until("the first to be checked", &mut [&mut side], |sides| {
-        !sides[0].recorder.inboxes.is_empty() && !sides[0].transport.claims.is_busy()
+        !sides[0].recorder.inboxes.is_empty() && !sides[0].transport.address_claims.is_busy()
     });
-    assert!(!first.read() && first.has(ClaimKind::Welcome));
+    assert!(!first.read() && first.has(ClaimStatus::Welcome));
     let link = side.only_link().unwrap();
     assert_eq!(side.received_frames(link).len(), 1);
 
-    let mut second = Hostile::claim(&side, vacant, 2);
+    let mut second = AddressClaimer::claim(&side, vacant, 2);
     drive_until("the end of the second", &mut [&mut side], |_| second.read());
-    assert!(second.has(ClaimKind::Held) && !second.has(ClaimKind::Admitted));
+    assert!(second.has(ClaimStatus::Held) && !second.has(ClaimStatus::Admitted));
     assert!(!first.read() && side.only_link() == Some(link) && side.is_up(link));
 }
 
@@ -178,19 +84,19 @@ fn claim_of_a_vacant_address_stays_unless_it_is_contested() {
 fn held_link_is_admitted_when_nothing_contests_it_any_more() {
     let vacant = vacant_address();
     let mut side = Side::open(&provider(), LOOPBACK);
-    let first = Hostile::claim(&side, vacant, 1);
+    let first = AddressClaimer::claim(&side, vacant, 1);
     drive_until("the first", &mut [&mut side], |sides| live_count(sides[0]) == 1);
     let link = side.only_link().unwrap();
-    let mut others = [Hostile::claim(&side, vacant, 2), Hostile::claim(&side, vacant, 3)];
+    let mut others = [AddressClaimer::claim(&side, vacant, 2), AddressClaimer::claim(&side, vacant, 3)];
     drive_until("the others to be held", &mut [&mut side], |_| {
-        others.iter_mut().all(|other| other.has(ClaimKind::Held))
+        others.iter_mut().all(|other| other.has(ClaimStatus::Held))
     });
     drop(first);
     drive_until("the frame of one of them", &mut [&mut side], |sides| {
         let inboxes = &sides[0].recorder.inboxes;
         inboxes.iter().any(|(other, inbox)| *other != link && inbox.frames.len() == 1)
     });
-    let admitted = others.iter_mut().map(|other| other.has(ClaimKind::Admitted));
+    let admitted = others.iter_mut().map(|other| other.has(ClaimStatus::Admitted));
     assert_eq!(admitted.collect::<Vec<_>>(), [true, false], "the oldest, and it alone");
 }
 
@@ -199,7 +105,7 @@ fn uncontested_false_claim_is_refuted_in_the_background() {
     let provider = provider();
     let mut pair = Pair::open_connected(&provider, LOOPBACK);
     let mut victim = Side::open(&provider, LOOPBACK);
-    let mut hostile = Hostile::claim(&pair.server, victim.transport.address(), victim.instance);
+    let mut hostile = AddressClaimer::claim(&pair.server, victim.transport.address(), victim.instance);
     // Until the victim makes progress, the claim counts.
     pair.drive_until("the stranger's link", |_, server| live_count(server) == 2);
     let honest = pair.into;
@@ -219,8 +125,8 @@ fn uncontested_false_claim_is_refuted_in_the_background() {
 #[test]
 fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    settle(&mut pair);
-    let accepted = |side: &mut Side| side.transport.half_open.next_serial();
+    await_end_of_checks(&mut pair);
+    let accepted = |side: &mut Side| side.transport.half_open.take_next_serial();
     // The check is the only connection that the client has accepted.
     assert_eq!((accepted(&mut pair.client), accepted(&mut pair.server)), (1, 1));
     pair.drive_until("the end of the check", |client, _| client.transport.half_open.is_empty());
@@ -240,22 +146,22 @@ fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
 fn relayed_token_proves_nothing() {
     let provider = hasty_provider();
     let mut pair = Pair::open_connected(&provider, LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     let Pair { client: victim, server: target, .. } = &mut pair;
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let relay = victim.transport.connect(listener.local_addr().unwrap().into());
     let (mut to_victim, _) = listener.accept().unwrap();
-    let mut hostile = Hostile::claim(target, victim.transport.address(), 1);
+    let mut hostile = AddressClaimer::claim(target, victim.transport.address(), 1);
     // The victim answers only once it has the token.
-    drive_until("the token", &mut [target], |_| hostile.has(ClaimKind::Held));
-    let token = hostile.claims()[0].token;
+    drive_until("the token", &mut [target], |_| hostile.has(ClaimStatus::Held));
+    let token = hostile.records()[0].token;
     let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
     to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
     drive_until("the relay", &mut [victim], |sides| sides[0].is_up(relay));
     let mut was_admitted = false;
     drive_until("the end of the stranger", &mut [target, victim], |_| {
-        was_admitted |= hostile.has(ClaimKind::Admitted);
+        was_admitted |= hostile.has(ClaimStatus::Admitted);
         hostile.read()
     });
     assert!(!was_admitted);
@@ -270,12 +176,12 @@ fn relayed_token_gives_way_to_a_proven_link() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let relay = victim.transport.connect(listener.local_addr().unwrap().into());
     let (mut to_victim, _) = listener.accept().unwrap();
-    let mut hostile = Hostile::claim(&target, victim.transport.address(), victim.instance);
-    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimKind::Welcome));
-    let token = hostile.claims()[0].token;
+    let mut hostile = AddressClaimer::claim(&target, victim.transport.address(), victim.instance);
+    drive_until("the token", &mut [&mut target], |_| hostile.has(ClaimStatus::Welcome));
+    let token = hostile.records()[0].token;
     let hello = Hello { address: listener.local_addr().unwrap().into(), instance: 5 };
     to_victim.write_all(&hello.to_bytes()).unwrap();
-    to_victim.write_all(&Claim { kind: ClaimKind::Welcome, token }.to_bytes()).unwrap();
+    to_victim.write_all(&ClaimRecord { status: ClaimStatus::Welcome, token }.to_bytes()).unwrap();
     let out = victim.transport.connect(target.transport.address());
     drive_until("the victim's link, and the end of the stranger", &mut [&mut target, &mut victim], |sides| {
         sides[1].is_up(relay) && sides[1].is_up(out) && hostile.read()
@@ -289,14 +195,14 @@ fn answer_about_another_token_ends_the_check() {
     let mut side = Side::open(&hasty_provider(), LOOPBACK);
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
-    let mut first = Hostile::claim(&side, address, 1);
+    let mut first = AddressClaimer::claim(&side, address, 1);
     drive_until("the first link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
     let (mut asked, _) = listener.accept().unwrap();
-    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimKind::Welcome));
-    let old = Claim { kind: ClaimKind::Confirmed, token: first.claims()[0].token }.to_bytes();
+    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimStatus::Welcome));
+    let old = ClaimRecord { status: ClaimStatus::Confirmed, token: first.records()[0].token }.to_bytes();
     asked.write_all(&old).unwrap();
-    let mut second = Hostile::claim(&side, address, 2);
-    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimKind::Held));
+    let mut second = AddressClaimer::claim(&side, address, 2);
+    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimStatus::Held));
     // The endpoint asks until the time is over, and each time gets the old proof.
     listener.set_nonblocking(true).unwrap();
     let mut replays = Vec::new();
@@ -307,7 +213,7 @@ fn answer_about_another_token_ends_the_check() {
         }
         second.read()
     });
-    assert!(!replays.is_empty() && !second.has(ClaimKind::Admitted));
+    assert!(!replays.is_empty() && !second.has(ClaimStatus::Admitted));
     assert_eq!(live_count(&side), 1);
 }
 
@@ -317,9 +223,9 @@ fn restarted_peer_gets_in_beside_its_old_link() {
     let mut side = Side::open(&provider, LOOPBACK);
     let vacated = vacant_address();
     // The old link ends only when its process does, of which this side has not heard.
-    let _old = Hostile::claim(&side, vacated, 1);
+    let _old = AddressClaimer::claim(&side, vacated, 1);
     drive_until("the old link", &mut [&mut side], |sides| {
-        live_count(sides[0]) == 1 && !sides[0].transport.claims.is_busy()
+        live_count(sides[0]) == 1 && !sides[0].transport.address_claims.is_busy()
     });
     let mut restarted = Side::open(&provider, &vacated.to_string());
     let out = restarted.transport.connect(side.transport.address());
@@ -332,14 +238,14 @@ fn restarted_peer_gets_in_beside_its_old_link() {
 #[test]
 fn link_whose_peer_has_ended_contests_no_claim() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     let address = pair.client.transport.address();
     pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     pair.client.transport.flush();
     drop(pair.client);
     // The end is unread when the successor connects.
-    let mut successor = Hostile::claim(&pair.server, address, 1);
-    drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimKind::Welcome));
+    let mut successor = AddressClaimer::claim(&pair.server, address, 1);
+    drive_until("the successor's link", &mut [&mut pair.server], |_| successor.has(ClaimStatus::Welcome));
     // What the old one had sent is read, too.
     drive_until("the old link's end", &mut [&mut pair.server], |sides| {
         sides[0].down_error(pair.into) == Some(&LinkError::Closed)
@@ -359,10 +265,12 @@ fn simultaneous_connects_come_up_on_both_sides() {
             sides.iter().zip(links).all(|(side, link)| side.is_up(link) && live_count(side) == 2)
         });
         drive_until("the end of the checks", &mut [one, other], |sides| {
-            sides.iter().all(|side| !side.transport.claims.is_busy() && side.transport.half_open.is_empty())
+            sides
+                .iter()
+                .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
         });
         // One connection of the peer's, and one check.
-        assert!(sides.iter_mut().all(|side| side.transport.half_open.next_serial() == 2));
+        assert!(sides.iter_mut().all(|side| side.transport.half_open.take_next_serial() == 2));
     }
 }
 
@@ -370,7 +278,7 @@ fn simultaneous_connects_come_up_on_both_sides() {
 fn frames_of_a_held_link_arrive_once_it_is_admitted() {
     let provider = provider();
     let mut pair = Pair::open_connected(&provider, LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     let second = pair.client.transport.connect(pair.server.transport.address());
     let mut count = 0;
     pair.drive_until("the second link", |client, server| {
@@ -392,8 +300,8 @@ fn flood_of_claims_makes_few_checks_at_a_time() {
     let silent: Vec<TcpListener> =
         (0..3 * CHECKS_MAX).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
     let addresses: Vec<Address> = silent.iter().map(|own| own.local_addr().unwrap().into()).collect();
-    let claims: Vec<Hostile> =
-        addresses.iter().map(|address| Hostile::claim(&pair.server, *address, 1)).collect();
+    let claims: Vec<AddressClaimer> =
+        addresses.iter().map(|address| AddressClaimer::claim(&pair.server, *address, 1)).collect();
     let mut most = 0;
     let count_checks = |server: &Side| server.transport.checks.iter().flatten().count();
     pair.drive_until("all claims", |_, server| {
@@ -401,8 +309,8 @@ fn flood_of_claims_makes_few_checks_at_a_time() {
         live_count(server) == 1 + claims.len()
     });
     assert!(0 < most && most < CHECKS_MAX, "{most} checks leave no place for a contested claim");
-    let contesting: Vec<Hostile> =
-        addresses.iter().map(|address| Hostile::claim(&pair.server, *address, 2)).collect();
+    let contesting: Vec<AddressClaimer> =
+        addresses.iter().map(|address| AddressClaimer::claim(&pair.server, *address, 2)).collect();
     pair.drive_until("the contested ones", |_, server| {
         most = most.max(count_checks(server));
         server.transport.accepted_links == 1 + claims.len() + contesting.len()
@@ -414,14 +322,15 @@ fn flood_of_claims_makes_few_checks_at_a_time() {
 #[test]
 fn few_links_that_claim_one_address_are_held() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     let address = pair.client.transport.address();
-    let mut claims: Vec<Hostile> =
-        (0..=HELD_MAX_LINKS).map(|_| Hostile::claim(&pair.server, address, 1)).collect();
+    let mut claims: Vec<AddressClaimer> =
+        (0..=HELD_MAX_LINKS).map(|_| AddressClaimer::claim(&pair.server, address, 1)).collect();
     // The peer, which would refute them, makes no progress.
     drive_until("one to be refused", &mut [&mut pair.server], |_| {
-        let unanswered = claims.iter_mut().map(|claim| claim.claims().is_empty());
-        unanswered.filter(|is_unanswered| *is_unanswered).count() == 1 && claims.iter_mut().any(Hostile::read)
+        let unanswered = claims.iter_mut().map(|claim| claim.records().is_empty());
+        unanswered.filter(|is_unanswered| *is_unanswered).count() == 1
+            && claims.iter_mut().any(AddressClaimer::read)
     });
     assert_eq!(pair.server.transport.accepted_links, 1 + HELD_MAX_LINKS);
     pair.drive_until("all to be refuted", |_, server| server.transport.accepted_links == 1);
@@ -431,10 +340,10 @@ fn few_links_that_claim_one_address_are_held() {
 #[test]
 fn sleeping_endpoint_wakes_for_its_checks() {
     let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
-    settle(&mut pair);
+    await_end_of_checks(&mut pair);
     assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
-    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
     // The peer makes no progress, so only the time ends the stranger.
     while !hostile.read() {
         match pair.server.transport.arm() {
@@ -450,9 +359,9 @@ fn sleeping_endpoint_wakes_for_its_checks() {
 #[test]
 fn stop_accepting_drops_held_links() {
     let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    settle(&mut pair);
-    let mut hostile = Hostile::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimKind::Held));
+    await_end_of_checks(&mut pair);
+    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
+    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
     pair.server.transport.stop_accepting();
     assert_eq!(pair.server.transport.accepted_links, 1);
     assert!(has_ended(&mut hostile.stream));
@@ -464,58 +373,35 @@ fn claim_of_a_reserved_address_is_held_until_it_is_released_or_refuted() {
     let mut side = Side::open(&provider(), LOOPBACK);
     let vacant: Address = "127.0.0.1:100".parse::<SocketAddr>().unwrap().into();
     side.transport.reserve_address(vacant);
-    let mut waiting = Hostile::claim(&side, vacant, 1);
-    drive_until("a held link", &mut [&mut side], |_| waiting.has(ClaimKind::Held));
+    let mut waiting = AddressClaimer::claim(&side, vacant, 1);
+    drive_until("a held link", &mut [&mut side], |_| waiting.has(ClaimStatus::Held));
     // No endpoint can be asked at the address, which proves nothing.
     for _ in 0..100 {
         side.progress();
     }
-    assert!(!waiting.has(ClaimKind::Admitted) && live_count(&side) == 0);
+    assert!(!waiting.has(ClaimStatus::Admitted) && live_count(&side) == 0);
     side.transport.release_address(vacant);
     drive_until("a link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
-    assert!(waiting.has(ClaimKind::Admitted));
+    assert!(waiting.has(ClaimStatus::Admitted));
 
     let mut owner = Side::open(&provider(), LOOPBACK);
     let owned = owner.transport.address();
     side.transport.reserve_address(owned);
-    let mut stranger = Hostile::claim(&side, owned, 2);
+    let mut stranger = AddressClaimer::claim(&side, owned, 2);
     drive_until("the refutation", &mut [&mut side, &mut owner], |_| stranger.read());
-    assert!(!stranger.has(ClaimKind::Admitted) && live_count(&side) == 1);
+    assert!(!stranger.has(ClaimStatus::Admitted) && live_count(&side) == 1);
     // Its own link is confirmed.
     owner.transport.connect(side.transport.address());
     drive_until("the owner's link", &mut [&mut side, &mut owner], |sides| live_count(sides[0]) == 2);
 }
 
 #[test]
-fn questions_of_strangers_are_answered_and_bounded() {
-    let mut side = Side::open(&provider(), LOOPBACK);
-    let question = Question { address: "127.0.0.1:100".parse::<SocketAddr>().unwrap().into(), token: 5 };
-    let mut stranger = Hostile::connect(&side);
-    stranger.send(&question.to_bytes());
-    drive_until("the answer", &mut [&mut side], |_| {
-        stranger.read();
-        stranger.received.len() == CLAIM_BYTES
-    });
-    let answer = Claim::parse(stranger.received.first_chunk().unwrap()).unwrap();
-    assert_eq!(answer, Claim { kind: ClaimKind::Denied, token: 5 });
-    assert_eq!((side.transport.accepted_links, side.transport.half_open.len()), (0, 1));
-    // Neither a hello nor any number of questions may follow.
-    stranger.send(&Hello { address: question.address, instance: 1 }.to_bytes());
-    drive_until("its end", &mut [&mut side], |_| stranger.read());
-    let mut many = Hostile::connect(&side);
-    drive_until("the end of many questions", &mut [&mut side], |_| {
-        many.stream.write_all(&question.to_bytes()).is_err() || many.read()
-    });
-    assert!(side.recorder.inboxes.is_empty() && side.transport.half_open.is_empty());
-}
-
-#[test]
 fn bytes_that_are_no_greeting_end_a_connecting_link() {
     let wrong = [
-        Claim { kind: ClaimKind::Admitted, token: 1 }.to_bytes().to_vec(),
-        Claim { kind: ClaimKind::Confirmed, token: 1 }.to_bytes().to_vec(),
+        ClaimRecord { status: ClaimStatus::Admitted, token: 1 }.to_bytes().to_vec(),
+        ClaimRecord { status: ClaimStatus::Confirmed, token: 1 }.to_bytes().to_vec(),
         encode_frame(),
-        [Claim { kind: ClaimKind::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
+        [ClaimRecord { status: ClaimStatus::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
     ];
     for bytes in wrong {
         let mut side = Side::open(&provider(), LOOPBACK);

@@ -7,15 +7,15 @@ use if_addrs::Interface;
 
 use crate::limits::ADDRESS_LIST_FRESH_MS;
 
-/// The addresses of this host. The list is read rarely: each hello of a peer may ask for it, and a host may
-/// have thousands of interfaces.
+/// The addresses of this host, kept for [`ADDRESS_LIST_FRESH_MS`]: each hello of a peer may ask for them,
+/// and a host may have thousands of interfaces.
 #[derive(Debug, Default)]
-pub(crate) struct LocalAddresses {
+pub(crate) struct LocalAddressCache {
     addresses: Vec<IpAddr>,
     read_at: Option<Instant>,
 }
 
-impl LocalAddresses {
+impl LocalAddressCache {
     /// Whether this host has the address.
     pub(crate) fn contains(&mut self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.contains_interface(ip, Instant::now(), list_addresses)
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn local_addresses_are_loopback_and_interfaces() {
-        let mut local = LocalAddresses::default();
+        let mut local = LocalAddressCache::default();
         let mut is_local = |ip: IpAddr| local.contains(ip);
         assert!(is_local("127.9.9.9".parse().unwrap()));
         assert!(is_local(Ipv6Addr::LOCALHOST.into()));
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn address_list_is_read_again_only_after_its_time() {
         let (old, new): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut local = LocalAddresses::default();
+        let mut local = LocalAddressCache::default();
         let begin = Instant::now();
         let mut reads = 0;
         let fresh = Duration::from_millis(ADDRESS_LIST_FRESH_MS);

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use homespun_engine::transport::LinkId;
-use homespun_engine::wire::claim::ClaimKind;
+use homespun_engine::wire::address_claim::ClaimStatus;
 use smallvec::SmallVec;
 
+use super::due_queue::Ticket;
 use super::{Asked, Timer};
 use crate::limits::{
     CHECK_CONTESTED_FAILURES_MAX, CHECK_DELAY_DOUBLINGS, CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX,
@@ -14,20 +15,20 @@ use crate::limits::{
 
 /// The links to one address, and the check of their claims.
 #[derive(Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct LinksToAddress {
     /// In the order in which they came.
     members: SmallVec<[Member; 2]>,
     pub(super) check: CheckState,
     /// How often the delay until the next check has doubled.
-    pub(super) delay_next: u32,
+    pub(super) delay_doublings: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum CheckState {
     #[default]
     Idle,
-    /// In one of the queues of addresses that are to be checked.
-    Due { is_contested: bool },
+    /// In the queue of addresses with a contested claim that are to be checked, or in the other one.
+    Due { is_contested: bool, ticket: Ticket },
     /// A check is under way. Another one follows at once if it was renewed.
     Running { number: u64, is_renewed: bool },
     /// A check is due later.
@@ -67,7 +68,7 @@ pub(super) enum Standing {
 
 /// What an answer means for a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum VerdictEffect {
     /// The link stays as it is.
     Stays,
     /// The link was held, and is admitted.
@@ -76,9 +77,9 @@ pub(super) enum Judgement {
     Ends,
 }
 
-impl Peer {
+impl LinksToAddress {
     pub(super) fn insert(&mut self, link: LinkId, token: u64, standing: Standing, since: Instant) {
-        self.ask_about_all_again();
+        self.reset_check_counts();
         self.members.push(Member {
             link,
             token,
@@ -99,24 +100,25 @@ impl Peer {
         self.members.is_empty()
     }
 
-    pub(super) fn connected(&mut self, link: LinkId) {
-        self.ask_about_all_again();
+    pub(super) fn mark_connected(&mut self, link: LinkId) {
+        self.reset_check_counts();
         if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
             member.standing = Standing::Connected;
         }
     }
 
     /// Lets claims be checked again that were left alone, since another link contests them.
-    fn ask_about_all_again(&mut self) {
+    fn reset_check_counts(&mut self) {
         for member in &mut self.members {
             (member.unclear_count, member.failure_count, member.is_left_alone) = (0, 0, false);
         }
     }
 
-    pub(super) fn mark_hung_up(&mut self, link: LinkId) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.link == link) {
-            member.is_hung_up = true;
-        }
+    /// Records that the peer has hung up. Returns whether the link is held.
+    pub(super) fn mark_hung_up(&mut self, link: LinkId) -> bool {
+        let Some(member) = self.members.iter_mut().find(|member| member.link == link) else { return false };
+        member.is_hung_up = true;
+        member.standing == Standing::Held
     }
 
     /// Whether a link lives that is not held. Links that are held do not contest each other's claim.
@@ -134,7 +136,7 @@ impl Peer {
     }
 
     /// Since when the oldest held link waits.
-    pub(super) fn held_since(&self) -> Option<Instant> {
+    pub(super) fn oldest_held_since(&self) -> Option<Instant> {
         self.members.iter().find(|member| member.standing == Standing::Held).map(|member| member.since)
     }
 
@@ -149,37 +151,41 @@ impl Peer {
     }
 
     /// Takes an answer of the endpoint at the address.
-    pub(super) fn judge(&mut self, link: LinkId, token: u64, verdict: ClaimKind) -> Judgement {
+    pub(super) fn apply_verdict(&mut self, link: LinkId, token: u64, verdict: ClaimStatus) -> VerdictEffect {
         let has_proven_link = self.members.iter().any(|member| {
             member.link != link && matches!(member.standing, Standing::Connected | Standing::Proven)
         });
         let is_asked = |member: &&mut Member| (member.link, member.token) == (link, token);
-        let Some(member) = self.members.iter_mut().find(is_asked) else { return Judgement::Stays };
+        let Some(member) = self.members.iter_mut().find(is_asked) else { return VerdictEffect::Stays };
         match (member.standing, verdict) {
-            (Standing::Held, ClaimKind::Confirmed) => {
+            (Standing::Held, ClaimStatus::Confirmed) => {
                 member.standing = Standing::Proven;
-                Judgement::Admitted
+                VerdictEffect::Admitted
             }
-            (Standing::Unproven, ClaimKind::Confirmed) => {
+            (Standing::Unproven, ClaimStatus::Confirmed) => {
                 member.standing = Standing::Proven;
-                Judgement::Stays
+                VerdictEffect::Stays
             }
-            (Standing::Held, ClaimKind::Denied) => Judgement::Ends,
-            (Standing::Unproven, ClaimKind::Denied) if !member.is_hung_up => Judgement::Ends,
-            (Standing::Unproven, ClaimKind::Unclear) => {
+            (Standing::Held, ClaimStatus::Denied) => VerdictEffect::Ends,
+            (Standing::Unproven, ClaimStatus::Denied) if !member.is_hung_up => VerdictEffect::Ends,
+            (Standing::Unproven, ClaimStatus::Unclear) => {
                 member.unclear_count += 1;
                 member.is_left_alone = member.unclear_count >= CHECK_UNCLEAR_MAX;
-                if member.is_left_alone && has_proven_link { Judgement::Ends } else { Judgement::Stays }
+                if member.is_left_alone && has_proven_link {
+                    VerdictEffect::Ends
+                } else {
+                    VerdictEffect::Stays
+                }
             }
             // The endpoint that has made the link may have ended since, and been replaced. What it has sent
             // is read to its end.
-            _ => Judgement::Stays,
+            _ => VerdictEffect::Stays,
         }
     }
 
     /// Notes that a check brought no answer: the endpoint `is_silent`, or cannot be reached. A claim that
     /// nothing contests is soon left alone.
-    pub(super) fn note_failure(&mut self, is_silent: bool) {
+    pub(super) fn record_unanswered_check(&mut self, is_silent: bool) {
         let is_rival = |member: &Member| {
             matches!(member.standing, Standing::Held | Standing::Connected | Standing::Proven)
         };
@@ -187,7 +193,7 @@ impl Peer {
             (true, _) => CHECK_CONTESTED_FAILURES_MAX,
             (false, true) => {
                 // The endpoint may be computing.
-                self.delay_next = CHECK_DELAY_DOUBLINGS;
+                self.delay_doublings = CHECK_DELAY_DOUBLINGS;
                 CHECK_SILENT_MAX
             }
             (false, false) => 1,
@@ -210,7 +216,7 @@ impl Peer {
     }
 
     /// Admits the oldest held link if no link contests it but such as are still connecting.
-    pub(super) fn admit_if_no_other_is_up(&mut self) -> Option<LinkId> {
+    pub(super) fn admit_unless_another_is_up(&mut self) -> Option<LinkId> {
         let is_up = |member: &Member| {
             !member.is_hung_up && !matches!(member.standing, Standing::Held | Standing::Connecting)
         };
@@ -225,7 +231,7 @@ impl Peer {
     }
 
     /// The links that are held for this long.
-    pub(super) fn links_held_since(&self, now: Instant, timeout: Duration) -> SmallVec<[LinkId; 2]> {
+    pub(super) fn links_held_too_long(&self, now: Instant, timeout: Duration) -> SmallVec<[LinkId; 2]> {
         let is_over = |member: &&Member| {
             member.standing == Standing::Held && now.saturating_duration_since(member.since) >= timeout
         };
@@ -233,9 +239,9 @@ impl Peer {
     }
 
     /// The delay until the next check. Each is twice as long as the one before, up to a limit.
-    pub(super) fn next_delay(&mut self) -> Duration {
-        let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_next);
-        self.delay_next = (self.delay_next + 1).min(CHECK_DELAY_DOUBLINGS);
+    pub(super) fn advance_delay(&mut self) -> Duration {
+        let delay = Duration::from_millis(CHECK_RETRY_MS << self.delay_doublings);
+        self.delay_doublings = (self.delay_doublings + 1).min(CHECK_DELAY_DOUBLINGS);
         delay
     }
 }

@@ -1,0 +1,216 @@
+//! What the strangers do.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use homespun_engine::wire::hello::Question;
+use homespun_suite::hostile_peer::{HostileAddress, HostilePeer};
+use rustix::process::nice;
+
+use crate::Result;
+use crate::process::{arguments, commands, raise_descriptor_limit};
+
+/// How many connections a storm has.
+const STORM_CONNECTIONS: usize = 10_000;
+
+/// How many connections say nothing, or only hello.
+const LINKS: usize = 2_000;
+
+/// How many links offer messages, and how many offers each makes at most.
+const OFFERING_LINKS: usize = 24;
+const OFFERS_MAX: u64 = 5_200;
+
+/// How many questions a connection carries.
+const QUESTIONS: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attack {
+    /// Only computes, to show what a third process costs on this host.
+    None,
+    /// Makes many connections: a third says nothing, a third says hello, and a third claims the peer's
+    /// address.
+    Storm,
+    /// Says nothing.
+    Silent,
+    /// Says hello, each as another endpoint.
+    Hello,
+    /// Claims the peer's address again and again, and hangs up.
+    Held,
+    /// Asks questions without an end.
+    Questions,
+    /// Offers many messages on each link, the newest first, and resets the links; again and again.
+    Lose,
+    /// Offers many messages on each link, and replaces the links.
+    Former,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Attack; 8] = [
+        Attack::None,
+        Attack::Storm,
+        Attack::Silent,
+        Attack::Hello,
+        Attack::Held,
+        Attack::Questions,
+        Attack::Lose,
+        Attack::Former,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Attack::None => "none",
+            Attack::Storm => "storm",
+            Attack::Silent => "silent",
+            Attack::Hello => "hello",
+            Attack::Held => "held",
+            Attack::Questions => "questions",
+            Attack::Lose => "lose",
+            Attack::Former => "former",
+        }
+    }
+}
+
+/// The strangers, and whom they attack.
+struct Strangers {
+    victim: SocketAddr,
+    peer: SocketAddr,
+    links: Vec<HostilePeer>,
+    address: HostileAddress,
+    next_port: u16,
+}
+
+pub(crate) fn run() -> Result<()> {
+    raise_descriptor_limit()?;
+    nice(19)?;
+    let commands = commands();
+    let arguments = arguments();
+    let [name, victim, peer] = &arguments[..] else { return Err("three arguments were expected".into()) };
+    let attack = Attack::ALL.into_iter().find(|attack| attack.name() == name).ok_or("an unknown attack")?;
+    let (victim, peer) = (victim.parse()?, peer.parse()?);
+    let address = HostileAddress::listen()?;
+    let mut strangers = Strangers { victim, peer, links: Vec::new(), address, next_port: 1 };
+    strangers.prepare(attack)?;
+    println!("ready");
+    while commands.try_recv().is_err() {
+        strangers.go_on(attack)?;
+    }
+    println!("links {}", strangers.links.iter_mut().filter_map(|link| link.read().then_some(())).count());
+    // Wait to be killed.
+    loop {
+        thread::park();
+    }
+}
+
+impl Strangers {
+    fn prepare(&mut self, attack: Attack) -> Result<()> {
+        match attack {
+            Attack::None | Attack::Held | Attack::Questions | Attack::Lose => {}
+            Attack::Storm => {
+                for number in 0..STORM_CONNECTIONS {
+                    let link = match number % 3 {
+                        0 => HostilePeer::connect(self.victim)?,
+                        1 => self.say_hello()?,
+                        _ => HostilePeer::claim(self.victim, self.peer, 1)?,
+                    };
+                    self.links.push(link);
+                }
+            }
+            Attack::Silent => {
+                for _ in 0..LINKS {
+                    self.links.push(HostilePeer::connect(self.victim)?);
+                }
+            }
+            Attack::Hello => {
+                for _ in 0..LINKS {
+                    let link = self.say_hello()?;
+                    self.links.push(link);
+                }
+            }
+            Attack::Former => {
+                self.offer(Some(1))?;
+                let offering = self.links.len();
+                let claimed = self.address.address()?;
+                for instance in 0..OFFERING_LINKS as u64 {
+                    self.links.push(HostilePeer::claim(self.victim, claimed, 100 + instance)?);
+                    self.await_greetings(offering);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the attack does again and again.
+    fn go_on(&mut self, attack: Attack) -> Result<()> {
+        match attack {
+            Attack::None => {}
+            Attack::Storm | Attack::Silent | Attack::Hello => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Attack::Held => {
+                self.links.retain_mut(HostilePeer::read);
+                if self.links.len() >= 128 {
+                    self.links.drain(..64);
+                }
+                self.links.push(HostilePeer::claim(self.victim, self.peer, 1)?);
+            }
+            Attack::Questions => {
+                let mut asking = HostilePeer::connect(self.victim)?;
+                let question = Question { address: self.peer.into(), token: 1 }.to_bytes();
+                asking.send_bytes(&question.repeat(QUESTIONS));
+                self.links.retain_mut(HostilePeer::read);
+                self.links.push(asking);
+            }
+            Attack::Lose => {
+                self.offer(None)?;
+                self.links.drain(..).for_each(HostilePeer::reset);
+            }
+            Attack::Former => {
+                self.address.confirm_claims();
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects and says hello as an endpoint at another port of this host.
+    fn say_hello(&mut self) -> Result<HostilePeer> {
+        self.next_port = self.next_port % u16::MAX + 1;
+        let claimed = SocketAddr::new([127, 88, 0, 1].into(), self.next_port);
+        Ok(HostilePeer::claim(self.victim, claimed, 1)?)
+    }
+
+    /// Makes links and offers messages on them until the endpoint grants no more credit.
+    fn offer(&mut self, instance: Option<u64>) -> Result<()> {
+        for number in 0..OFFERING_LINKS as u64 {
+            let link = match instance {
+                Some(first) => HostilePeer::claim(self.victim, self.address.address()?, first + number)?,
+                None => self.say_hello()?,
+            };
+            self.links.push(link);
+            let mut left = OFFERS_MAX;
+            let mut idle_rounds = 0;
+            while left > 0 && idle_rounds < 20 {
+                self.address.confirm_claims();
+                let link = self.links.last_mut().ok_or("no link")?;
+                // The newest has the lowest number.
+                let sent = link.send_offers((1..=left).rev()) as u64;
+                left -= sent;
+                idle_rounds = if sent == 0 { idle_rounds + 1 } else { 0 };
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Confirms claims until the links from this one on were answered, for at most a second.
+    fn await_greetings(&mut self, from: usize) {
+        for _ in 0..1_000 {
+            self.address.confirm_claims();
+            if self.links[from..].iter_mut().all(|link| !link.read() || link.is_greeted()) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The processes of the measurement: this program, started again for each role.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+use std::{env, io, thread};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Result;
+
+/// The role of a process and its arguments, in the environment.
+const ROLE: &str = "HOMESPUN_STRANGERS_ROLE";
+const ARGUMENTS: &str = "HOMESPUN_STRANGERS_ARGUMENTS";
+
+/// How long a process may take for an answer.
+const ANSWER_MAX_TIME: Duration = Duration::from_secs(60);
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Victim,
+    HonestPeer,
+    Strangers,
+}
+
+const ROLES: [(Role, &str); 3] =
+    [(Role::Victim, "victim"), (Role::HonestPeer, "peer"), (Role::Strangers, "strangers")];
+
+impl Role {
+    /// The role of this process; `None` for the one that starts the others.
+    pub(crate) fn of_this_process() -> Option<Role> {
+        let name = env::var(ROLE).ok()?;
+        ROLES.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
+    }
+}
+
+/// The arguments that this process was started with.
+pub(crate) fn arguments() -> Vec<String> {
+    env::var(ARGUMENTS).unwrap_or_default().split(' ').map(ToOwned::to_owned).collect()
+}
+
+/// A process that takes commands and answers them, a line each. It is killed with this value.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Process {
+    pub(crate) fn start(role: Role, arguments: &[String]) -> Result<Process> {
+        let (_, name) = ROLES.into_iter().find(|(known, _)| *known == role).ok_or("an unknown role")?;
+        let mut child = Command::new(env::current_exe()?)
+            .env(ROLE, name)
+            .env(ARGUMENTS, arguments.join(" "))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take().ok_or("no input")?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let (sender, answers) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(io::Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Process { child, input, answers })
+    }
+
+    pub(crate) fn send(&mut self, command: &str) -> Result<()> {
+        Ok(writeln!(self.input, "{command}")?)
+    }
+
+    /// Waits for the answer that begins with this word, and returns the rest of its line.
+    pub(crate) fn read_answer(&mut self, word: &str) -> Result<String> {
+        self.await_answer(word, ANSWER_MAX_TIME).ok_or_else(|| format!("no answer \"{word}\"").into())
+    }
+
+    /// As [`read_answer`](Self::read_answer), for at most this long.
+    pub(crate) fn await_answer(&mut self, word: &str, max_time: Duration) -> Option<String> {
+        loop {
+            let line = match self.answers.recv_timeout(max_time) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            };
+            if let Some(rest) = line.strip_prefix(word) {
+                return Some(rest.trim().to_owned());
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _already_ended = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The commands of the process that started this one. They end when that process does.
+pub(crate) fn commands() -> Receiver<String> {
+    let (sender, commands) = mpsc::channel();
+    thread::spawn(move || {
+        for line in io::stdin().lines().map_while(io::Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        std::process::exit(0);
+    });
+    commands
+}
+
+/// Lets this process have as many descriptors as the system allows, and returns how many.
+pub(crate) fn raise_descriptor_limit() -> Result<u64> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.unwrap_or(u64::MAX))
+}

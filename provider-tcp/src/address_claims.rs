@@ -1,0 +1,495 @@
+//! The addresses that links lead to, and the checks of those that peers claim.
+//!
+//! A link that this side has connected leads to the address that it was connected to. A link that a peer has
+//! connected *claims* an address by its hello. A claim is *contested* if another link to the address lives.
+//! Then the newcomer is held: this side does not read it, and does not report it. It is admitted once its
+//! claim is proven, or once no other link contests it. A claim that is not contested counts at once, and is
+//! checked in the background.
+//!
+//! This module has no sockets. The transport makes the connection for each check that
+//! [`start_next_check`](AddressClaims::start_next_check) returns, and reports the outcome. See
+//! docs/decisions/tcp-claims.md.
+
+mod due_queue;
+mod links_to_address;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::mem;
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::LinkId;
+use homespun_engine::wire::address_claim::ClaimStatus;
+use smallvec::SmallVec;
+
+use self::due_queue::DueQueue;
+use self::links_to_address::{CheckState, LinksToAddress, Standing, VerdictEffect};
+use crate::limits::{
+    CHECKS_BACKGROUND_MAX, CHECKS_MAX, CLAIM_TIME_CHECK_PASSES, HELD_HUNG_UP_MAX_LINKS,
+    HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS, PAST_TOKENS_MAX,
+};
+
+/// All links by the address that they lead to, and the checks of their claims.
+#[derive(Debug)]
+pub(crate) struct AddressClaims {
+    by_address: HashMap<Address, LinksToAddress>,
+    /// The addresses to which this side has connected links, by the tokens that these were given there.
+    given_tokens: HashMap<u64, Address>,
+    /// The tokens of such links that have ended, the oldest first. What they have sent may be unread.
+    past_tokens: VecDeque<u64>,
+    /// The links of this side on which its hello may have left, and that have no token yet. By the port that
+    /// they were connected to, so that a question finds those to the endpoint that asks.
+    awaiting_token: BTreeMap<(u16, LinkId), Address>,
+    /// Addresses with a contested claim that wait for a check.
+    contested_due: DueQueue,
+    /// Other addresses that wait for a check.
+    background_due: DueQueue,
+    /// Addresses that are to be checked later. The number distinguishes entries of the same moment.
+    timers: BTreeMap<Timer, Address>,
+    timer_count: u64,
+    check_count: u64,
+    /// How many checks are under way, and how many of these are of addresses without a contested claim.
+    running: usize,
+    background_running: usize,
+    /// Held links that are to be admitted.
+    admitted: VecDeque<LinkId>,
+    /// Held links whose peers have hung up, in the order in which these did, and what they claim.
+    hung_up_held: VecDeque<(LinkId, Address)>,
+    /// Held links that are to be dropped, because their peers have hung up.
+    surplus: VecDeque<LinkId>,
+    /// Addresses at which the caller knows an endpoint.
+    reserved: HashSet<Address>,
+    hold_timeout: Duration,
+    /// How many passes remain until one must read the clock.
+    passes_until_time_check: u32,
+}
+
+/// A moment, and a number that distinguishes entries of the same moment.
+pub(crate) type Timer = (Instant, u64);
+
+/// A link and its token, about which a check asks.
+pub(crate) type Asked = SmallVec<[(LinkId, u64); 2]>;
+
+/// A check that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckPlan {
+    pub(crate) id: CheckId,
+    /// The claimed address.
+    pub(crate) address: Address,
+    pub(crate) asked: Asked,
+}
+
+/// A check, by the number of checks before it, and whether a contested claim waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckId {
+    number: u64,
+    is_background: bool,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CheckOutcome {
+    /// The endpoint at the address has answered for these links.
+    Answered(Vec<(LinkId, u64, ClaimStatus)>),
+    /// A connection to the address was made, but no answer came.
+    Silent,
+    /// No connection to the address was made.
+    Unreachable,
+}
+
+/// How a peer has hung up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HangUp {
+    /// It has ended its stream, or closed the connection after that.
+    EndOfStream,
+    /// It has reset the connection.
+    Reset,
+}
+
+/// What the hello of an accepted link means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The link counts at once.
+    Open,
+    /// The link is held.
+    Held,
+    /// The link ends.
+    Refused(&'static str),
+}
+
+impl AddressClaims {
+    pub(crate) fn new(hold_timeout: Duration) -> AddressClaims {
+        AddressClaims {
+            by_address: HashMap::new(),
+            given_tokens: HashMap::new(),
+            past_tokens: VecDeque::new(),
+            awaiting_token: BTreeMap::new(),
+            contested_due: DueQueue::default(),
+            background_due: DueQueue::default(),
+            timers: BTreeMap::new(),
+            timer_count: 0,
+            check_count: 0,
+            running: 0,
+            background_running: 0,
+            admitted: VecDeque::new(),
+            hung_up_held: VecDeque::new(),
+            surplus: VecDeque::new(),
+            reserved: HashSet::new(),
+            hold_timeout,
+            passes_until_time_check: 0,
+        }
+    }
+
+    /// Records that the caller knows an endpoint at this address. So every claim of the address is contested.
+    pub(crate) fn reserve_address(&mut self, address: Address) {
+        self.reserved.insert(address);
+    }
+
+    /// Ends the effect of [`reserve_address`](Self::reserve_address).
+    pub(crate) fn release_address(&mut self, address: Address) {
+        if self.reserved.remove(&address) {
+            self.admit_if_uncontested(address);
+        }
+    }
+
+    /// Records that this side connects a link.
+    pub(crate) fn add_connecting(&mut self, link: LinkId, to: Address, now: Instant) {
+        self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
+    }
+
+    /// Records that the connection of a link of this side was made, so that its hello may leave.
+    pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
+        self.awaiting_token.insert((to.port(), link), to);
+    }
+
+    /// Records the token that the acceptor has given to a link of this side.
+    pub(crate) fn record_given_token(&mut self, link: LinkId, to: Address, token: u64) {
+        self.awaiting_token.remove(&(to.port(), link));
+        self.given_tokens.insert(token, to);
+    }
+
+    /// Whether an acceptor may have the hello of a link of this side, while its token has not been read.
+    pub(crate) fn is_awaiting_token(&self) -> bool {
+        !self.awaiting_token.is_empty()
+    }
+
+    /// The links of this side to this port whose hello may have left, and that have no token yet.
+    pub(crate) fn links_awaiting_token(&self, port: u16) -> impl Iterator<Item = (LinkId, Address)> + '_ {
+        let of_port = self.awaiting_token.range((port, LinkId(0))..=(port, LinkId(u32::MAX)));
+        of_port.map(|((_, link), to)| (*link, *to))
+    }
+
+    /// Records that a link that this side has connected is up. Unproven claims of the address are checked
+    /// again.
+    pub(crate) fn record_connected(&mut self, link: LinkId, to: Address) {
+        if let Some(links) = self.by_address.get_mut(&to) {
+            links.mark_connected(link);
+            self.schedule_check_now(to);
+        }
+    }
+
+    /// The address to which this side has connected the link that was given this token.
+    pub(crate) fn address_of_token(&self, token: u64) -> Option<Address> {
+        self.given_tokens.get(&token).copied()
+    }
+
+    /// Records the claim of an accepted link.
+    pub(crate) fn add_accepted(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        token: u64,
+        now: Instant,
+    ) -> Admission {
+        let is_reserved = self.reserved.contains(&address);
+        let links = self.by_address.entry(address).or_default();
+        let admission = match (is_reserved || links.is_contested(), links.has_room_to_hold()) {
+            (false, _) => Admission::Open,
+            (true, true) => Admission::Held,
+            (true, false) => return Admission::Refused("too many links claim this address"),
+        };
+        let standing = if admission == Admission::Held { Standing::Held } else { Standing::Unproven };
+        links.insert(link, token, standing, now);
+        self.schedule_check_now(address);
+        admission
+    }
+
+    /// Records that the peer has hung up. What is left on the link is still read, but it contests no claim.
+    /// If it is held, it is kept for what the peer has sent, as one of few. After a reset it is dropped.
+    pub(crate) fn record_hang_up(&mut self, link: LinkId, address: Address, how: HangUp) {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        if links.mark_hung_up(link) {
+            match how {
+                HangUp::EndOfStream => self.keep_held_link_after_hang_up(link, address),
+                HangUp::Reset => self.surplus.push_back(link),
+            }
+        }
+        self.admit_if_uncontested(address);
+    }
+
+    /// Keeps a held link whose peer has hung up. If these are too many, the one whose peer was the first is
+    /// to be dropped.
+    fn keep_held_link_after_hang_up(&mut self, link: LinkId, address: Address) {
+        if self.hung_up_held.iter().any(|(kept, _)| *kept == link) {
+            return;
+        }
+        self.hung_up_held.push_back((link, address));
+        let claims_address = |(_, claimed): &&(LinkId, Address)| *claimed == address;
+        let count_of_address = self.hung_up_held.iter().filter(claims_address).count();
+        let first = if count_of_address > HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
+            self.hung_up_held.iter().position(|kept| claims_address(&kept))
+        } else {
+            (self.hung_up_held.len() > HELD_HUNG_UP_MAX_LINKS).then_some(0)
+        };
+        let dropped = first.and_then(|first| self.hung_up_held.remove(first));
+        self.surplus.extend(dropped.map(|(link, _)| link));
+    }
+
+    /// Forgets a link that has ended.
+    pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
+        self.admitted.retain(|admitted| *admitted != link);
+        self.hung_up_held.retain(|(kept, _)| *kept != link);
+        self.surplus.retain(|surplus| *surplus != link);
+        self.awaiting_token.remove(&(address.port(), link));
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        links.remove(link);
+        if links.is_empty() {
+            let check = links.check;
+            self.by_address.remove(&address);
+            self.unschedule_check(address, check);
+        } else {
+            self.admit_if_uncontested(address);
+        }
+    }
+
+    /// Records that a link of this side has ended that was given this token. The token stays known for a
+    /// while: the acceptor may still read what the link has sent, and ask about it.
+    pub(crate) fn retire_token(&mut self, token: u64) {
+        if self.past_tokens.len() == PAST_TOKENS_MAX
+            && let Some(oldest) = self.past_tokens.pop_front()
+        {
+            self.given_tokens.remove(&oldest);
+        }
+        self.past_tokens.push_back(token);
+    }
+
+    /// Takes a held link that is to be admitted.
+    pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
+        self.admitted.pop_front()
+    }
+
+    /// Takes a held link that is to be dropped.
+    pub(crate) fn pop_surplus(&mut self) -> Option<LinkId> {
+        self.surplus.pop_front()
+    }
+
+    /// Takes the next check that is to be made now. A limited number is under way at a time, and some places
+    /// are kept for contested claims.
+    pub(crate) fn start_next_check(&mut self, now: Instant) -> Option<CheckPlan> {
+        while let Some((timer, address)) = self.timers.first_key_value().map(|(timer, at)| (*timer, *at))
+            && timer.0 <= now
+        {
+            self.timers.remove(&timer);
+            if let Some(links) = self.by_address.get_mut(&address) {
+                links.check = CheckState::Idle;
+                self.schedule_check_now(address);
+            }
+        }
+        while let Some(address) = self.pop_due() {
+            let Some(links) = self.by_address.get_mut(&address) else { continue };
+            let asked = links.links_to_ask_about();
+            if asked.is_empty() {
+                links.check = CheckState::Idle;
+                continue;
+            }
+            let id = CheckId { number: self.check_count, is_background: !links.has_held() };
+            self.check_count += 1;
+            links.check = CheckState::Running { number: id.number, is_renewed: false };
+            self.running += 1;
+            self.background_running += usize::from(id.is_background);
+            return Some(CheckPlan { id, address, asked });
+        }
+        None
+    }
+
+    /// Records the result of a check. Returns the links that are to end, because their claim is refuted or
+    /// could not be proven in time.
+    pub(crate) fn finish_check(
+        &mut self,
+        plan: &CheckPlan,
+        outcome: &CheckOutcome,
+        now: Instant,
+    ) -> Vec<LinkId> {
+        self.running -= 1;
+        self.background_running -= usize::from(plan.id.is_background);
+        let Some(links) = self.by_address.get_mut(&plan.address) else { return Vec::new() };
+        let CheckState::Running { number, is_renewed } = links.check else { return Vec::new() };
+        if number != plan.id.number {
+            return Vec::new();
+        }
+        links.check = CheckState::Idle;
+        let mut ends = Vec::new();
+        let mut admitted: SmallVec<[LinkId; 2]> = SmallVec::new();
+        match outcome {
+            CheckOutcome::Answered(answers) => {
+                // The confirmed ones come first, since beside a proven link others must prove themselves.
+                let is_confirmed = |answer: &&(_, _, ClaimStatus)| answer.2 == ClaimStatus::Confirmed;
+                let others = answers.iter().filter(|answer| !is_confirmed(answer));
+                for (link, token, verdict) in answers.iter().filter(is_confirmed).chain(others) {
+                    match links.apply_verdict(*link, *token, *verdict) {
+                        VerdictEffect::Stays => {}
+                        VerdictEffect::Admitted => admitted.push(*link),
+                        VerdictEffect::Ends => ends.push(*link),
+                    }
+                }
+            }
+            CheckOutcome::Silent => links.record_unanswered_check(true),
+            CheckOutcome::Unreachable => {
+                links.record_unanswered_check(false);
+                if !self.reserved.contains(&plan.address) {
+                    admitted.extend(links.admit_unless_another_is_up());
+                }
+            }
+        }
+        for link in links.links_held_too_long(now, self.hold_timeout) {
+            if !ends.contains(&link) {
+                ends.push(link);
+            }
+        }
+        self.queue_admitted(&admitted);
+        self.schedule_recheck(plan.address, is_renewed, now);
+        ends
+    }
+
+    /// Records that a check could not be begun, and tries again later. Returns the held links that are to
+    /// end, because their time is over.
+    pub(crate) fn postpone_check(&mut self, plan: &CheckPlan, now: Instant) -> Vec<LinkId> {
+        self.running -= 1;
+        self.background_running -= usize::from(plan.id.is_background);
+        self.schedule_recheck(plan.address, false, now);
+        let links = self.by_address.get(&plan.address);
+        links.map(|links| links.links_held_too_long(now, self.hold_timeout).to_vec()).unwrap_or_default()
+    }
+
+    /// Whether there is something to do in this pass or in a later one. Most passes ask only this.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.running > 0
+            || !self.admitted.is_empty()
+            || !self.surplus.is_empty()
+            || !self.timers.is_empty()
+            || !self.contested_due.is_empty()
+            || !self.background_due.is_empty()
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.admitted.is_empty()
+            || !self.surplus.is_empty()
+            || !self.contested_due.is_empty() && self.running < CHECKS_MAX
+            || !self.background_due.is_empty() && self.may_start_background_check()
+    }
+
+    /// Counts a pass. Returns whether the pass must read the clock.
+    pub(crate) fn count_pass_toward_time_check(&mut self) -> bool {
+        if self.passes_until_time_check > 0 && !self.has_work() {
+            self.passes_until_time_check -= 1;
+            return false;
+        }
+        self.passes_until_time_check = CLAIM_TIME_CHECK_PASSES - 1;
+        true
+    }
+
+    /// Returns when a pass must be made, because a check is due then. Lets the next pass read the clock.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<Instant> {
+        self.passes_until_time_check = 0;
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn may_start_background_check(&self) -> bool {
+        self.running < CHECKS_MAX && self.background_running < CHECKS_BACKGROUND_MAX
+    }
+
+    fn pop_due(&mut self) -> Option<Address> {
+        if self.running >= CHECKS_MAX {
+            return None;
+        }
+        self.contested_due
+            .pop()
+            .or_else(|| if self.may_start_background_check() { self.background_due.pop() } else { None })
+    }
+
+    /// Lets an address be checked as soon as there is a place.
+    fn schedule_check_now(&mut self, address: Address) {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        let is_contested = links.has_held();
+        match &mut links.check {
+            CheckState::Running { is_renewed, .. } => {
+                *is_renewed = true;
+                return;
+            }
+            CheckState::Due { is_contested: before, .. } if *before || !is_contested => return,
+            CheckState::Waiting(_) | CheckState::Due { .. } | CheckState::Idle => {}
+        }
+        let has_questions = !links.links_to_ask_about().is_empty();
+        let before = mem::take(&mut links.check);
+        if has_questions {
+            let due = if is_contested { &mut self.contested_due } else { &mut self.background_due };
+            links.check = CheckState::Due { is_contested, ticket: due.push(address) };
+        }
+        self.unschedule_check(address, before);
+    }
+
+    /// Removes an address from the queue or from the timers, where its check has waited.
+    fn unschedule_check(&mut self, address: Address, check: CheckState) {
+        match check {
+            CheckState::Waiting(timer) => drop(self.timers.remove(&timer)),
+            CheckState::Due { is_contested: true, ticket } => self.contested_due.remove(address, ticket),
+            CheckState::Due { is_contested: false, ticket } => self.background_due.remove(address, ticket),
+            CheckState::Running { .. } | CheckState::Idle => {}
+        }
+    }
+
+    /// Lets an address be checked again after a while, if a link still waits for its proof.
+    fn schedule_recheck(&mut self, address: Address, is_at_once: bool, now: Instant) {
+        let Some(links) = self.by_address.get_mut(&address) else { return };
+        links.check = CheckState::Idle;
+        if is_at_once {
+            return self.schedule_check_now(address);
+        }
+        if links.links_to_ask_about().is_empty() {
+            links.delay_doublings = 0;
+            return;
+        }
+        let mut at = now + links.advance_delay();
+        if let Some(over_at) =
+            links.oldest_held_since().and_then(|since| since.checked_add(self.hold_timeout))
+        {
+            at = at.min(over_at.max(now));
+        }
+        let timer = (at, self.timer_count);
+        self.timer_count += 1;
+        links.check = CheckState::Waiting(timer);
+        self.timers.insert(timer, address);
+    }
+
+    fn admit_if_uncontested(&mut self, address: Address) {
+        let Some(links) = self.by_address.get_mut(&address).filter(|_| !self.reserved.contains(&address))
+        else {
+            return;
+        };
+        let admitted = links.admit_uncontested();
+        if !admitted.is_empty() {
+            self.queue_admitted(&admitted);
+            self.schedule_check_now(address);
+        }
+    }
+
+    fn queue_admitted(&mut self, links: &[LinkId]) {
+        self.hung_up_held.retain(|(kept, _)| !links.contains(kept));
+        self.admitted.extend(links);
+    }
+}
+
+#[cfg(test)]
+mod tests;

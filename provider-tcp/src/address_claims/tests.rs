@@ -1,0 +1,344 @@
+use std::net::SocketAddr;
+
+use super::*;
+use crate::limits::{CHECK_RETRY_MS, CHECK_SILENT_MAX, CHECK_UNCLEAR_MAX, HELD_MAX_LINKS};
+
+const HOLD: Duration = Duration::from_secs(60);
+
+const ONE: LinkId = LinkId(1);
+const TWO: LinkId = LinkId(2);
+const THREE: LinkId = LinkId(3);
+
+fn address(port: u16) -> Address {
+    SocketAddr::from(([10, 0, 0, 1], port)).into()
+}
+
+/// AddressClaims, and the time.
+struct TimedClaims {
+    claims: AddressClaims,
+    now: Instant,
+}
+
+impl TimedClaims {
+    fn new() -> TimedClaims {
+        TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now() }
+    }
+
+    /// Records the claim of a link whose token is a thousand times its number.
+    fn accept(&mut self, link: LinkId, port: u16) -> Admission {
+        self.claims.add_accepted(link, address(port), u64::from(link.0) * 1000, self.now)
+    }
+
+    fn start_next_check(&mut self) -> Option<CheckPlan> {
+        self.claims.start_next_check(self.now)
+    }
+
+    /// Makes the next check, which must ask about these links, and answers it.
+    #[track_caller]
+    fn finish_next_check_with(&mut self, expected: &[(LinkId, ClaimStatus)]) -> Vec<LinkId> {
+        let plan = self.start_next_check().expect("a check");
+        let asked: Vec<LinkId> = plan.asked.iter().map(|(link, _)| *link).collect();
+        assert_eq!(asked, expected.iter().map(|(link, _)| *link).collect::<Vec<_>>());
+        let answers =
+            plan.asked.iter().zip(expected).map(|((link, token), (_, status))| (*link, *token, *status));
+        self.claims.finish_check(&plan, &CheckOutcome::Answered(answers.collect()), self.now)
+    }
+
+    #[track_caller]
+    fn finish_next_check_without_answer(&mut self, outcome: &CheckOutcome) -> Vec<LinkId> {
+        let plan = self.start_next_check().expect("a check");
+        self.claims.finish_check(&plan, outcome, self.now)
+    }
+
+    fn pop_all_admitted(&mut self) -> Vec<LinkId> {
+        std::iter::from_fn(|| self.claims.pop_admitted()).collect()
+    }
+
+    /// Moves the time on to the next timer.
+    #[track_caller]
+    fn advance_to_timer(&mut self) -> Duration {
+        let at = self.claims.prepare_sleep().expect("a timer");
+        let waited = at - self.now;
+        self.now = at;
+        waited
+    }
+}
+
+#[test]
+fn first_claim_is_open_and_checked_once() {
+    let mut timed = TimedClaims::new();
+    assert_eq!(timed.accept(ONE, 1), Admission::Open);
+    assert_eq!(timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed)]), []);
+    assert_eq!(timed.start_next_check(), None);
+    assert!(!timed.claims.is_busy());
+}
+
+#[test]
+fn second_claim_is_held_until_it_is_confirmed() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
+    // One connection asks about both, and the contested address comes first.
+    let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed), (TWO, ClaimStatus::Confirmed)]);
+    assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
+}
+
+#[test]
+fn denied_claims_end_whether_held_or_not() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    timed.accept(TWO, 1);
+    assert_eq!(
+        timed.finish_next_check_with(&[(ONE, ClaimStatus::Denied), (TWO, ClaimStatus::Denied)]),
+        [ONE, TWO]
+    );
+    assert_eq!(timed.pop_all_admitted(), []);
+}
+
+#[test]
+fn claim_of_an_address_that_is_being_connected_is_held() {
+    let mut timed = TimedClaims::new();
+    timed.claims.add_connecting(ONE, address(1), timed.now);
+    assert_eq!(timed.accept(TWO, 1), Admission::Held);
+    // No endpoint can be reached there, so the connecting link is no evidence of another peer.
+    assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
+    assert_eq!(timed.pop_all_admitted(), []);
+    timed.advance_to_timer();
+    assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Unreachable), []);
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+}
+
+#[test]
+fn link_that_is_up_keeps_an_unreachable_claim_held() {
+    let mut timed = TimedClaims::new();
+    timed.claims.add_connecting(ONE, address(1), timed.now);
+    timed.claims.record_connected(ONE, address(1));
+    assert_eq!(timed.start_next_check(), None, "a link of this side needs no check");
+    timed.accept(TWO, 1);
+    let begin = timed.now;
+    let mut delays = Vec::new();
+    loop {
+        let ends = timed.finish_next_check_without_answer(&CheckOutcome::Unreachable);
+        assert_eq!(timed.pop_all_admitted(), []);
+        if !ends.is_empty() {
+            assert_eq!((ends, timed.now - begin), (vec![TWO], HOLD));
+            break;
+        }
+        delays.push(timed.advance_to_timer());
+    }
+    assert_eq!(delays[0], Duration::from_millis(CHECK_RETRY_MS));
+    assert!(delays.len() < 30 && delays.iter().sum::<Duration>() == HOLD);
+}
+
+#[test]
+fn link_may_be_held_without_a_limit() {
+    let mut timed = TimedClaims { claims: AddressClaims::new(Duration::MAX), now: Instant::now() };
+    timed.accept(ONE, 1);
+    timed.accept(TWO, 1);
+    for _ in 0..20 {
+        assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
+        timed.advance_to_timer();
+    }
+}
+
+#[test]
+fn end_of_the_contesting_link_admits_the_oldest_held_one() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    timed.accept(TWO, 1);
+    timed.accept(THREE, 1);
+    timed.claims.remove_link(ONE, address(1));
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+    // A held link that ends is no longer to be admitted.
+    timed.claims.remove_link(TWO, address(1));
+    timed.claims.remove_link(THREE, address(1));
+    assert_eq!(timed.pop_all_admitted(), []);
+    assert!(timed.claims.by_address.is_empty());
+}
+
+#[test]
+fn hung_up_link_contests_nothing_and_is_read_to_its_end() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    timed.accept(TWO, 1);
+    let plan = timed.start_next_check().unwrap();
+    timed.claims.record_hang_up(ONE, address(1), HangUp::EndOfStream);
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+    assert_eq!(timed.accept(THREE, 1), Admission::Held, "the admitted one contests it");
+    let answers = [ONE, TWO].map(|link| (link, u64::from(link.0) * 1000, ClaimStatus::Denied));
+    let ends = timed.claims.finish_check(&plan, &CheckOutcome::Answered(answers.to_vec()), timed.now);
+    assert_eq!(ends, [TWO], "an answer denies a link whose endpoint has ended");
+}
+
+#[test]
+fn unclear_claim_stays_unless_another_link_is_proven() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    for _ in 0..CHECK_UNCLEAR_MAX {
+        assert_eq!(timed.finish_next_check_with(&[(ONE, ClaimStatus::Unclear)]), []);
+        timed.now += HOLD;
+    }
+    assert_eq!(timed.start_next_check(), None);
+    timed.accept(TWO, 1);
+    let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Unclear), (TWO, ClaimStatus::Confirmed)]);
+    assert_eq!((ends, timed.pop_all_admitted()), (vec![], vec![TWO]));
+    for count in 2..=CHECK_UNCLEAR_MAX {
+        timed.advance_to_timer();
+        let ends = timed.finish_next_check_with(&[(ONE, ClaimStatus::Unclear)]);
+        assert_eq!(ends == [ONE], count == CHECK_UNCLEAR_MAX, "{ends:?}");
+    }
+}
+
+#[test]
+fn silent_address_is_asked_a_few_times_and_an_unreachable_one_once() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    for _ in 1..CHECK_SILENT_MAX {
+        assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
+        assert!(timed.advance_to_timer() > Duration::from_secs(1), "the peer may compute for long");
+    }
+    assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
+    assert!(!timed.claims.is_busy());
+    timed.accept(TWO, 2);
+    assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Unreachable), []);
+    assert!(!timed.claims.is_busy());
+}
+
+#[test]
+fn claim_beside_a_link_that_comes_up_is_checked_until_there_is_an_answer() {
+    let mut timed = TimedClaims::new();
+    timed.claims.add_connecting(ONE, address(1), timed.now);
+    timed.accept(TWO, 1);
+    timed.finish_next_check_without_answer(&CheckOutcome::Unreachable);
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+    timed.claims.record_connected(ONE, address(1));
+    for _ in 0..20 {
+        assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
+        timed.advance_to_timer();
+    }
+    assert_eq!(timed.finish_next_check_with(&[(TWO, ClaimStatus::Denied)]), [TWO]);
+}
+
+#[test]
+fn link_accepted_during_a_check_is_checked_next() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    let plan = timed.start_next_check().unwrap();
+    timed.accept(TWO, 1);
+    assert_eq!(timed.start_next_check(), None, "one check of an address at a time");
+    let answers = vec![(ONE, 1000, ClaimStatus::Confirmed)];
+    timed.claims.finish_check(&plan, &CheckOutcome::Answered(answers), timed.now);
+    assert_eq!(timed.finish_next_check_with(&[(TWO, ClaimStatus::Confirmed)]), []);
+    assert_eq!(timed.pop_all_admitted(), [TWO]);
+}
+
+#[test]
+fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    let plan = timed.start_next_check().unwrap();
+    timed.claims.remove_link(ONE, address(1));
+    timed.claims.add_accepted(ONE, address(1), 77, timed.now);
+    let denied = CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Denied)]);
+    assert_eq!(timed.claims.finish_check(&plan, &denied, timed.now), []);
+    assert_eq!(timed.start_next_check().unwrap().asked[..], [(ONE, 77)]);
+}
+
+#[test]
+fn number_of_checks_is_limited_with_places_for_contested_claims() {
+    let mut timed = TimedClaims::new();
+    for port in 1..=100 {
+        timed.accept(LinkId(port.into()), port);
+    }
+    let plans: Vec<CheckPlan> = std::iter::from_fn(|| timed.start_next_check()).collect();
+    assert_eq!(plans.len(), CHECKS_BACKGROUND_MAX);
+    assert!(!timed.claims.has_work());
+    for port in 51..=100 {
+        assert_eq!(timed.accept(LinkId(u32::from(port) + 100), port), Admission::Held);
+    }
+    let contested: Vec<CheckPlan> = std::iter::from_fn(|| timed.start_next_check()).collect();
+    assert_eq!(plans.len() + contested.len(), CHECKS_MAX);
+    for plan in plans.iter().chain(&contested) {
+        timed.claims.finish_check(plan, &CheckOutcome::Silent, timed.now);
+    }
+    assert!(timed.claims.has_work());
+}
+
+#[test]
+fn postponed_check_is_made_later() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    let plan = timed.start_next_check().unwrap();
+    assert!(timed.claims.postpone_check(&plan, timed.now).is_empty());
+    assert_eq!(timed.start_next_check(), None);
+    timed.advance_to_timer();
+    assert_eq!(timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed)]), []);
+}
+
+#[test]
+fn number_of_held_links_of_an_address_is_limited() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    for number in 0..HELD_MAX_LINKS {
+        assert_eq!(timed.accept(LinkId(10 + number as u32), 1), Admission::Held);
+    }
+    assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
+    assert_eq!(timed.accept(LinkId(9999), 2), Admission::Open);
+}
+
+#[test]
+fn tokens_are_known_beyond_the_end_of_their_links() {
+    let mut timed = TimedClaims::new();
+    timed.claims.add_connecting(ONE, address(1), timed.now);
+    assert!(!timed.claims.is_awaiting_token(), "its hello has not left");
+    timed.claims.record_connection_made(ONE, address(1));
+    assert_eq!(timed.claims.links_awaiting_token(1).collect::<Vec<_>>(), [(ONE, address(1))]);
+    assert_eq!(timed.claims.links_awaiting_token(2).count(), 0);
+    timed.claims.record_given_token(ONE, address(1), 7);
+    assert!(!timed.claims.is_awaiting_token());
+    timed.claims.remove_link(ONE, address(1));
+    timed.claims.retire_token(7);
+    for token in 1000..1000 + PAST_TOKENS_MAX as u64 {
+        assert_eq!(timed.claims.address_of_token(7), Some(address(1)));
+        timed.claims.record_given_token(TWO, address(2), token);
+        timed.claims.retire_token(token);
+    }
+    assert_eq!(timed.claims.address_of_token(7), None, "the oldest of more than are kept");
+    assert_eq!(timed.claims.given_tokens.len(), PAST_TOKENS_MAX);
+}
+
+#[test]
+fn clock_is_read_in_few_passes() {
+    let mut timed = TimedClaims::new();
+    timed.accept(ONE, 1);
+    let plan = timed.start_next_check().unwrap();
+    let checks =
+        (0..10 * CLAIM_TIME_CHECK_PASSES).filter(|_| timed.claims.count_pass_toward_time_check()).count();
+    assert_eq!(checks, 10);
+    timed.claims.finish_check(
+        &plan,
+        &CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Unclear)]),
+        timed.now,
+    );
+    timed.claims.prepare_sleep();
+    assert!(timed.claims.count_pass_toward_time_check());
+}
+
+#[test]
+fn due_address_is_forgotten_when_its_last_link_ends() {
+    let mut timed = TimedClaims::new();
+    for port in 1..=1000 {
+        timed.accept(LinkId(port.into()), port);
+    }
+    // The addresses with an odd port are contested.
+    for port in (1..=1000).step_by(2) {
+        assert_eq!(timed.accept(LinkId(u32::from(port) + 1000), port), Admission::Held);
+    }
+    for port in 1..=1000 {
+        timed.claims.remove_link(LinkId(port.into()), address(port));
+        timed.claims.remove_link(LinkId(u32::from(port) + 1000), address(port));
+    }
+    assert!(timed.claims.contested_due.is_empty() && timed.claims.background_due.is_empty());
+    assert!(!timed.claims.is_busy());
+}

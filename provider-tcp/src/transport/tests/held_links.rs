@@ -1,0 +1,110 @@
+//! Held links whose peers hang up.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use homespun_engine::transport::{Close, Transport};
+use homespun_engine::wire::address_claim::ClaimStatus;
+use socket2::SockRef;
+
+use super::address_claimer::{
+    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, live_count, provider,
+};
+use crate::limits::{HELD_HUNG_UP_MAX_LINKS, HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS};
+use crate::links::Slot;
+use crate::testing::{Pair, Side, drive_until, make_message};
+
+#[test]
+fn few_held_links_whose_peers_have_hung_up_are_kept() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let address = pair.client.transport.address();
+    let server = &mut pair.server;
+    for _ in 0..3 * HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
+        let mut stranger = AddressClaimer::claim(server, address, 1);
+        // The peer, which would refute the claim, makes no progress.
+        drive_until("a held stranger", &mut [server], |_| stranger.has(ClaimStatus::Held));
+    }
+    drive_until("most of them to be dropped", &mut [server], |sides| {
+        sides[0].transport.accepted_links == 1 + HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS
+    });
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn few_held_links_of_all_addresses_are_kept_after_a_hang_up() {
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let silent: Vec<TcpListener> =
+        (0..HELD_HUNG_UP_MAX_LINKS + 4).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
+    let mut rivals = Vec::new();
+    for listener in &silent {
+        let address = listener.local_addr().unwrap().into();
+        rivals.push(AddressClaimer::claim(&side, address, 1));
+        drive_until("a link", &mut [&mut side], |_| rivals.last_mut().unwrap().has(ClaimStatus::Welcome));
+        let mut stranger = AddressClaimer::claim(&side, address, 2);
+        drive_until("a held link", &mut [&mut side], |_| stranger.has(ClaimStatus::Held));
+    }
+    drive_until("the surplus to be dropped", &mut [&mut side], |sides| {
+        sides[0].transport.accepted_links == rivals.len() + HELD_HUNG_UP_MAX_LINKS
+    });
+    assert_eq!(live_count(&side), rivals.len());
+}
+
+#[test]
+fn held_link_ends_when_its_peer_resets_it() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let address = pair.client.transport.address();
+    let mut stranger = AddressClaimer::claim(&pair.server, address, 1);
+    drive_until("a held link", &mut [&mut pair.server], |_| stranger.has(ClaimStatus::Held));
+    SockRef::from(&stranger.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stranger);
+    drive_until("the end of the link", &mut [&mut pair.server], |sides| {
+        sides[0].transport.accepted_links == 1
+    });
+    exchange_frames(&mut pair);
+}
+
+#[test]
+fn frames_of_a_held_link_arrive_although_the_peer_has_closed_it() {
+    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+    await_end_of_checks(&mut pair);
+    let second = pair.client.transport.connect(pair.server.transport.address());
+    let Pair { client, server, .. } = &mut pair;
+    let has_token = |client: &mut Side| {
+        client.transport.links.link_mut(second).is_some_and(|link| link.given_token.is_some())
+    };
+    drive_until("a frame", &mut [client], |sides| {
+        sides[0].transport.send_inline(second, &make_message(0, 7), b"").is_ok()
+    });
+    drive_until("the token", &mut [client, server], |sides| has_token(sides[0]));
+    client.transport.close(second, Close::Drain);
+    drive_until("the end of the link", &mut [client], |sides| sides[0].transport.draining_count() == 0);
+    pair.drive_until("the frame", |_, server| {
+        server.recorder.inboxes.values().any(|inbox| inbox.frames == [(make_message(0, 7), Vec::new())])
+    });
+    exchange_frames(&mut pair);
+}
+
+/// The peer's kernel resets the connection when it gets the acceptor's greeting.
+#[test]
+fn frame_of_a_held_link_arrives_although_its_peer_left_before_the_greeting() {
+    let silent = TcpListener::bind(LOOPBACK).unwrap();
+    let address = silent.local_addr().unwrap().into();
+    let mut side = Side::open(&provider(), LOOPBACK);
+    let rival = AddressClaimer::claim(&side, address, 1);
+    drive_until("the first link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
+    drop(AddressClaimer::claim(&side, address, 2));
+    drive_until("the reset", &mut [&mut side], |sides| {
+        let links = &sides[0].transport.links;
+        let has_failed =
+            |id| matches!(links.slot(id), Some(Slot::Made(link)) if link.outbound.failure().is_some());
+        links.ids().any(has_failed)
+    });
+    assert_eq!(live_count(&side), 1);
+    drop(rival);
+    drive_until("the frame of the other", &mut [&mut side], |sides| {
+        let inboxes = sides[0].recorder.inboxes.values().chain(&sides[0].recorder.past);
+        inboxes.filter(|inbox| inbox.frames == [(make_message(0, 666), Vec::new())]).count() == 2
+    });
+}
