@@ -95,7 +95,7 @@ pub(super) enum Shortfall {
 /// A [`Shortfall`] as two fields. Both are `None` if there are figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ShortfallFields {
-    /// The feature that the provider does not offer.
+    /// Why the provider does not offer the feature.
     pub(super) not_offered: Option<String>,
     /// The failure.
     pub(super) failure: Option<String>,
