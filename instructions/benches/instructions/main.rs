@@ -105,7 +105,7 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Reports it also in the file from which `./test` takes its summary.
+/// Reports what is skipped on standard error, and in the file from which `./test` takes its summary.
 fn report_skipped(what: &str) -> Result<()> {
     eprintln!("skipped: {what}");
     if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {

@@ -1,4 +1,5 @@
-//! Probes of an enabled endpoint: names, options, control commands, cancellation.
+//! Probes of an endpoint, mostly an enabled one, and of control commands of other objects: names, options,
+//! control commands, cancellation.
 
 use std::ptr;
 
