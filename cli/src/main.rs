@@ -72,8 +72,8 @@ enum Command {
 }
 
 impl Command {
-    /// Returns who reads the log events. Another `homespun` command starts the hidden commands except
-    /// `bare`, and `pingpong --peer-process`.
+    /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process`, and
+    /// all hidden commands but `bare`.
     fn audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,

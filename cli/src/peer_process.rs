@@ -175,8 +175,8 @@ pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
     let (sender, lines) = unbounded();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
-            // This fails if the caller has dropped the receiver, because it needs no lines. The loop still
-            // notices the parent's end.
+            // This fails if the caller needs no lines and has dropped the receiver. The loop still notices
+            // the parent's end.
             let _ = sender.send(line);
         }
         process::exit(1);

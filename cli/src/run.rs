@@ -1,4 +1,4 @@
-//! `homespun run`: a command whose libfabric, Open MPI, MPICH or Intel MPI uses homespun.
+//! `homespun run`: executes a command so that its libfabric, Open MPI, MPICH or Intel MPI uses homespun.
 
 mod environment;
 mod loader;

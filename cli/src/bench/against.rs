@@ -69,7 +69,7 @@ pub(super) struct ComparisonRequest<'a> {
 /// # Errors
 ///
 /// A failure of the setup, of a bare loop or of the output. At the end [`Failure::Incomplete`] if a
-/// contender lacks a measurement, else the failure of the sleep measurement, if it failed.
+/// contender lacks a measurement, else the failure of the sleep measurement, if there is one.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

@@ -190,8 +190,8 @@ impl Measuring<'_, '_> {
 }
 
 impl Part {
-    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half of
-    /// a round trip.
+    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half
+    /// of a round trip, or the sum of two such halves.
     fn round_trip_factor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,

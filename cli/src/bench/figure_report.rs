@@ -20,7 +20,7 @@ pub(super) struct FigureReport {
     pub(super) libfabric: LibfabricReport,
     /// The providers that homespun was compared with.
     pub(super) providers: Vec<String>,
-    /// Whether programs of fabtests took part.
+    /// Whether the variable `FABTESTS` named a directory.
     #[serde(skip)]
     pub(super) has_fabtests: bool,
     /// Whether `--libfabric` was given.

@@ -15,10 +15,11 @@ use super::timing::Timing;
 use crate::failure::Failure;
 
 /// The largest number of batches of round trips. The result is the median over batches, so occasional
-/// disturbances by other load do not affect it.
+/// disturbances by other load hardly affect it.
 const BATCHES_MAX: u32 = 32;
 
-/// The last round trips of a run are timed individually: the number of all round trips divided by this.
+/// The last round trips of a run are timed individually. Their number is that of all round trips divided by
+/// this divisor, but at most [`SINGLES_MAX`].
 const SINGLES_DIVISOR: u32 = 4;
 
 /// The largest number of individually timed round trips in a run.

@@ -15,10 +15,11 @@ use super::target::Target;
 use crate::failure::Failure;
 
 /// The transmit size and the receive size of the endpoint. They exceed the window of any
-/// [`Run`](super::run::Run) and the probes that are sent meanwhile.
+/// [`Run`](super::run::Run) together with the probes that are sent meanwhile.
 const DEPTH_OPS: usize = 512;
 
-/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has it.
+/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has this
+/// tag.
 pub(crate) const PROBE_TAG: u64 = u64::MAX;
 
 /// The context of the receive for probes.
@@ -198,7 +199,7 @@ impl Port {
 }
 
 /// The sorted names of the domains that `getinfo` returns: auto, shm, tcp, or only that of
-/// FI_HOMESPUN_DOMAIN.
+/// `FI_HOMESPUN_DOMAIN`.
 pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }

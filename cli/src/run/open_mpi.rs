@@ -16,7 +16,7 @@ pub(super) fn is_launcher(program: &OsStr) -> bool {
     if !LAUNCHERS.iter().any(|launcher| name == Some(OsStr::new(launcher))) {
         return false;
     }
-    // If the launcher cannot be executed, the failure to execute the command reports that.
+    // If the launcher cannot be executed, `homespun run` reports that when it executes the command.
     let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     asked.is_ok_and(|output| {
         let said = String::from_utf8_lossy(&output.stdout);

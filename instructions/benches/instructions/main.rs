@@ -1,5 +1,6 @@
 //! Counts the instructions of operations, natively and through the plugin, and compares them with the record
-//! in `counts.json`. CONTRIBUTING.md explains its use, docs/decisions/instruction-counts.md its design.
+//! in `counts.json`. CONTRIBUTING.md explains how to use this benchmark,
+//! docs/decisions/instruction-counts.md why it is as it is.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]

@@ -62,8 +62,7 @@ pub(super) struct Conditions<'a> {
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // The socket must not listen: a pair that waits for its server at this port would take the socket for
-    // it.
+    // Bind only: to a pair that waits at this port, a listening socket would look like its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;

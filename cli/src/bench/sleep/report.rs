@@ -48,7 +48,7 @@ pub(super) struct ContenderReport {
     pub(super) idle: IdleReport,
 }
 
-/// Round trips in which both processes wait in one of the ways.
+/// Round trips in which both processes wait in the same way: by polling, or by sleeping on a descriptor.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
     /// The reason why there are no figures. If there are figures, both fields are `null`.

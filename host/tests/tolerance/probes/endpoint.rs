@@ -1,5 +1,4 @@
-//! Probes of an endpoint, mostly an enabled one, and of control commands of other objects: names, options,
-//! control commands, cancellation.
+//! Probes of names, options, control commands and cancellation, mostly of an enabled endpoint.
 
 use std::ptr;
 
