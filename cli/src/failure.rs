@@ -163,7 +163,7 @@ pub(crate) enum Failure {
     /// The peer process gave an unexpected answer.
     #[error("the peer process gave an unexpected answer; is it of another version?")]
     PeerProtocol,
-    /// The peer process has ended.
+    /// The other process of the measurement has ended.
     #[error("the peer process has ended")]
     PeerGone,
     /// The peer process ended early.

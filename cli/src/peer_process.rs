@@ -125,7 +125,8 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerEnded`] if the process has ended, [`Failure::PeerGone`] if it only reads no more.
+    /// [`Failure::PeerEnded`] if the process has ended, [`Failure::PeerGone`] if it has only closed its
+    /// input.
     pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), Failure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {

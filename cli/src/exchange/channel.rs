@@ -379,7 +379,7 @@ impl<'a> Channel<'a> {
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
         // Cancel the remaining receives, so that they do not take messages of a later peer at this address.
-        // If a cancel fails, the receive is about to complete.
+        // If a cancel fails, the receive has completed or is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }

@@ -28,7 +28,7 @@ pub(super) struct TransferFixture {
 }
 
 /// The allocated length of each memory, and the registered length of the left memory. It exceeds the region
-/// at the right, so that an access slightly beyond that region stays within the memory.
+/// at the right, so that an access beyond that region stays within the memory.
 pub(super) const ROOM_BYTES: usize = 1 << 17;
 /// The registered length of the right memory.
 const REGION_BYTES: usize = 4096;
