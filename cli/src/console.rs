@@ -76,8 +76,8 @@ impl Console {
         let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 
-    /// Shows a progress bar with this number of steps, if standard error is a terminal, and the user has not
-    /// asked for reports (`-v`), among which it would be lost.
+    /// Shows a progress bar with this number of steps if standard error is a terminal. With `-v` there is no
+    /// bar, because it would be lost among the log messages.
     pub(crate) fn start_progress(&mut self, steps: usize) {
         if LevelFilter::current() > LevelFilter::WARN {
             return;

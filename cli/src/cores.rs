@@ -32,15 +32,16 @@ impl AllowedCores {
         }
     }
 
-    /// Two cores to measure between, on different physical cores if possible. `None` if there is only one
-    /// core.
+    /// Two cores to measure between, on different physical cores if possible. `None` if there are fewer than
+    /// two cores.
     pub(crate) fn choose_pair(&self) -> Option<(usize, usize)> {
         self.choose_pair_preferring_other_physical_core(physical_core_id)
     }
 
-    /// The pairs of cores to measure on: one pair that shares a cache, and one that shares none, as far as
-    /// the host has both kinds. If the host has neither kind, a single pair of another kind. Empty if there
-    /// is only one core.
+    /// The pairs of cores to measure on. Among the pairs with the first core, one pair shares a cache but
+    /// not the physical core, and one shares no cache. A kind that does not exist is left out. If neither
+    /// exists, returns the pair of [`choose_pair`](Self::choose_pair). Empty if there are fewer than two
+    /// cores.
     pub(crate) fn choose_pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
         self.choose_pairs_by_sharing(
             |first, second| topology.sharing_between(first, second),

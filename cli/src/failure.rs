@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     /// A call of the fabric failed.
     #[error("{0}")]
     Fabric(Error),
-    /// An endpoint could not be opened.
+    /// An endpoint could not be bound to its address.
     #[error("cannot listen at {at}: {error}")]
     Bind {
         /// The address of the endpoint.
@@ -163,7 +163,7 @@ pub(crate) enum Failure {
     /// The peer process gave an unexpected answer.
     #[error("the peer process gave an unexpected answer; is it of another version?")]
     PeerProtocol,
-    /// The peer process has ended.
+    /// The other process of the measurement has ended.
     #[error("the peer process has ended")]
     PeerGone,
     /// The peer process ended early.
@@ -222,7 +222,8 @@ pub(crate) enum Failure {
         /// The MPI implementation that contains the launcher, and its packages.
         mpi: &'static str,
     },
-    /// The command is a launcher of Open MPI, which excludes the name under which homespun would be offered.
+    /// The command is a launcher of Open MPI, and Open MPI excludes the name under which homespun is
+    /// offered.
     #[error(
         "{} belongs to Open MPI, which leaves out every provider named {name}, so it would not use homespun; \
          run it without --as and FI_HOMESPUN_AS",
@@ -331,8 +332,9 @@ impl Failure {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The exit status of homespun. If a command could not be run, it is the status that `env(1)` would
-    /// return, which differs from the usual statuses of commands.
+    /// The exit status of homespun. For a command that does not exist or cannot be executed, the status is
+    /// that of `env(1)`: 127 or 126. If Open MPI excludes homespun's name, the status is that of wrong
+    /// usage.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),

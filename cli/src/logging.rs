@@ -22,7 +22,8 @@ pub(crate) enum Audience {
     ParentsUser,
 }
 
-/// Shows events from now on. Without `-v` these are warnings and errors.
+/// Shows events from now on. Without `-v` these are warnings and errors, or for [`Audience::ParentsUser`]
+/// only errors.
 pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
     let level = match (verbosity, audience) {
         (0, Audience::ParentsUser) => LevelFilter::ERROR,

@@ -72,8 +72,8 @@ enum Command {
 }
 
 impl Command {
-    /// Returns who reads the events. Hidden commands, and servers with a parent, are the second process of
-    /// another command.
+    /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process`, and
+    /// all hidden commands but `bare`.
     fn audience(&self) -> Audience {
         match self {
             Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,

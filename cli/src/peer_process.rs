@@ -19,7 +19,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::failure::Failure;
 use crate::logging;
 
-/// How long a peer process may take to end after its connections have ended.
+/// How long this process waits for the end of a peer process after SIGTERM, or after a failure that the end
+/// of the peer process may explain.
 const END_LAG: Duration = Duration::from_millis(500);
 
 /// The interval between checks for the end.
@@ -30,7 +31,7 @@ const END_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
     child: Child,
-    /// The peer process ends when this closes, however this process ends.
+    /// When this pipe closes, the peer process ends. The kernel closes it even if this process is killed.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     gone: Arc<AtomicBool>,
@@ -38,8 +39,8 @@ pub(crate) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Starts this program with these arguments, pinned to `core` if that is given. The peer process may take
-    /// as long as `timeout` for each line.
+    /// Starts this program with these arguments, pinned to `core` if that is given. The peer process may
+    /// take as long as `timeout` for each line.
     pub(crate) fn start(
         arguments: &[&str],
         core: Option<usize>,
@@ -97,8 +98,8 @@ impl PeerProcess {
         self.lines.try_recv().ok()
     }
 
-    /// Waits until the process has ended by itself. After `limit`, sends it SIGTERM, on which libraries clean
-    /// up. If the process does not end then either, it is killed.
+    /// Waits at most `limit` for the process to end by itself. Then sends SIGTERM, on which libraries clean
+    /// up. Kills the process if it is still running after [`END_LAG`].
     pub(crate) fn wait_or_terminate(mut self, limit: Duration) {
         if self.wait_for_exit(limit) {
             return;
@@ -124,7 +125,8 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerEnded`] if the process has ended.
+    /// [`Failure::PeerEnded`] if the process has ended, [`Failure::PeerGone`] if it has only closed its
+    /// input.
     pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), Failure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
@@ -162,7 +164,7 @@ impl PeerProcess {
 
 impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // Both calls fail only if this process has already waited for the end of the peer process.
+        // A failure of either call means that the peer process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -174,8 +176,8 @@ pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
     let (sender, lines) = unbounded();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
-            // This fails if the caller has dropped the receiver, because it needs no lines. The loop still
-            // notices the parent's end.
+            // This fails if the caller needs no lines and has dropped the receiver. The loop still notices
+            // the parent's end.
             let _ = sender.send(line);
         }
         process::exit(1);

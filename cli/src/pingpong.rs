@@ -25,10 +25,10 @@ use crate::peer_process::{self, PeerProcess};
 
 /// Measure latency and bandwidth between two processes.
 ///
-/// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two to
-/// a core, and measures shared memory (domain shm) and TCP (domain tcp). With --listen it is a server, which
-/// waits for a client on this or another host. With SERVER it is the client of that server. Both need the
-/// same --domain. The client decides what to measure, and prints the table.
+/// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two
+/// to a core, and measures shared memory (domain shm) and TCP (domain tcp). With --listen it is a server,
+/// which waits for a client on this or another host. With SERVER it is the client of that server. Both need
+/// the same --domain. The client decides what to measure, and prints the table.
 ///
 /// Each size is measured twice. The first measurement is of latency: half of a round trip, the median over
 /// batches of round trips. The second is of bandwidth, in 10^6 bytes a second: the client keeps many one-way
@@ -160,7 +160,7 @@ fn serve(
 ) -> Result<(), Failure> {
     let PingpongArguments { keep, core, peer_process, .. } = arguments;
     if *peer_process {
-        // The parent sends no lines to this server, but the server ends with its parent.
+        // The call makes this server end with its parent. The parent sends no lines, so drop the receiver.
         drop(peer_process::read_parent_lines_or_exit());
     }
     let server =
@@ -215,7 +215,7 @@ fn measure_with_own_server(
     let mut domains = port::domain_names()?;
     match domain {
         Some(requested) => domains.retain(|domain| domain == requested),
-        // A peer on this host would be measured over shared memory twice.
+        // `auto` reaches a peer on this host over shared memory, which `shm` measures already.
         None if domains.len() > 1 => domains.retain(|domain| domain != "auto"),
         None => {}
     }

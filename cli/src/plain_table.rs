@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::console::WIDTH;
 
-/// A table with these headings, whose cells are wrapped if it would be wider than [`WIDTH`]. The first
+/// A table with these headings. Its cells are wrapped if the table would be wider than [`WIDTH`]. The first
 /// `words` columns are aligned to the left, the others to the right.
 pub(crate) fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();

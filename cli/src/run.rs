@@ -1,4 +1,4 @@
-//! `homespun run`: a command whose libfabric, Open MPI, MPICH or Intel MPI uses homespun.
+//! `homespun run`: executes a command so that its libfabric, Open MPI, MPICH or Intel MPI uses homespun.
 
 mod environment;
 mod loader;
@@ -51,9 +51,9 @@ pub(crate) struct RunArguments {
     /// programs that accept only providers whose names they know. All their processes must use homespun.
     #[arg(long = "as", value_name = "NAME")]
     offered_name: Option<OfferedName>,
-    /// The directory of libhomespun_fi.so. The default is the first of these that has the file: the directory
-    /// of this program; ../lib/homespun, ../lib and ../lib64 relative to it; in a build tree, the other
-    /// directories of cargo; and those in FI_PROVIDER_PATH.
+    /// The directory of libhomespun_fi.so. The default is the first of these that has the file: the
+    /// directory of this program; ../lib/homespun, ../lib and ../lib64 relative to it; in a build tree, the
+    /// other directories of cargo; and those in FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
     /// The command and its arguments. A -- before them is needed only if the command's name begins with -.
@@ -72,7 +72,7 @@ Examples:
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
 1 if the plugin or the domain is missing, 2 if the command line was wrong.";
 
-/// The launchers of MPI programs, each with the implementation that contains it.
+/// The launchers of MPI programs, each with the implementation to install if the launcher is missing.
 const MPI_LAUNCHERS: [(&str, &str); 4] =
     [("mpirun", OPEN_MPI), ("mpiexec", OPEN_MPI), ("orterun", OPEN_MPI), ("mpiexec.hydra", WITH_HYDRA)];
 
@@ -109,13 +109,13 @@ pub(crate) fn exec_command(arguments: &RunArguments, console: &Console) -> Resul
     Err(execution_failure(program, command.exec()))
 }
 
-/// Returns the name of the requested domain as the domain spells it. Warns of bad parameters in the
-/// environment: the command would only log them, and libfabric's log is usually off.
+/// Returns the name of the requested domain, if there is a request, as the domain spells it. Warns of bad
+/// parameters in the environment: the command would only log them, and libfabric's log is usually off.
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`] if the requested domain does not exist, or without a request the domain in
-/// FI_HOMESPUN_DOMAIN. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
+/// [`Failure::NoDomain`] if the requested domain does not exist. Without a request, the same if the domain
+/// in FI_HOMESPUN_DOMAIN does not exist. The fabric's error if FI_HOMESPUN_IFACE matches no interface.
 fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
     let of_user = Params::from_env().domain;
     let found = port::find_domain(requested.or(of_user.as_deref()))?;

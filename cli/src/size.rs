@@ -3,8 +3,8 @@
 /// The letters of the powers of 1024, starting with the first power.
 const LETTERS: [char; 4] = ['K', 'M', 'G', 'T'];
 
-/// The most digits after the decimal point that a size may have. With 2^40 as the largest unit, more digits
-/// of a whole number of bytes are zeros.
+/// The most digits that a size may have after the decimal point, not counting zeros at the end. The largest
+/// unit is 2^40, so a whole number of bytes needs no more digits.
 const DECIMALS_MAX: usize = 40;
 
 /// Reads a number of bytes: `64`, `4K`, `1.5K`, `1KiB`, and what [`format_with_unit`] writes.
@@ -62,7 +62,7 @@ fn multiply_decimals(digits: &str, mut factor: u64) -> Option<u64> {
     digits.iter().all(|digit| *digit == 0).then_some(product)
 }
 
-/// Writes a number of bytes in the form that [`parse`] reads, as short as possible without rounding.
+/// Writes a number of bytes in the form that [`parse`] reads: a whole number of the largest possible unit.
 pub(crate) fn format(bytes: u64) -> String {
     let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {

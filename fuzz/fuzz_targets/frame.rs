@@ -1,5 +1,5 @@
-//! The header of a frame has one encoding only, and the parser judges each beginning of it as it judges the
-//! whole.
+//! The header of a frame has one encoding only. For each beginning of a header, the parser gives the same
+//! answer as for the whole header, or asks for more bytes.
 
 #![no_main]
 

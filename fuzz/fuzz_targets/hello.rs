@@ -1,4 +1,5 @@
-//! The hello of a stream has one encoding only, and is refused at its first wrong byte.
+//! The hello of a stream has one encoding only. If the parser refuses the beginning of a hello, it refuses
+//! the whole hello too.
 
 #![no_main]
 

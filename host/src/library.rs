@@ -25,7 +25,7 @@ const INFO_SYMBOLS: &CStr = c"FABRIC_1.3";
 /// The reason why a library cannot be used.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The dynamic loader cannot load the library.
+    /// The library could not be loaded.
     #[error("{0}")]
     NotLoaded(String),
     /// The library lacks a function that applications use.
@@ -47,8 +47,8 @@ type OpenFabric = unsafe extern "C" fn(*mut FiFabricAttr, *mut *mut FidFabric, *
 type Version = unsafe extern "C" fn() -> u32;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// A loaded libfabric. The library stays loaded until the process ends, since its providers leave threads and
-/// thread-local data behind.
+/// A loaded libfabric. The library stays loaded until the process ends, since its providers leave threads
+/// and thread-local data behind.
 #[derive(Debug, Clone, Copy)]
 pub struct Libfabric {
     getinfo: GetInfo,

@@ -1,4 +1,5 @@
-//! An endpoint for tagged messages in lockstep: at most one send and one receive are in flight.
+//! An endpoint for tagged messages in lockstep: at most one posted send and one posted receive are in
+//! flight.
 
 use std::ffi::c_int;
 use std::mem::{self, MaybeUninit};
@@ -107,9 +108,9 @@ struct Buffer {
 }
 
 impl Libfabric {
-    /// The provider's first info for tagged messages between reliable endpoints. If the provider's addresses
-    /// are IP addresses, the info is for the loopback interface. `None` if the provider offers no such
-    /// endpoint.
+    /// The provider's first info for tagged messages between reliable unconnected endpoints. If the
+    /// provider's addresses are IP addresses, the info is for the loopback interface. `None` if the provider
+    /// offers no such endpoint.
     pub fn tagged_info(&self, provider: &str) -> Result<Option<InfoList>, CallError> {
         const FI_EP_RDM: u32 = 3;
         let name = std::ffi::CString::new(provider);
@@ -120,8 +121,8 @@ impl Libfabric {
         hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
         hints.ep_attr_mut().r#type = FI_EP_RDM;
         let source = InfoFlags::SOURCE.bits();
-        // A provider with its own address format refuses an IP address, or mistakes it for a name of its own.
-        // So try without a node, too.
+        // A provider with an address format of its own refuses an IP address, so the second attempt has no
+        // node. The provider `shm` takes an IP address for a name, so it gets only the second attempt.
         let places = [(Some(c"127.0.0.1"), source), (None, 0)];
         let places = if provider == "shm" { &places[1..] } else { &places[..] };
         for (node, flags) in places {
@@ -202,9 +203,9 @@ impl Lockstep {
     }
 
     /// Sends a message with this tag: by `fi_tinject(3)` if the provider injects messages of this length,
-    /// else by `fi_tsend(3)`. If the length exceeds the buffer, the message is as long as the buffer. Returns
-    /// `None` if the caller has to read the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before
-    /// [`set_peer`](Self::set_peer).
+    /// else by `fi_tsend(3)`. If the length exceeds the buffer, the message is as long as the buffer.
+    /// Returns `None` if the caller has to read the queue and try again (`EAGAIN`). Fails with `ENOTCONN`
+    /// before [`set_peer`](Self::set_peer).
     pub fn try_send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
         self.outgoing.fail_if_in_flight("fi_tsend")?;
         if self.peer == FI_ADDR_UNSPEC {
@@ -225,16 +226,16 @@ impl Lockstep {
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
-    /// `fi_cq_read(3)`: reads one completion, if there is one. If an operation has failed, returns its error,
-    /// and the operation is no longer in flight.
+    /// `fi_cq_read(3)`: reads one completion, if there is one. If an operation has failed, returns its
+    /// error, and the operation is no longer in flight.
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open, and `entry` has room for one entry of its format.
         self.read_completion_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
     }
 
-    /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`, or
-    /// earlier if the sleep is interrupted.
+    /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`,
+    /// or earlier if the sleep is interrupted.
     pub fn sread_one(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);

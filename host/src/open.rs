@@ -28,7 +28,7 @@ pub fn cq_attr(format: u32) -> FiCqAttr {
     }
 }
 
-/// Attributes of a counter of completions without a wait object.
+/// Attributes of a counter that counts completions and has no wait object.
 pub fn counter_attr() -> FiCntrAttr {
     FiCntrAttr { events: FI_CNTR_EVENTS_COMP, wait_obj: FI_WAIT_NONE, wait_set: ptr::null_mut(), flags: 0 }
 }

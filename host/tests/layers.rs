@@ -42,7 +42,7 @@ fn load_libfabric() -> Libfabric {
         // environment meanwhile.
         unsafe { env::set_var("FI_PROVIDER_PATH", &directory) };
         let libfabric = Libfabric::load("libfabric.so.1").expect("libfabric (Debian: libfabric-bin)");
-        // Make libfabric search for its providers now, which it does only once, since the directory is
+        // libfabric searches for its providers only once. Make it search now, because the directory is
         // removed next.
         libfabric.getinfo(None, None, 0, None).expect("a provider");
         std::fs::remove_dir_all(directory).expect("a temporary directory");
@@ -251,8 +251,8 @@ fn messages_and_writes_cross_a_layer_in_every_domain() {
     }
 }
 
-/// Runs the test above with a parameter of the layer, in another process because the layer reads its
-/// parameters only once.
+/// Runs `messages_and_writes_cross_a_layer_in_every_domain` with a parameter of the layer. It runs in
+/// another process, because the layer reads its parameters only once.
 #[test]
 fn messages_and_writes_cross_a_layer_that_shares_a_receive_context() {
     let mut test = std::process::Command::new(env::current_exe().expect("this test's path"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use homespun::Errno;
 use homespun_host::{Accepted, CallError, Completion, Libfabric, Lockstep, WaitObject};
 
-/// The time limit of a message, longer than any takes to a posted receive.
+/// The time limit of a message. It is longer than any message takes to reach a posted receive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The size of the buffers, larger than messages that are injected.

@@ -1,8 +1,8 @@
 //! Sends a message between two endpoints of the plugin in the installed libfabric, with the types of this
 //! crate.
 //!
-//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes. It fails if
-//! `CI` is set. `LD_LIBRARY_PATH` selects another libfabric.
+//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes. If `./test`
+//! runs it, the test fails instead. `LD_LIBRARY_PATH` selects another libfabric.
 
 use std::env;
 use std::os::unix::fs::symlink;

@@ -99,7 +99,8 @@ pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> 
 
 /// The functions whose counts rose, the largest rise first.
 fn risen_functions(before: &Count, now: &Count) -> Vec<Rise> {
-    // A function that is not in the record took less than this, so its count has risen at least from here.
+    // A function that is not in the record had a smaller count than this. Its rise is computed from this
+    // count.
     let unrecorded_max = before.min_recorded_count();
     let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
     let functions = now.functions.iter().map(|(function, count)| Rise {

@@ -67,7 +67,8 @@ impl Record {
         }
     }
 
-    /// Writes a record, without the functions that it omits because they are small.
+    /// Writes a record, without the functions whose counts are below
+    /// [`min_recorded_count`](Count::min_recorded_count).
     ///
     /// # Errors
     ///

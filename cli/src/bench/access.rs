@@ -119,8 +119,8 @@ pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<()
     loop {
         match channel.wait_as_target(has_own_core) {
             Ok(Completed::Received(..)) => return Ok(()),
-            // The owner ignores its time-out, because it receives nothing while the leader accesses its
-            // memory, however long that takes. The leader has a time-out, and this process ends with the
+            // The owner receives no message while the leader accesses the region, however long that takes.
+            // So the owner ignores its own time-out. The leader has one, and this process ends with the
             // leader.
             Ok(Completed::Sent(_)) | Err(Failure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),

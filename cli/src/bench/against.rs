@@ -68,7 +68,8 @@ pub(super) struct ComparisonRequest<'a> {
 ///
 /// # Errors
 ///
-/// Any failure of the setup. At the end [`Failure::Incomplete`], if a contender lacks a measurement.
+/// A failure of the setup, of a bare loop or of the output. At the end [`Failure::Incomplete`] if a
+/// contender lacks a measurement, else the failure of the sleep measurement, if there is one.
 pub(super) fn run(request: &ComparisonRequest<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_table_markers(file)?;

@@ -1,7 +1,7 @@
 //! Bare loops: they do only the necessary work of messages, and so give a lower bound for the fabric's times.
 //!
-//! Each bare loop moves messages between the same two processes in one way, without headers, matching or
-//! completions. Its only flow control keeps the sender from overrunning the receiver.
+//! Each bare loop moves messages between the same two processes by one mechanism, without headers, matching
+//! or completions. Its only flow control keeps the sender from overrunning the receiver.
 
 mod memcpy;
 mod memory;
@@ -81,7 +81,8 @@ impl Medium {
             .map_err(|error| Failure::Bare { doing: "connecting", error })
     }
 
-    /// Prepares this process's end of a loop. The leader prepares its end before the follower does.
+    /// Prepares this process's end of a loop. The leader must prepare its end before the follower does,
+    /// because the leader clears the shared memory.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
     end.await_peer_done()
 }
 
-/// Buffers for arriving messages, used in turn. There are as many as the fabric has receives posted, so that
-/// bare loop and fabric use the same amount of memory.
+/// Buffers for arriving messages, used in turn. A loop of messages has as many buffers as the fabric has
+/// posted receives, so that both use the same amount of memory.
 #[derive(Debug)]
 struct Buffers {
     buffers: Vec<Vec<u8>>,

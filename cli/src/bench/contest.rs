@@ -21,7 +21,8 @@ const ANSWER_BYTES: usize = 8;
 pub(super) enum BareAccess {
     /// Copies to or from shared memory.
     Copies(Copying),
-    /// Messages: one with the payload, and one without payload in the opposite direction.
+    /// Messages. The bare latency is the sum of two halves of round trips: one with the payload, one with
+    /// [`ANSWER_BYTES`]. The bare bandwidth is that of one-way messages with the payload.
     Messages(Way),
 }
 
@@ -42,8 +43,8 @@ pub(super) struct Contest {
     parts: [Part; 4],
     /// The names of the bare loops: of latency and of bandwidth.
     bare_names: [&'static str; 2],
-    /// The run of copies within this process, for comparison. `None` for messages that are too small for the
-    /// comparison.
+    /// The run of copies within this process, for comparison. `None` for accesses, for small messages, and
+    /// for a domain that shares no memory.
     memcpy: Option<Run>,
 }
 
@@ -64,7 +65,7 @@ struct PartRounds {
 enum Part {
     /// A step that both processes take.
     Step(Step),
-    /// Half of a round trip with the payload, and half of a round trip without.
+    /// Half of a round trip with the payload, and half of a round trip with [`ANSWER_BYTES`].
     ThereAndBack(Step, Step),
     /// Copies by this process alone.
     Copies(Copies),
@@ -189,8 +190,8 @@ impl Measuring<'_, '_> {
 }
 
 impl Part {
-    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half of
-    /// a round trip.
+    /// The factor from a measured time to the time of a whole operation: 2 where the measured time is half
+    /// of a round trip, or the sum of two such halves.
     fn round_trip_factor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,

@@ -149,7 +149,7 @@ fn reproducing_command(report: &FigureReport) -> String {
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
     let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
-    // Quote a provider's name with a semicolon, which would end the command in a shell.
+    // Quote the names if one has a semicolon, which would end the command in a shell.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
     format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")

@@ -31,7 +31,7 @@ pub(super) struct Figure {
     pub(super) rows: Vec<CaseRow>,
 }
 
-/// The unit of a figure's numbers.
+/// The quantity that a figure's numbers measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Quantity {

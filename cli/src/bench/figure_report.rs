@@ -20,7 +20,7 @@ pub(super) struct FigureReport {
     pub(super) libfabric: LibfabricReport,
     /// The providers that homespun was compared with.
     pub(super) providers: Vec<String>,
-    /// Whether programs of fabtests took part.
+    /// Whether the variable `FABTESTS` named a directory.
     #[serde(skip)]
     pub(super) has_fabtests: bool,
     /// Whether `--libfabric` was given.
@@ -32,8 +32,8 @@ pub(super) struct FigureReport {
     /// The number of rounds over which medians are taken.
     pub(super) rounds: u32,
     pub(super) figures: Vec<Figure>,
-    /// The results of the same providers while they poll, sleep and idle; null if nothing of that could be
-    /// measured.
+    /// The results of the same providers while processes poll, sleep and idle; null if this measurement
+    /// failed as a whole.
     pub(super) sleep: Option<SleepReport>,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn format_row(figure: &Figure, row: &CaseRow) -> String {
     align_columns(&format_columns(row, has_p99, short_loop_name), &column_widths(figure, has_p99))
 }
 
-/// Whether rows for a terminal with a p99 beside each median fit its width.
+/// Whether rows with a p99 beside each median fit the width of a terminal.
 fn has_room_for_p99(figure: &Figure) -> bool {
     let numbers: usize = column_widths(figure, true).iter().map(|width| width + 1).sum();
     numbers + 1 + LOOP_WIDTH <= WIDTH

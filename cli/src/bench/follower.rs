@@ -36,10 +36,11 @@ pub(super) const MEMORY: &str = "memory";
 /// connection follows.
 pub(super) const SOCKET: &str = "socket";
 
-/// The word before the address of the follower's endpoint, and the region that the leader may access.
+/// The word that the follower writes before the address of its endpoint and the region that the leader may
+/// access.
 pub(super) const ENDPOINT: &str = "endpoint";
 
-/// The word before the address of the leader's endpoint.
+/// The word that the leader writes before the address of its endpoint.
 pub(super) const PARTNER: &str = "partner";
 
 /// The follower's word that a step may begin.

@@ -60,7 +60,7 @@ pub(super) struct Fabric<'a> {
 }
 
 impl Pair {
-    /// Starts the follower.
+    /// Pins this process if that is requested, starts the follower, and connects the two by a medium.
     pub(super) fn start(
         kind: MediumKind,
         fabric: Option<Fabric<'_>>,

@@ -80,7 +80,7 @@ struct Line<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// A logarithmic axis. `start`, `end` and `ticks` are powers of its base.
+/// A logarithmic axis. `start`, `end` and `ticks` are logarithms: exponents of the axis's base.
 #[derive(Debug, Clone)]
 struct Axis {
     start: f64,
@@ -89,7 +89,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Sizes as powers of two, with a tick for each.
+    /// An axis of sizes with base two, and a tick for each size.
     fn of_sizes(sizes: impl Iterator<Item = f64>) -> Axis {
         let mut ticks: Vec<f64> = sizes.map(f64::log2).collect();
         ticks.sort_by(f64::total_cmp);
@@ -98,7 +98,7 @@ impl Axis {
         Axis { start: ticks[0] - margin, end: ticks[ticks.len() - 1] + margin, ticks }
     }
 
-    /// Values as powers of ten, with ticks at round numbers.
+    /// An axis of values with base ten, and ticks at round numbers.
     fn of_values(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let start = (values.clone().fold(f64::INFINITY, f64::min) / MARGIN).log10();
         let end = (values.fold(0.0, f64::max) * MARGIN).log10();

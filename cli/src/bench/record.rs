@@ -16,7 +16,7 @@ const DOCUMENT: &str = "RESULTS.md";
 const PLACE_BEGIN: &str = "<!-- speed -->";
 const PLACE_END: &str = "<!-- /speed -->";
 
-/// Writes the document and its drawings, and removes the drawings of an earlier record.
+/// Removes the drawings of an earlier record, and writes the document and its drawings.
 pub(super) fn write_record(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
     let drawings = directory.join(DRAWINGS);
     remove_drawings(&drawings)?;

@@ -1,4 +1,5 @@
-//! `homespun bare`: prints one number of one bare loop, for programs that compare it with another.
+//! `homespun bare`: measures one bare loop, and prints one number for scripts that compare it with other
+//! numbers.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -69,7 +69,7 @@ const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 pub(super) struct SleepRequest<'a> {
     /// The domains of homespun.
     pub(super) domains: &'a [Domain],
-    /// The rivals. Those whose medium is not among `domains` are not measured.
+    /// The rivals; `None` for the default rivals. Only rivals whose medium is among `domains` are measured.
     pub(super) providers: Option<&'a Providers>,
     /// The prefix of the libfabric installation.
     pub(super) prefix: Option<&'a Path>,

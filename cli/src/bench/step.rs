@@ -48,7 +48,7 @@ impl Chunk {
     }
 }
 
-/// One measurement of messages of one size.
+/// One measurement of one way, one metric and one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) way: Way,

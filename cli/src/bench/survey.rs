@@ -54,7 +54,8 @@ pub(super) struct Survey<'a> {
 impl Domain {
     pub(super) const ALL: [Domain; 2] = [Domain::Shm, Domain::Tcp];
 
-    /// The domain that is compared with a provider of libfabric, because it uses the same medium.
+    /// The domain that is compared with this provider of libfabric, because both use the same medium. A
+    /// provider of unknown name is compared with `tcp`.
     pub(super) fn of_provider(provider: &str) -> Domain {
         match provider.split(';').next() {
             Some("shm" | "sm2") => Domain::Shm,

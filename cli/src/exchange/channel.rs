@@ -14,15 +14,15 @@ use super::port::{Event, PROBE_TAG, Port};
 use super::remote_region::RemoteRegion;
 use crate::failure::Failure;
 
-/// After this many empty reads of the queue, each further empty read yields. Otherwise a peer on the same
-/// core would not run until the kernel preempts this thread.
+/// After this many empty reads of the queue in one wait, each further empty read yields. A peer on the same
+/// core could otherwise run only when the kernel preempts this thread.
 const SPINS_BEFORE_YIELD: u32 = 256;
 
 /// The number of empty reads of the queue between two reads of the clock.
 const SPINS_PER_CLOCK: u32 = 64;
 
-/// After this time without an event, the channel probes the peer. A receive does not fail when its sender
-/// dies, but a probe does.
+/// Each time this long passes without an event, the channel probes the peer. A receive that waits without a
+/// link does not notice that the peer is gone; a probe opens a link, and fails if the peer is gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest control message: a greeting, or the answer to it. Control messages are not numbered.
@@ -38,8 +38,8 @@ pub(crate) struct Channel<'a> {
     peer: FabricAddress,
     address: Address,
     settings: Settings,
-    /// The contexts of this conversation. No other conversation on the port has the same ones, because
-    /// operations of an earlier conversation may complete during this one.
+    /// The contexts of this conversation. They differ from those of earlier conversations on the port, whose
+    /// operations may complete during this one.
     contexts: Contexts,
     /// The number of messages that this side has sent.
     sent: u64,
@@ -142,9 +142,8 @@ impl<'a> Channel<'a> {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
-    /// Sets whether each send announces that another follows at once (`FI_MORE`), so that several messages
-    /// may travel together. The next [`wait_for_message`](Self::wait_for_message) sends any messages that the
-    /// endpoint has held back.
+    /// Sets whether each send or access announces that another follows at once (`FI_MORE`), so that several
+    /// may travel together. The next wait for a completion sends what the endpoint has held back.
     pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
@@ -159,7 +158,7 @@ impl<'a> Channel<'a> {
     pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let context = self.contexts.context_for(sent);
-        // The queue of the port is deeper than any window, so the endpoint never refuses this send.
+        // The transmit size of the endpoint exceeds every window, so this send does not fail with `EAGAIN`.
         if self.settings.tagged {
             port.endpoint.tsend(message, peer, Tag(sent), context)?;
         } else {
@@ -178,12 +177,12 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts an access to the memory of the peer. [`wait_for_access`](Self::wait_for_access) returns its
-    /// buffers on completion.
+    /// Posts an access to the memory of the peer. When the access has completed,
+    /// [`wait_for_access`](Self::wait_for_access) returns these buffers.
     pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
         let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
-        // The endpoint never refuses the access, as in `send`.
+        // As in `send`, the transmit size exceeds every window.
         match local {
             AccessBuffers::Write(source) => {
                 port.endpoint.write(source, peer, RemoteMemory { address, key }, context)?;
@@ -200,7 +199,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts a receive for the first message without a posted receive.
+    /// Posts a receive for the next message of the peer for which none is posted yet.
     pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.context_for(posted);
@@ -241,7 +240,8 @@ impl<'a> Channel<'a> {
         self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
-    /// Waits until a send or a receive completes. Skips completions of accesses.
+    /// Waits until a send or a receive completes. Skips completions of fetch-adds. No write or read may be
+    /// in flight, because its completion would be taken for that of a message.
     pub(crate) fn wait_for_message(&mut self) -> Result<Completed, Failure> {
         self.wait_for_message_yielding_if(true)
     }
@@ -264,14 +264,15 @@ impl<'a> Channel<'a> {
                     self.received += 1;
                     Ok(Completed::Received(sequence, message))
                 }
-                // This completes an access, and no caller waits for it.
+                // A fetch-add has completed, which no caller of this function waits for.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
 
-    /// Waits for the completion of an access, while no messages are in flight.
+    /// Waits for the completion of an access. No message may be in flight, because its completion would be
+    /// skipped.
     pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, Failure> {
         loop {
             let event = self.await_event()?;
@@ -378,7 +379,7 @@ impl<'a> Channel<'a> {
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
         // Cancel the remaining receives, so that they do not take messages of a later peer at this address.
-        // If a cancel fails, the receive is about to complete.
+        // If a cancel fails, the receive has completed or is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }

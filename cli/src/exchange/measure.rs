@@ -1,9 +1,9 @@
 //! The measurement of one size by client and server, and how its times are computed.
 //!
-//! Latency is measured first, by round trips: the client sends a message, and the server answers it with one
-//! of the same length. Bandwidth is measured next, in a few rounds. In each round the server announces that
-//! its receives are posted. Then the client sends with a window of messages in flight, each flagged
-//! `FI_MORE`. The server answers once it has received all messages of the round.
+//! Latency is measured by round trips: the client sends a message, and the server answers with a message of
+//! the same length. Bandwidth is measured in a few rounds. In each round the server posts receives and
+//! announces that it is ready. Then the client sends with a window of messages in flight, each flagged
+//! `FI_MORE`. The server sends an empty message once it has received all messages of the round.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,11 @@ use super::timing::Timing;
 use crate::failure::Failure;
 
 /// The largest number of batches of round trips. The result is the median over batches, so occasional
-/// disturbances by other load do not affect it.
+/// disturbances by other load hardly affect it.
 const BATCHES_MAX: u32 = 32;
 
-/// One in this many round trips is timed individually, at the end of a run.
+/// The last round trips of a run are timed individually. Their number is that of all round trips divided by
+/// this divisor, but at most [`SINGLES_MAX`].
 const SINGLES_DIVISOR: u32 = 4;
 
 /// The largest number of individually timed round trips in a run.
@@ -79,7 +80,7 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
     phase.wait_for_all_buffers()
 }
 
-/// The client's part of the bandwidth.
+/// The client's part of the bandwidth measurement.
 fn time_one_way_sends(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     channel.set_fi_more(true)?;
     let timing = time_message_rounds(run, |count| time_send_round(channel, run, count))?;
@@ -87,7 +88,7 @@ fn time_one_way_sends(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Fa
     Ok(timing)
 }
 
-/// The server's part of the bandwidth.
+/// The server's part of the bandwidth measurement.
 fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
     for count in message_counts_of_rounds(run) {
         let mut phase = Phase::new(
@@ -105,8 +106,9 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run over any medium. The result is the median over batches. Only the last round
-/// trips are timed individually, since reading the clock takes a considerable part of a short round trip.
+/// Makes the round trips of a run over any medium. The result is the median over batches. Only the last
+/// round trips are timed individually, since reading the clock takes a considerable part of a short round
+/// trip.
 pub(crate) fn time_round_trips(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
@@ -332,7 +334,7 @@ pub(crate) fn zeroed_buffer(size_bytes: usize) -> BytesMut {
 /// The size of one of `parts` almost equal parts of `total`.
 fn size_of_part(total: u32, part: u32, parts: u32) -> u32 {
     let before = |part: u32| u64::from(total) * u64::from(part) / u64::from(parts);
-    // A part is no larger than the whole.
+    // A part is no larger than `total`, so it fits into 32 bits.
     (before(part + 1) - before(part)) as u32
 }
 

@@ -1,7 +1,7 @@
 //! The content of messages when every byte is checked.
 //!
-//! The content depends on a message's direction, number and length. So the check fails for the content of any
-//! other message, even if only a part of it was left in the buffer.
+//! The content depends on a message's direction, number and length. So the check fails for the content of
+//! any other message, even if only a part of it was left in the buffer.
 
 /// The length of the words that make up the content.
 const WORD_BYTES: usize = size_of::<u64>();
@@ -73,7 +73,7 @@ impl Pattern {
     }
 }
 
-/// Spreads every bit of a number over all bits of the result.
+/// Mixes the bits of a number, so that similar numbers give very different results.
 fn mix_bits(number: u64) -> u64 {
     let product = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 29)

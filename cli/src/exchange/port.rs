@@ -14,11 +14,12 @@ use homespun::{
 use super::target::Target;
 use crate::failure::Failure;
 
-/// The depth of each queue of the endpoint: more than the window of any [`Run`](super::run::Run) and the
-/// probes that are sent meanwhile.
+/// The transmit size and the receive size of the endpoint. They exceed the window of any
+/// [`Run`](super::run::Run) together with the probes that are sent meanwhile.
 const DEPTH_OPS: usize = 512;
 
-/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has it.
+/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has this
+/// tag.
 pub(crate) const PROBE_TAG: u64 = u64::MAX;
 
 /// The context of the receive for probes.
@@ -137,8 +138,8 @@ impl Port {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
-    /// Registers memory, at least one byte, that peers may read and write. Where the domain allows it, peers
-    /// may also map the memory.
+    /// Registers memory of this length, but at least one byte, which peers may read and write. Where the
+    /// domain allows it, peers may also map the memory.
     pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: Some(REGION_KEY), shareable: true, ..MrAttr::default() };
@@ -197,7 +198,8 @@ impl Port {
     }
 }
 
-/// The names of the available domains, sorted: auto, shm, tcp.
+/// The sorted names of the domains that `getinfo` returns: auto, shm, tcp, or only that of
+/// `FI_HOMESPUN_DOMAIN`.
 pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
     domain_names_of(&Fabric::new())
 }
@@ -216,10 +218,10 @@ fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`], which lists the available domains.
+/// [`Failure::NoDomain`] if the requested domain does not exist, and any failure of `getinfo`.
 pub(crate) fn find_domain(requested: Option<&str>) -> Result<Option<String>, Failure> {
-    // A requested domain takes precedence over FI_HOMESPUN_DOMAIN, so ignore that variable: with it `getinfo`
-    // would return only one domain.
+    // A requested domain takes precedence over FI_HOMESPUN_DOMAIN, so ignore that variable: with it
+    // `getinfo` would return only one domain.
     let params = Params { domain: None, ..Params::from_env() };
     let available = domain_names_of(&Fabric::with_params(params))?;
     let Some(requested) = requested else { return Ok(None) };

@@ -12,8 +12,8 @@ pub(crate) const ITERATIONS_MAX: u32 = 1 << 30;
 /// The largest number of messages in flight during the bandwidth measurement.
 pub(crate) const WINDOW_MAX_MESSAGES: u32 = 64;
 
-/// The largest number of bytes in flight during the bandwidth measurement. Two messages are in flight even if
-/// they have more bytes.
+/// The largest number of bytes in flight during the bandwidth measurement. Two messages are in flight even
+/// if they have more bytes.
 pub(crate) const WINDOW_MAX_BYTES: u64 = 4 << 20;
 
 /// The least number of messages in flight. With fewer, sends would not overlap.
@@ -40,7 +40,8 @@ const ITERATIONS_MIN: u64 = 16;
 /// The largest number of rounds of the bandwidth measurement, whose result is the median over rounds.
 const ROUNDS_MAX: u32 = 9;
 
-/// The least number of windows in a round. It keeps the weight of the round's beginning and end small.
+/// The least number of windows in a round, unless there is only one round. With many windows the beginning
+/// and the end of a round have little weight.
 const ROUND_MIN_WINDOWS: u32 = 4;
 
 /// The largest number of warm-up round trips before the measured ones.
@@ -62,8 +63,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The run for messages of this size. Without `iterations` it has as many as take about a quarter of a
-    /// second.
+    /// The run for messages of this size. Without `iterations`, both kinds of operations together take about
+    /// a quarter of a second, as far as that can be estimated.
     pub(crate) fn new(size_bytes: usize, iterations: Option<u32>) -> Run {
         let size = size_bytes as u64;
         let scaled = |budget_ns: u64, each_ns: u64| {

@@ -23,12 +23,13 @@ struct Setting {
     default: Option<&'static str>,
     /// Whether the variable is in the environment, even if its value is invalid.
     is_set: bool,
-    /// Why the variable is not in force as it is written; `null` if it is.
+    /// Why homespun does not use the variable's value as it is written; `null` if there is no such reason.
     problem: Option<String>,
     purpose: Option<&'static str>,
 }
 
-/// Shows all parameters, and then all variables that look like parameters and are none.
+/// Shows all parameters, and then all variables of the environment that look like parameters but are
+/// unknown.
 pub(super) fn show_parameters(json: bool, console: &Console) -> Result<(), Failure> {
     let (params, problems) = Params::check_env();
     let settings = list_settings(&params, &problems, |variable| env::var_os(variable).is_some());

@@ -29,7 +29,8 @@ pub(super) struct DomainResult {
     pub(super) server_address: String,
     /// The core on which this process stays; `null` if the system chooses.
     pub(super) client_core: Option<usize>,
-    /// The core on which the other process stays; `null` if the system chooses or this process does not know.
+    /// The core on which the other process stays; `null` if the system chooses or this process does not
+    /// know.
     pub(super) server_core: Option<usize>,
     /// The results of each size, in the requested order.
     pub(super) sizes: Vec<SizeResult>,
@@ -53,7 +54,7 @@ pub(super) struct SizeResult {
 }
 
 impl SizeResult {
-    /// Completes the results with the bandwidth, which follows from them.
+    /// Computes the bandwidth from the size and the time of a message.
     pub(super) fn with_bandwidth(self) -> SizeResult {
         // One byte a microsecond is one megabyte a second.
         let bandwidth_mb_per_s =

@@ -41,8 +41,8 @@ impl Server<'_> {
     /// Prints the server's address, and serves clients.
     pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
         let port = Port::open_listening(&self.at, self.domain, Caps::empty())?;
-        // Programs parse this line: the address ends at the first space after "at ". The rest of the line may
-        // change.
+        // Programs parse this line: the address ends at the first space after "at ". The rest of the line
+        // may change.
         console.print_line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain_name()))?;
         loop {
             match self.serve_one_client(&port, console) {
@@ -120,7 +120,8 @@ fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
         match port.poll()? {
             Some(Event::Received { context: GREETING_CONTEXT, message, .. }) => return Ok(message),
             Some(Event::Failed(failed)) if failed.completion.context == GREETING_CONTEXT => expect()?,
-            // This is the failure of an answer that could not be delivered.
+            // This belongs to an earlier client, such as an answer that was not delivered or a cancelled
+            // receive.
             Some(_) => {}
             None => thread::sleep(IDLE_INTERVAL),
         }

@@ -1,4 +1,5 @@
-//! The table of results for a terminal. Its rows appear as they are measured, so the widths are fixed.
+//! The table of results for a terminal. Its rows appear as they are measured, so the columns have fixed
+//! widths.
 
 use std::fmt;
 

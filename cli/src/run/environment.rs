@@ -14,8 +14,8 @@ pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 /// Names the only provider that libfabric may use (`fi_getinfo(3)`).
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
-/// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is no
-/// fallback: `MPI_Init` fails if homespun cannot be used, for example because it is offered under another
+/// Sends Open MPI's messages through libfabric to homespun. The variables name each component, so there is
+/// no fallback: `MPI_Init` fails if homespun cannot be used, for example because it is offered under another
 /// name.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
@@ -26,11 +26,12 @@ const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
 
-/// Sends MPICH's messages through libfabric. MPICH does not use its UCX network, and treats ranks on one host
-/// like ranks on several hosts. There is no fallback, since `FI_PROVIDER` leaves libfabric no other provider.
+/// Sends MPICH's messages through libfabric. With these variables MPICH does not use its UCX network, and
+/// treats ranks on one host like ranks on several hosts. There is no fallback, since `FI_PROVIDER` leaves
+/// libfabric no other provider.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
-/// Names the provider that Intel MPI uses. `MPI_Init` fails if it cannot be used.
+/// Names the provider that Intel MPI uses. `MPI_Init` fails if that provider cannot be used.
 const I_MPI_OFI_PROVIDER: &str = "I_MPI_OFI_PROVIDER";
 
 /// Sends Intel MPI's messages through libfabric.
@@ -38,12 +39,12 @@ const INTEL_MPI: [(&str, &str); 3] = [
     ("I_MPI_FABRICS", "ofi"),
     // By default barriers and other small collective operations between ranks on one host bypass libfabric.
     ("I_MPI_COLL_INTRANODE", "pt2pt"),
-    // Otherwise `vars.sh`, which Intel MPI's `mpirun` reads, replaces `FI_PROVIDER_PATH`.
+    // Without this variable `vars.sh`, which Intel MPI's `mpirun` reads, replaces `FI_PROVIDER_PATH`.
     ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
 ];
 
-/// Variables that conflict with those above, and are removed: exclusion lists, and other names of the same
-/// lists.
+/// Variables that are removed because they conflict with those above: lists of excluded providers, and
+/// another name of the list of included providers.
 const CONFLICTING: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_exclude",

@@ -10,13 +10,13 @@ const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "mpirun
 /// The names of Open MPI in the versions that its launchers print.
 const MARKS: [&str; 3] = ["Open MPI", "OpenRTE", "PRRTE"];
 
-/// Whether a program is a launcher of Open MPI. Runs a program with a launcher's name to print its version.
+/// Whether a program is a launcher of Open MPI. If its name is that of a launcher, runs it with `--version`.
 pub(super) fn is_launcher(program: &OsStr) -> bool {
     let name = Path::new(program).file_name();
     if !LAUNCHERS.iter().any(|launcher| name == Some(OsStr::new(launcher))) {
         return false;
     }
-    // If the launcher cannot be executed, the failure to execute the command reports that.
+    // If the launcher cannot be executed, `homespun run` reports that when it executes the command.
     let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     asked.is_ok_and(|output| {
         let said = String::from_utf8_lossy(&output.stdout);

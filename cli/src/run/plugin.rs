@@ -11,7 +11,7 @@ const PLUGIN: &str = "libhomespun_fi.so";
 
 /// The directories to search, relative to this program's directory. Cargo puts the plugin into the first two
 /// (into `deps` if it builds only what this program needs). An installation may put it into the next three.
-/// The last two are the other profiles of a build tree, and are empty elsewhere.
+/// The last two are the directories of cargo's profiles, and exist only in a build tree.
 const PLACES: [&str; 7] = [".", "deps", "../lib/homespun", "../lib", "../lib64", "../release", "../debug"];
 
 /// The absolute path of the plugin's directory: the requested directory, else the first of the searched ones
@@ -25,7 +25,7 @@ pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Failur
 }
 
 fn candidate_directories() -> Vec<PathBuf> {
-    // The system resolves symbolic links, so a link to the program leads to its own directory.
+    // `current_exe` resolves symbolic links: it returns the program's own path, not that of a link to it.
     let program = env::current_exe().ok();
     let mut places =
         program.as_deref().and_then(Path::parent).map(candidate_directories_near).unwrap_or_default();

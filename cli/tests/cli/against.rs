@@ -17,7 +17,7 @@ const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
 
-/// Arguments without `--quick`, with which the command refuses to write a record.
+/// Arguments for a record. They lack `--quick`, because the command refuses to record quick rounds.
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
 /// The script of a fake `fi_info`.
@@ -114,7 +114,7 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
     assert!(record.contains(&format!("| bare loop | p99 | homespun | p99 | {provider} |")), "{record}");
     let linked: Vec<&str> =
         record.split("](plots/").skip(1).map(|rest| rest.split(')').next().expect("a name")).collect();
-    // Each comparison has two drawings: latency and bandwidth.
+    // Each figure of `fi_pingpong` has two drawings: latency and bandwidth.
     assert_eq!(linked.len(), 2 * blocks.len(), "{record}");
     for name in linked {
         let svg = fs::read_to_string(directory.path().join("plots").join(name)).expect("a drawing");

@@ -67,7 +67,7 @@ pub(crate) fn run_with_environment(variables: &[(&str, &str)], arguments: &[&str
     start_with_environment(variables, arguments).wait_with_output()
 }
 
-/// The available domains in the order of measurement, from the output of `homespun info`.
+/// Those of the domains shm and tcp that `homespun info` lists, in the order of measurement.
 pub(crate) fn available_domains() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
@@ -160,7 +160,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail only if the test has already waited for the command's end.
+        // A failure of either call means that the command has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -181,7 +181,8 @@ fn domain_variable_that_names_no_domain_is_refused() {
     assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("tcp"), "{outcome:?}");
 }
 
-/// A directory with a launcher that says that it belongs to this MPI, and otherwise says that it was started.
+/// A directory with a launcher `mpirun`. With `--version` the launcher prints the name of this MPI; without
+/// it the launcher prints `started`.
 fn make_launcher(mpi: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let launcher = directory.path().join("mpirun");

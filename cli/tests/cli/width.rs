@@ -1,4 +1,4 @@
-//! Every output fits a terminal of 80 columns.
+//! Help, information and measurements fit a terminal of 80 columns.
 
 use crate::command::{Outcome, run, run_with_environment};
 

@@ -18,9 +18,10 @@ const QUORUM: usize = 2;
 /// differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DifferenceKind {
-    /// At least two others accept a call that homespun refuses, or in which it crashes or hangs.
+    /// At least two others accept a call that homespun refuses, or in which homespun crashes or hangs.
     Refused,
-    /// homespun accepts a call, and at least two others agree on another result.
+    /// homespun accepts a call, at least two others agree on another result, and fewer than two agree with
+    /// homespun.
     DifferentResult,
 }
 

@@ -117,9 +117,9 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// Removes the files in `/dev/shm` that the shm provider has left behind in a process. The provider names
-/// them `PROCESS:USER:ENDPOINT`. A file from before `forked_at` belongs to an earlier process with the same
-/// process id, and stays.
+/// Removes the files in `/dev/shm` that libfabric's shm provider has created in a process and left behind.
+/// The provider names them `PROCESS:USER:ENDPOINT`. A file from before `forked_at` belongs to an earlier
+/// process with the same process id, and stays.
 fn remove_shared_memory(process: pid_t, forked_at: SystemTime) {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return };
     // SAFETY: the call has no precondition.

@@ -6,7 +6,8 @@
 //! list, if the document lists a difference that does not exist, or if it lists another outcome of homespun
 //! than the one that was found. It needs the libfabric version of the
 //! document (Debian: `libfabric-bin`) with all its providers. Without them it prints that it is skipped, and
-//! passes, or fails if `CI` is set.
+//! passes. But `./test` requires a libfabric, and CI requires this version with its providers: there the
+//! program fails instead.
 //!
 //! ```sh
 //! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
     compare_with_document(&arguments, results)
 }
 
-/// Reports why nothing is compared. In CI the report fails the test.
+/// Reports why nothing is compared. The report panics where the missing prerequisite is required.
 fn skip_comparison(lacking: Prerequisite, why: &str) -> ExitCode {
     lacking.report_skipped(why);
     ExitCode::SUCCESS
@@ -167,7 +168,7 @@ fn run_as_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     // SAFETY: the call has no precondition. The forked processes of probes do not inherit the alarm.
     unsafe { libc::alarm(workers::WORKER_MAX_S) };
     let Ok(info) = setup::find_info(libfabric, case) else {
-        // This version of the provider has no endpoints of this type. Only for homespun is that a failure.
+        // This version of the provider has no endpoints of this type. That is a failure only for homespun.
         return ExitCode::from(u8::from(case.is_ours()));
     };
     let context = Context { libfabric, case: *case, info };

@@ -1,6 +1,6 @@
-//! The time-outs of probes. In the first run they suit an idle machine, and each probe in which a wait timed
-//! out is marked. A second run, with much longer time-outs, repeats the marked probes and those with a
-//! mismatch. So no outcome depends on the load of the machine.
+//! The time-outs of probes. In the first run the time-outs suit an idle machine, and each probe in which a
+//! wait timed out is marked. A second run, with much longer time-outs, repeats the marked probes and those
+//! with a mismatch. So outcomes hardly depend on the load of the machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The setup of probes: objects of one provider, and two connected endpoints.
 //!
-//! Each probe runs in its own process, whose end closes everything, so no function here closes an object. A
-//! step that fails panics, and then the probe has no outcome for this provider.
+//! Each probe runs in its own process, whose end closes everything, so the setup closes no object. A step of
+//! the setup that fails panics, and then the outcome of the probe is "not tried".
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see `probes`")]
 
@@ -72,7 +72,7 @@ fn assert_success(what: &str, result: impl Into<i64>) {
     assert!(result == 0, "{what}: {}", describe_result(result));
 }
 
-/// Opens an object by a call that writes it to its argument. Panics if the call fails.
+/// Opens an object by a call that writes the object to its argument. Panics if the call fails.
 pub(crate) fn open_object<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = ptr::null_mut();
     assert_success(what, call(&raw mut object));
@@ -288,8 +288,8 @@ impl Context {
         prepare: &mut dyn FnMut(&Node, bool),
     ) -> Pair {
         let (_, listener, name) = self.open_listener(fabric);
-        // All endpoints share one event queue. Some providers connect only while the application reads the
-        // endpoint's event queue.
+        // All endpoints share one event queue, so that reading it drives each of them: some providers
+        // connect only while the application reads the endpoint's event queue.
         let sharing = |info| {
             let mut node = self.open_unbound_node_in(fabric, domain, info);
             node.eq = listener;
@@ -450,7 +450,7 @@ impl Pair {
         }
     }
 
-    /// Repeats a call while it returns `-FI_EAGAIN`.
+    /// Repeats a call while it returns `-FI_EAGAIN`, at most until a time-out.
     pub(crate) fn retry_while_eagain(&mut self, mut call: impl FnMut() -> isize) -> isize {
         let deadline = Deadline::after(patience::absence_timeout());
         let mut pauses = Pauses::default();

@@ -21,7 +21,7 @@ const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
 /// The name of a link to this program, in the directory of the profiles. The path of a program is on its
-/// stack, so its length must not depend on the checkout's directory.
+/// stack, so the length of the path must not depend on the directory of the checkout.
 const PROGRAM: &str = "instructions";
 
 /// Counts these paths, and returns the counts by name. The processes run concurrently, which does not affect

@@ -1,5 +1,6 @@
 //! Counts the instructions of operations, natively and through the plugin, and compares them with the record
-//! in `counts.json`. CONTRIBUTING.md explains its use, docs/decisions/instruction-counts.md its design.
+//! in `counts.json`. CONTRIBUTING.md explains how to use this benchmark,
+//! docs/decisions/instruction-counts.md why it is as it is.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -118,7 +119,7 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Reports it also in the file from which `./test` takes its summary.
+/// Reports what is skipped on standard error, and in the file from which `./test` takes its summary.
 fn report_skipped(what: &str) -> Result<()> {
     eprintln!("skipped: {what}");
     if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {

@@ -13,7 +13,7 @@ use crate::node::{LEN_BYTES, Node};
 
 const MESSAGE: &[u8; LEN_BYTES] = b"homespun";
 
-/// The number 1 in the byte order of the peer, which runs on this processor.
+/// The number 1 as little-endian bytes.
 const ONE: &[u8; LEN_BYTES] = &1_u64.to_le_bytes();
 
 pub(crate) struct NativeNode {

@@ -16,8 +16,8 @@ pub(crate) enum Operation {
     TaggedReceive,
     /// Injects a message.
     Inject,
-    /// Writes to the peer's memory. Counted are the post, a read of the target's queue, and the read of the
-    /// completion.
+    /// Writes to the peer's memory. The count is that of the post, a read of the target's queue, and the
+    /// read of the completion.
     Write,
     /// Reads the peer's memory, counted like [`Write`](Self::Write).
     Read,

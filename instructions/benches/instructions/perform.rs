@@ -159,7 +159,8 @@ impl<N: Node> Pair<N> {
         }
     }
 
-    /// The sockets of the endpoints, once the connection that has checked their link is closed.
+    /// Waits until the transport has closed the connection with which it checks the address that the link
+    /// claims (docs/decisions/tcp-claims.md). Returns the remaining sockets.
     fn sockets_of_link(&mut self) -> Sockets {
         // Each endpoint has its listener and its end of the link.
         const LASTING_SOCKETS: usize = 4;

@@ -1,5 +1,5 @@
-//! Measures figures row by row. In each round of a row the bare loop, homespun and every other contender take
-//! a turn.
+//! Measures figures row by row. In each round of a row the bare loop, homespun and every other contender
+//! take a turn.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,8 +28,9 @@ const FLOOR_NAME: &str = "bare loop";
 /// How often a failing program is started before its failure counts.
 const TRIES: u32 = 3;
 
-/// The number of operations in the trial run, which finds out how many operations fit into a round; and the
-/// bounds of the number in a round. The lower bound exceeds the number that a program keeps in flight.
+/// The number of operations in the trial run, from whose time the number in a round is computed; and the
+/// bounds of the number in a round. The lower bound is for bandwidth. It exceeds the number of operations
+/// that a program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;

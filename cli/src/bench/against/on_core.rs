@@ -1,5 +1,5 @@
-//! `homespun bench-program`: pins itself to a core, arranges that it is killed when its parent ends, and
-//! executes a program.
+//! `homespun bench-program`: arranges that it is killed when its parent ends, pins itself to a core if that
+//! is requested, and executes a program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ pub(crate) struct ProgramArguments {
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// The process that ends this program when it ends.
+    /// The process id of the parent. The program is killed when the parent ends.
     #[arg(long)]
     parent: i32,
     /// The program and its arguments.

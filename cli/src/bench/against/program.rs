@@ -7,7 +7,8 @@ use super::super::figure::{Drawing, Quantity};
 use super::program_pair::ProgramPair;
 use crate::exchange::measure::Metric;
 
-/// The address at which both processes of a program listen.
+/// The address at which the client reaches the server. The programs of fabtests also use it as their own
+/// address.
 const LOOPBACK: &str = "127.0.0.1";
 
 /// The largest number of transfers in flight, and the largest number of their bytes. At least `WINDOW_MIN`
@@ -35,7 +36,7 @@ pub(super) enum Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Provider {
     pub(super) name: String,
-    /// The domain, for a provider that has several.
+    /// The domain of homespun; `None` for any other provider.
     pub(super) domain: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! A server and a client of one program, each pinned to a core.
+//! A server and a client of one program, each pinned to a core if that is requested.
 
 use std::env;
 use std::ffi::OsString;
@@ -62,7 +62,7 @@ pub(super) struct Conditions<'a> {
 ///
 /// Errors of the system.
 pub(super) fn find_free_port() -> io::Result<u16> {
-    // The socket must not listen, or another pair would mistake it for its server.
+    // Bind only: to a pair that waits at this port, a listening socket would look like its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
@@ -132,7 +132,8 @@ impl ProgramPair {
     }
 }
 
-/// A running program. Dropping it sends SIGTERM, and kills the process if it does not end.
+/// A running program. Dropping this value sends SIGTERM to the program, and kills the program if it does not
+/// end.
 struct Process {
     child: Child,
     stdout: Receiver<String>,
@@ -205,7 +206,7 @@ impl Drop for Process {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let _ = self.await_exit_status_within(END_LAG);
         }
-        // Both calls fail only if this process has already waited for the end of the program.
+        // A failure of either call means that the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

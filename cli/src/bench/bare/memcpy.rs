@@ -79,8 +79,8 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
     }
 }
 
-/// Creates shared memory and writes to all of it, so that its pages are allocated. Before the first write a
-/// page may be the shared zero page.
+/// Creates shared memory and writes to all of it, so that the kernel allocates its pages before the
+/// measurement.
 fn create_populated_segment(size_bytes: usize) -> Result<Segment, Failure> {
     let making = |error| Failure::Bare { doing: "making shared memory", error };
     let segment = Segment::create(size_bytes.max(1)).map_err(making)?;

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 /// The size of a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// The distance between numbers that different processes write. It is two cache lines, because processors
-/// fetch cache lines in pairs.
+/// The distance between two numbers. It is two cache lines, because some processors fetch cache lines in
+/// pairs.
 const SPACING_BYTES: usize = 2 * LINE_BYTES;
 
 /// The length of the ring in one direction. It fits into the cache of a core.

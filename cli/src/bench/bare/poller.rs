@@ -13,7 +13,7 @@ const SPINS_PER_CLOCK: u32 = 1024;
 /// After this many polls each further poll yields, if both processes may share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// The same if each process has its own core. The number is so large that yielding does not affect the
+/// The same number if each process has its own core. It is so large that yielding does not affect the
 /// measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 

@@ -14,17 +14,18 @@ use crate::failure::Failure;
 /// The length of the sequence number, which precedes the payload of each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// The largest payload of a slot, unless the step sets a smaller one.
+/// The largest payload of a slot of a ring that is not pipelined. A pipelined ring has its own limit.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// The receiver returns credits this many times a lap, so seldom that the cost is negligible.
+/// How many times in a lap of the ring the receiver returns credits, with which the sender fills slots
+/// again. The number is so small that the cost is negligible.
 const CREDITS_PER_LAP: usize = 4;
 
 /// One end of a pair of rings, one for each direction. It polls for messages.
 ///
 /// Every slot begins with a sequence number: how many slots the sender has filled, including this one. The
-/// receiver polls that number, which is in the cache line that it needs anyway. The receiver returns credits
-/// only a few times a lap.
+/// receiver polls that number. It is in the same cache line as the first bytes of the payload, so polling it
+/// fetches no additional line. The receiver returns credits only a few times a lap.
 #[derive(Debug)]
 pub(super) struct Ring<'a> {
     memory: &'a Memory,
@@ -191,7 +192,7 @@ mod tests {
             let step = make_one_way_step(size_bytes);
             let mut sender = Ring::new(&leading, &poller, &step);
             let mut receiver = Ring::new(&following, &poller, &step);
-            // Send bursts of messages that fill a quarter of the ring, but at least one message.
+            // Send bursts of messages that fill at most a quarter of the ring, but at least one message.
             let burst = (RING_BYTES / 4 / (size_bytes + LINE_BYTES)).max(1).min(step.run.window as usize);
             for message in 0..3 * RING_BYTES / (size_bytes * burst).max(LINE_BYTES) {
                 let first = message as u8 & 0x7f;

@@ -9,7 +9,8 @@ use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// The smallest write while more messages follow. It joins small one-way messages, as a stream of bytes may.
+/// While more messages follow, each write offers the kernel at least this many bytes. So small one-way
+/// messages are joined, as a stream of bytes permits.
 const WRITE_MIN_BYTES: usize = 64 * 1024;
 
 /// One end of a connection. It polls for messages.

@@ -12,8 +12,8 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The seals that keep a segment from becoming shorter than its mapping. An access beyond its end would raise
-/// SIGBUS.
+/// The seals that fix the length of a segment's file. If another process shortened the file, an access to
+/// the mapping beyond the new end would raise SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Mapped memory that processes share. It has no name in a file system.
@@ -66,7 +66,7 @@ impl Segment {
         self.file.as_raw_fd()
     }
 
-    /// The 8-byte number at `offset`, which counts bytes.
+    /// The 8-byte number at this offset in bytes.
     ///
     /// # Panics
     ///
@@ -135,8 +135,8 @@ impl Drop for Segment {
 ///
 /// # Errors
 ///
-/// Errors of the system: `EPERM` and `ENOSYS` if the call is not allowed. `UnexpectedEof` if only a part
-/// could be read.
+/// Errors of the system, among them `EPERM` and `ENOSYS` if the call is not allowed. `UnexpectedEof` if only
+/// a part could be read.
 pub(super) fn read_process_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };

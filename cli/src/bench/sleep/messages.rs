@@ -136,8 +136,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Sleeps for this long, in which no message may arrive. Returns how often the process was woken or could
-    /// not sleep.
+    /// Sleeps for this long, and fails if a message arrives meanwhile. Returns how often the process was
+    /// woken or could not sleep.
     pub(super) fn sleep_counting_wake_ups(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
         let end = Instant::now() + duration;
         let mut wake_ups = 0;

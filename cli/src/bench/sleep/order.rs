@@ -11,11 +11,11 @@ use crate::failure::Failure;
 pub(super) enum Order {
     /// Make the endpoint at this address the peer. The process answers [`Answer::Done`].
     SetPeer(Vec<u8>),
-    /// Answer each of this many messages with a message of the same length. The process answers
-    /// [`Answer::Ready`] once a receive is posted, then [`Answer::Done`].
+    /// Reply to each of this many messages with a message of the same length. The process answers this order
+    /// with [`Answer::Ready`] once a receive is posted, and with [`Answer::Done`] at the end.
     Follow(RoundTrips),
-    /// Send this many messages, and wait for the answer to each. The process answers [`Answer::Ongoing`] now
-    /// and then, and finally [`Answer::Halves`].
+    /// Send this many messages, and wait for the reply to each. The process answers this order with
+    /// [`Answer::Ongoing`] now and then, and with [`Answer::Halves`] at the end.
     Lead(RoundTrips),
     /// Sleep for this many milliseconds. The process answers [`Answer::Slept`].
     Sleep(u64),

@@ -13,7 +13,7 @@ use crate::peer_process::PeerProcess;
 /// The hidden command of both processes.
 const PEER: &str = "bench-peer";
 
-/// The time that the processes may take to close their endpoints and to end. Then they are killed.
+/// How long a process may take to close its endpoint and to end. After that it gets SIGTERM.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// The reason why there is no figure.

@@ -48,7 +48,7 @@ pub(super) struct ContenderReport {
     pub(super) idle: IdleReport,
 }
 
-/// Round trips in which both processes wait in one of the ways.
+/// Round trips in which both processes wait in the same way: by polling, or by sleeping on a descriptor.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
     /// The reason why there are no figures. If there are figures, both fields are `null`.
@@ -95,7 +95,7 @@ pub(super) enum Shortfall {
 /// A [`Shortfall`] as two fields. Both are `None` if there are figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ShortfallFields {
-    /// The feature that the provider does not offer.
+    /// Why the provider does not offer the feature.
     pub(super) not_offered: Option<String>,
     /// The failure.
     pub(super) failure: Option<String>,

@@ -66,7 +66,8 @@ fn add_flag_probes(probes: &mut Probes) {
     }
 }
 
-/// Binds objects that cannot be bound, and the same object twice.
+/// Binds objects in unusual ways: without flags, twice, two of one kind, and objects that cannot be bound to
+/// each other.
 fn add_object_probes(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         type Bind = fn(&Context, Node) -> i32;
@@ -138,7 +139,7 @@ fn add_object_probes(probes: &mut Probes) {
     }
 }
 
-/// Binds and enables in unusual orders.
+/// Enables an endpoint twice and with only some objects bound, and calls functions before `fi_enable(3)`.
 fn add_order_probes(probes: &mut Probes) {
     probes.add_endpoint_probe("fi_enable: twice", |context| unsafe {
         describe_result(enable(context.open_enabled_node().ep))

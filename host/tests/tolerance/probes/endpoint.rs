@@ -1,4 +1,4 @@
-//! Probes of an enabled endpoint: names, options, control commands, cancellation.
+//! Probes of names, options, control commands and cancellation, mostly of an enabled endpoint.
 
 use std::ptr;
 

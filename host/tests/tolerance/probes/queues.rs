@@ -48,8 +48,8 @@ fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
                     send(left, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
                 assert!(sent == 0, "fi_send: {}", describe_result(sent as i64));
                 // This loop must leave the completion at the right for the probe, so it makes progress there
-                // by reading 0 entries. That completion may come a little later than the completion at the
-                // left.
+                // by reading 0 entries. It goes on for 40 rounds after the completion at the left, because
+                // the completion at the right may come later.
                 let deadline = Deadline::after(absence_timeout());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
                 while rounds < 40 && !deadline.record_if_expired() {

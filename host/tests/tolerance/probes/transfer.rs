@@ -1,5 +1,6 @@
-//! Probes of data transfers: each call with each flag, and with each argument null, zero or too large. If the
-//! provider accepts the call, the probe waits until a message that was sent after it has arrived.
+//! Probes of data transfers: each call with each flag, and with each argument null, zero or too large. If
+//! the provider accepts the call, the probe sends an ordinary message after it, and waits for this message
+//! to arrive.
 
 mod call;
 mod changes;
@@ -156,8 +157,8 @@ fn probe_initiator_call(
     let completion = if is_expected {
         describe_completion(&fixture.pair.at_left, arguments.context)
     } else {
-        // A call without a completion may still report a failure. Its context does not identify the
-        // operation.
+        // A call without a completion may still report a failure. The context of the error entry does not
+        // identify the operation.
         let failed = fixture.pair.at_left.iter().find(|done| done.error != 0);
         failed.map_or("silent".to_owned(), |done| format!("fails with {}", describe_result(-done.error)))
     };
@@ -168,8 +169,8 @@ fn has_probe_byte(buf: *mut u8) -> bool {
     !buf.is_null() && unsafe { *buf } == PROBE
 }
 
-/// Posts the receive at the right and another receive after it. Sends two ordinary messages, one for each
-/// receive.
+/// Posts the probed receive at the right, and an ordinary receive after it. Sends two ordinary messages, one
+/// for each receive.
 fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &CallArguments) -> String {
     let ep = fixture.pair.right.ep;
     let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });

@@ -18,19 +18,19 @@ pub(super) const TAG: u64 = 7;
 /// The endpoints and the memory of a probe.
 pub(super) struct TransferFixture {
     pub(super) pair: Pair,
-    /// Memory of the left endpoint, the source.
+    /// Memory of the left endpoint, which makes sends and accesses.
     pub(super) near: *mut u8,
     pub(super) near_region: Option<Region>,
-    /// Memory of the right endpoint, the destination.
+    /// Memory of the right endpoint, which receives messages and is the target of accesses.
     pub(super) far: *mut u8,
     pub(super) far_region: Option<Region>,
     pub(super) is_tagged: bool,
 }
 
-/// The allocated length of each memory. It exceeds the region, so that a slightly too large length stays
-/// within the memory.
+/// The allocated length of each memory, and the registered length of the left memory. It exceeds the region
+/// at the right, so that an access beyond that region stays within the memory.
 pub(super) const ROOM_BYTES: usize = 1 << 17;
-/// The registered length of each memory.
+/// The registered length of the right memory.
 const REGION_BYTES: usize = 4096;
 
 impl TransferFixture {
