@@ -182,7 +182,7 @@ impl SharedMemory for Mapping {
     }
 
     fn retire(&self) {
-        // Only the process that has allocated the memory may end the region.
+        // A forked child must not end a region that its parent has allocated.
         if self.generation.is_in_forked_child() {
             return;
         }

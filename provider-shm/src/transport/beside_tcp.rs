@@ -1,4 +1,4 @@
-//! A transport beside TCP: one of the two behind an endpoint that peers reach over shared memory or over TCP.
+//! A shared-memory transport beside TCP: one of the two transports of an `auto` endpoint.
 
 use std::io;
 use std::mem;
@@ -14,8 +14,8 @@ use crate::listener::Listener;
 use crate::name::NameKind;
 
 impl ShmTransport {
-    /// Opens the transport of an endpoint that TCP has bound to `bound`, and that peers reach at the address
-    /// in the hello.
+    /// Opens the transport of an endpoint whose TCP transport is bound to `bound`. Peers reach the endpoint
+    /// at the address in `hello`.
     pub(crate) fn open_beside_tcp(
         bound: Address,
         neighbourhood: Arc<str>,
@@ -27,8 +27,8 @@ impl ShmTransport {
         ShmTransport::with_listener(listener, names, hello)
     }
 
-    /// Nests another transport's epoll descriptor in this transport's: when the other has events, this
-    /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) becomes readable.
+    /// Watches the epoll descriptor of another transport, the companion: when the companion has events, the
+    /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) of this transport becomes readable.
     ///
     /// # Errors
     ///
@@ -37,23 +37,22 @@ impl ShmTransport {
         self.poller.add_companion(fd)
     }
 
-    /// Whether this transport has polled the kernel since the last call, and the
-    /// [watched](Self::watch_companion) descriptor had events. As long as it has some, each poll of the
-    /// kernel finds it again.
+    /// Whether, since the last call, a poll of the kernel has found events of the
+    /// [companion](Self::watch_companion). As long as the companion has events, each poll finds them again.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)
     }
 
-    /// Returns a link whose connect to this address found no endpoint beside TCP, or one of another user. The
-    /// transport never reports such a link. Its number stays taken until the caller
-    /// [closes](homespun_engine::transport::Transport::close) it.
+    /// Returns a link whose connect found no endpoint beside TCP, or only one of another user, and the
+    /// address of the connect. The transport never reports the end of such a link: its number stays in use
+    /// until the caller [closes](homespun_engine::transport::Transport::close) the link.
     #[inline]
     pub fn take_absent_link(&mut self) -> Option<(LinkId, Address)> {
         self.absent.pop()
     }
 
-    /// Whether passes poll rings. They poll the kernel only now and then meanwhile.
+    /// Whether any ring is hot. If so, passes poll the hot rings, and poll the kernel only now and then.
     #[inline]
     pub fn has_hot_rings(&self) -> bool {
         !self.hot.is_empty()
