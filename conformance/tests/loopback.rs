@@ -14,7 +14,7 @@ mod choppy {
     );
 }
 
-/// Links of the smallest capacity that deliver every byte by itself.
+/// Links of the smallest capacity, which deliver each byte on its own.
 mod tiny {
     use super::*;
 
@@ -27,7 +27,7 @@ mod tiny {
     );
 }
 
-/// Links that pull payload and never refuse to.
+/// Links that pull payload and never refuse a pull.
 mod pulling {
     use super::*;
 

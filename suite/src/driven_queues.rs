@@ -19,7 +19,8 @@ pub(super) struct DrivenQueues {
 #[derive(Debug, Clone)]
 enum Driven {
     Here(CompletionQueue),
-    /// The queues of a party in another process. They end with the last other reference to the party.
+    /// The queues of a party in another process. The process ends with the last strong reference to the
+    /// party.
     There(Weak<RemoteParty>),
 }
 

@@ -128,7 +128,7 @@ pub fn wait_on_condition_variable(
     }
 }
 
-/// Returns the processor time that this thread, or this process, has used.
+/// Returns the processor time that this thread (`RUSAGE_THREAD`) or this process (`RUSAGE_SELF`) has used.
 pub fn processor_time(of: libc::c_int) -> Duration {
     // SAFETY: all zeros are a valid `rusage`, which the call overwrites.
     let usage = unsafe {

@@ -169,7 +169,7 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
-/// The memory of a posted receive.
+/// The memory of a posted receive, or of the results of an atomic operation.
 #[derive(Debug)]
 pub struct RawBuffer {
     /// The pieces, each with [`GUARD_BYTES`] behind it.

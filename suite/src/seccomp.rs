@@ -21,14 +21,14 @@ pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// Has the first of these system calls kill this process.
+/// Makes the kernel kill this process at its first call of any of these system calls.
 pub fn kill_at_system_calls(system_calls: &[i64]) {
     let filter = build_filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
 fn build_filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
-    // A system call without rules matches whatever its arguments.
+    // An empty list of rules matches the system call with any arguments.
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).expect("a filter");

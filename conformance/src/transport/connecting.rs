@@ -78,7 +78,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
     });
 }
 
-/// An endpoint may connect to itself. It then has two links, one for each end.
+/// An endpoint may connect to itself. It then has two link numbers, one for each end of the link.
 pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let address = a.address();
@@ -110,7 +110,8 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend:
     assert_eq!(a.recorder.log(), [refused], "down once, and never up");
 }
 
-/// A new endpoint at the address of a closed one accepts connects; its instance tells the two apart.
+/// A new endpoint at the address of a closed endpoint accepts connects. Its instance tells the two endpoints
+/// apart.
 pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend: Backend<'_, P>) {
     let ([a, b], link, _) = backend.open_linked_pair();
     let address = b.address();
@@ -144,10 +145,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     assert_eq!(b.address(), address);
 }
 
-/// A link comes up at the connector only if it does at the acceptor, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link break that
-/// was up. It would then give up its other links to that endpoint, although the endpoint is about to
-/// close them in order.
+/// The connector reports a link as up only if the acceptor does so, too, even if the acceptor [stops
+/// accepting](Transport::stop_accepting) in between. If the acceptor dropped a link that the connector has
+/// reported as up, the connector's engine would see a broken link, and would give up its other links to that
+/// endpoint, although the endpoint is about to close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];

@@ -1,8 +1,8 @@
 //! Exposing and pulling payload.
 //!
-//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A
-//! transport may refuse a pull at any time, and must then refuse all later ones. It must never panic, and
-//! must never succeed with other bytes than the payload.
+//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A transport
+//! may refuse a pull at any time, and must then refuse all later pulls. A pull must never panic, and must
+//! never succeed with other bytes than the payload.
 
 use std::io::{IoSlice, IoSliceMut};
 

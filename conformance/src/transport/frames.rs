@@ -90,7 +90,8 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// A frame that is larger than any buffer of the transport arrives whole.
+/// A frame that is larger than the usual buffers of a transport arrives whole. Its size is 5 MiB, or that of
+/// the provider's largest message if that is smaller.
 pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     let len_bytes = backend.clamp_frame_bytes(5 * 1024 * 1024 + 13);
     let (mut endpoints, link, peer) = backend.open_linked_pair();

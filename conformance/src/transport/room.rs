@@ -180,8 +180,8 @@ fn drive_two_until<T: Transport>(
     }
 }
 
-/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns their number.
-/// The peer must not be receiving.
+/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns the number of
+/// posted frames, of which the link has not taken the last one whole. The peer must not be receiving.
 pub(super) fn fill_link<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     link: LinkId,
@@ -210,8 +210,8 @@ pub(super) fn probe_splits<P: Provider>(backend: Backend<'_, P>) -> bool {
     try_send_until_partly_taken(backend, &mut a, link).is_some()
 }
 
-/// Sends frames until the link has taken one in part. Returns the number of frames that it has begun. The
-/// peer must not be receiving.
+/// Sends frames until the link has taken one in part. Returns how many frames the link has taken, including
+/// that one. The peer must not be receiving.
 pub(super) fn send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,
