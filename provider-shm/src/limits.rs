@@ -5,8 +5,8 @@
 /// the ring: its two copies are faster than one copy and a system call.
 pub const PULL_MIN_BYTES: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted, unless the provider sets another limit. The kernel lowers
-/// this to its own limit, `net.core.somaxconn`.
+/// How many connections may wait to be accepted, unless the provider sets another limit. The kernel lowers a
+/// larger number to its own limit, `net.core.somaxconn`.
 pub const BACKLOG_CONNECTIONS: u16 = 4096;
 
 /// How many connections the transport accepts at most before it reads their greetings. Each greeting brings

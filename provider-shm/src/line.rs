@@ -113,8 +113,8 @@ pub(crate) enum Found {
 /// The exclusive or of all bytes of a correct first word. It is not zero, so that zeroed memory is no line.
 const FOLDED: u8 = 0xa5;
 
-/// The sequence number of the line at a position, which counts lines since the ring was created. The line one
-/// lap before has another sequence number.
+/// The sequence number of the line at `position`, which counts lines since the ring was created. The line
+/// one lap before has another sequence number.
 #[inline]
 pub(crate) fn sequence_at(position: u64) -> u16 {
     position.wrapping_add(1) as u16
@@ -232,7 +232,8 @@ fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_byt
         | (len_bytes as u64) << field::LEN
 }
 
-/// Replaces the two checks in a first word by those that a correct producer would write with these words.
+/// Replaces the two checks in a first word by the checks that a correct producer would write with these
+/// words.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);

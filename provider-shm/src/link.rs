@@ -38,7 +38,8 @@ pub(crate) struct Link {
     pub(crate) outgoing: Option<Outgoing>,
     /// The peer's ring. `None` until the peer's greeting has arrived.
     pub(crate) incoming: Option<Incoming>,
-    /// The peer or its process has ended, so nothing arrives but the frames that are already in the ring.
+    /// Whether the peer has hung up or its process has ended. Then nothing arrives but the frames that are
+    /// already in the ring.
     pub(crate) has_hung_up: bool,
     /// The protocol violation for which the link ends, if the peer has committed one.
     pub(crate) fault: Option<&'static str>,

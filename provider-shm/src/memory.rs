@@ -17,8 +17,8 @@ type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 /// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerMemory {
-    /// The peer's process id in this PID namespace; 0 if the peer has no id in it. Then this process cannot
-    /// read the peer's memory.
+    /// The peer's process id in the PID namespace of this process; 0 if the peer has no id there. Then this
+    /// process cannot read the peer's memory.
     pub(crate) pid: i32,
     pub(crate) cookie: CookieLocation,
 }

@@ -17,7 +17,7 @@
 //! of the region still accesses valid memory.
 //!
 //! A forked child does not inherit mappings of peers' memory. It inherits the mappings of memory that its
-//! parent has allocated, since the application may read it, but the child does not end the region.
+//! parent has allocated, since the application may read that memory. But the child does not end the region.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

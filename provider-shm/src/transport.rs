@@ -57,7 +57,7 @@ pub struct ShmTransport {
     turn: usize,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
-    /// Links on which this side has sent since the last flush, so that the peer may have to be woken.
+    /// Links on which this side has sent since the last flush. Their peers may have to be woken.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
@@ -268,8 +268,8 @@ impl Transport for ShmTransport {
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
-    /// Does not wait for the peer. The frames that the transport has taken are in the ring, which stays
-    /// readable for the peer after the link's end.
+    /// Does not wait for the peer. The frames that the transport has taken are in the ring, and the peer can
+    /// read the ring even after this side has ended the link.
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
         if how == Close::Drain

@@ -377,7 +377,7 @@ fn line_with_previous_sequence_number_ends_the_link() {
     }
 }
 
-/// A peer that ends inside a frame, or before it has published a line, has not ended in order.
+/// If a peer ends inside a frame, or with a line that it has not published, its link ends with ECONNRESET.
 #[test]
 fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();

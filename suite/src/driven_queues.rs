@@ -8,7 +8,7 @@ use homespun::CompletionQueue;
 use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
-/// The queues of all parties. While a test waits for one of them, it can drive the others.
+/// The queues of all parties. While a test waits for one queue, it can drive all queues.
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,

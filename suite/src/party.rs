@@ -251,7 +251,7 @@ impl Party {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
-    /// Reads the end of an operation, if there is one, without driving other parties.
+    /// Reads the end of an operation from `cq`, if there is one, without driving other parties.
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),

@@ -49,7 +49,7 @@ pub struct Setup {
     /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether only a test that reads the party's queue drives the party, until the test calls
+    /// Whether nothing but the test's reads of its queue drives the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,
     /// The wait object of its queues and counters, for a party in this process only.

@@ -12,8 +12,8 @@ use crate::transport::{
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`].
-/// Frames that the peer sends meanwhile are dropped, nothing more is reported of the link, and
+/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`]. The
+/// draining side drops frames that the peer sends meanwhile, and reports nothing more of the link. Its
 /// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -275,8 +275,8 @@ pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backe
     drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
 }
 
-/// When a transport is dropped, its links end at the peers, after the frames that have arrived.
-/// Connects that it has not accepted fail.
+/// When a transport is dropped, its peers report the frames that have arrived, and then the end of their
+/// links. Connects that the transport has not accepted fail.
 pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     endpoints[1].post(peer, pseudo_random_payload(500, 1));
@@ -332,8 +332,8 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
         ];
         assert_eq!(endpoints[0].recorder.log()[events_before[0]..], expected);
 
-        // The close finds frames in flight in both directions, and in every third round also the
-        // peer's end of the link.
+        // When this side closes the link, frames are in flight in both directions. In every third round the
+        // peer has already ended the link.
         let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
         peer.post(link_at_peer, pseudo_random_payload(7, 0));

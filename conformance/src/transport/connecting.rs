@@ -17,7 +17,8 @@ pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Back
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
 
-/// Endpoints reach each other with every address format of the provider, bound to a wildcard or not.
+/// Endpoints reach each other with every address format of the provider, whether they are bound to a
+/// wildcard or to a specific address.
 pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let a = backend.open_endpoint_at(format.wildcard(), 11);
@@ -96,8 +97,9 @@ pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A connect to an address without an endpoint fails with ECONNREFUSED, which [`receive`](Transport::receive)
-/// reports. Until then the link has a number and accepts calls; it never comes up.
+/// A connect to an address without an endpoint fails with ECONNREFUSED, which
+/// [`receive`](Transport::receive) reports. Until that report the link has a number and accepts calls. The
+/// link never comes up.
 pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let vacant = backend.open_endpoint(22).address();
@@ -156,7 +158,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, pseudo_random_payload(50, 1));
         let [a, b] = &mut endpoints;
-        // The acceptor makes some passes before the connector makes its first, and none after that.
+        // The acceptor makes some passes before the connector makes its first pass, and no pass after that.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
             b.transmit();

@@ -1,7 +1,7 @@
 //! Shareable memory: allocating it, and mapping a peer's.
 //!
 //! These tests apply only to backends whose links map memory of their peers. A transport maps the memory
-//! that a peer describes, or refuses. It must not panic, and must not map other memory.
+//! that a peer describes, or refuses to map it. The transport must not panic, and must not map other memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

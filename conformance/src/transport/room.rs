@@ -118,7 +118,7 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
 }
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
-/// another link for ever, and each of them gets its turn.
+/// another link for ever, and each link gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
     let mut server = backend.open_endpoint(0);

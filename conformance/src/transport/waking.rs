@@ -57,7 +57,8 @@ impl Sleep {
         Sleep { retry_at: after.map(|after| Instant::now() + after) }
     }
 
-    /// Waits until the transport is woken, without calling it; calls `meanwhile` in a loop.
+    /// Waits until the transport is woken, or until its retry time has come. Makes no call of the transport,
+    /// and calls `meanwhile` in a loop.
     #[track_caller]
     fn wait_until_woken<T: Transport>(
         &self,
@@ -148,8 +149,8 @@ fn transmit_unless_done<T: Transport>(
     }
 }
 
-/// A caller of an endpoint with nothing to do can sleep: [`arm`](Transport::arm) allows it, and the
-/// descriptor is not readable. This holds without a link, with an unused link, and after many frames.
+/// While an endpoint has nothing to do, its caller can sleep: [`arm`](Transport::arm) allows the sleep, and
+/// the descriptor is not readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     Sleep::start_when_idle(&mut backend.open_endpoint(33));

@@ -73,7 +73,8 @@ impl Consumer {
         }
     }
 
-    /// Reports up to `budget_frames` lines, each a frame or a further piece of one, and returns how many.
+    /// Reports up to `budget_frames` lines, and returns how many. Each line is a frame or a further piece of
+    /// a frame.
     ///
     /// # Errors
     ///
