@@ -67,7 +67,7 @@ impl ShmProvider {
 
     /// Opens the shared-memory transport of an endpoint that also has a TCP transport. The TCP transport is
     /// bound to `bound`, a specific address or a wildcard, with a port; peers reach the endpoint at
-    /// `address`. The shared-memory transport connects only to endpoints that are opened by this call, with
+    /// `address`. The shared-memory transport connects only to endpoints that this method has opened with
     /// the same neighbourhood. [`ShmTransport::take_absent_link`] returns the links whose connect found no
     /// such endpoint.
     ///
