@@ -30,7 +30,7 @@ pub enum AtomicBy {
 pub struct AtomicCall {
     /// The call that posts it.
     pub by: AtomicBy,
-    /// Whether it fetches, compares or does neither.
+    /// Whether the operation fetches, compares or does neither.
     #[serde(with = "form::atomic_kind")]
     pub kind: AtomicKind,
     /// The elements to combine with those of the region.

@@ -26,9 +26,9 @@ use super::transport::Turns;
 pub struct Side {
     /// The fabric of the network.
     pub fabric: Fabric,
-    /// The domain of its endpoints.
+    /// The domain of the side's endpoints.
     pub domain: Domain,
-    /// The info of its endpoints.
+    /// The info of the side's endpoints.
     pub info: Info,
     /// The queue of events of connections.
     pub eq: EventQueue,

@@ -48,9 +48,9 @@ pub enum Queue {
         remote: Arc<RemoteParty>,
         /// The queue among those of the party.
         name: QueueName,
-        /// The number of entries that it has room for.
+        /// The number of entries that the queue has room for.
         depth_entries: usize,
-        /// The format of its entries.
+        /// The format of the queue's entries.
         format: CqFormat,
     },
 }
@@ -421,7 +421,7 @@ impl Queue {
         }
     }
 
-    /// The format of its entries.
+    /// The format of the queue's entries.
     pub fn format(&self) -> CqFormat {
         match self {
             Queue::Here(cq) => cq.format(),
@@ -429,7 +429,7 @@ impl Queue {
         }
     }
 
-    /// The number of entries that it has room for.
+    /// The number of entries that the queue has room for.
     pub fn depth_entries(&self) -> usize {
         match self {
             Queue::Here(cq) => cq.depth_entries(),

@@ -19,7 +19,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The name of its domain.
+    /// The name of the provider's domain.
     pub const DOMAIN: &str = "mixed";
 
     /// A provider whose first endpoint is in this neighbourhood, 0 or 1.

@@ -20,9 +20,9 @@ pub struct ProcessResources {
 /// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MemoryUsage {
-    /// Its private memory in bytes, without the free memory of its heap that the C library can return.
+    /// The process's private memory in bytes, without free memory of the heap that the C library can return.
     pub resident_bytes: u64,
-    /// The used bytes of its heap; 0 if the C library does not count them.
+    /// The used bytes of the process's heap; 0 if the C library does not count them.
     pub heap_bytes: u64,
 }
 

@@ -15,9 +15,9 @@ use super::neighbours::Neighbours;
 pub enum TransportKind {
     /// The loopback network inside the process.
     Loopback {
-        /// The seed of its faults.
+        /// The seed of the network's faults.
         seed: u64,
-        /// The kinds of its faults.
+        /// The kinds of the network's faults.
         faults: Faults,
     },
     /// TCP over IPv4, at a loopback address that no other network of a test uses.
@@ -45,9 +45,9 @@ pub enum TransportKind {
 /// A transport of the tests' own. It connects the endpoints of one fabric.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
-    /// The name of its domain.
+    /// The name of the transport's domain.
     pub domain: &'static str,
-    /// Adds its provider to a fabric: a call of [`Fabric::with_provider`].
+    /// Adds the transport's provider to a fabric: a call of [`Fabric::with_provider`].
     pub install: fn(Fabric) -> Fabric,
 }
 
@@ -75,7 +75,7 @@ impl TransportKind {
     /// The domain `auto` with near and far peers.
     pub const MIXED4: TransportKind = TransportKind::Mixed4 { first: 0 };
 
-    /// Whether its first two endpoints map memory of each other.
+    /// Whether the first two endpoints over this transport map memory of each other.
     pub(super) fn maps_peer_memory(&self) -> bool {
         match self {
             TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6 => true,
@@ -95,7 +95,7 @@ impl TransportKind {
         }
     }
 
-    /// Returns the name of its domain, and the IP address of its endpoints.
+    /// Returns the name of the transport's domain, and the IP address of the endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
             TransportKind::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
