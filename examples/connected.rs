@@ -1,4 +1,4 @@
-//! A server with connections: each client is connected to its own endpoint of the server, which echoes its
+//! A server with connections: the server opens an endpoint for each client, and echoes the client's
 //! messages.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! cargo run --example connected -- 127.0.0.1:40123 ann one two       # in another terminal
 //! ```
 //!
-//! A client gives its name in the connection request, and the server rejects the name `mallory`. It serves
-//! one client after another; the message `stop` ends it.
+//! A client gives its name in the connection request, and the server rejects the name `mallory`. The server
+//! serves one client after another. The message `stop` ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
@@ -32,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connected endpoint has one peer, so it needs no addresses.
 const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The context of endpoints in their events. One is enough, because one endpoint at a time is in use.
+/// The context of endpoints in their events. One context is enough for all, since the program never looks at
+/// it.
 const ENDPOINT: u64 = 1;
 
 fn main() -> ExitCode {
@@ -90,7 +91,7 @@ fn run_server() -> Result<(), Box<dyn Error>> {
         let entry = queues.eq.sread_entry(None)?.ok_or("the queue was signalled")?;
         let request = match entry.into_result() {
             Ok(Event::Connection(ConnectionEvent::Request(request))) => request,
-            // A served client has shut down, or an accepted one was gone before.
+            // The connection of an accepted client is up, or has been shut down.
             Ok(_) => continue,
             Err(failed) => {
                 println!("{failed}");

@@ -1,5 +1,5 @@
-//! One buffer for many messages: a server that collects lines from any number of clients. It need not know
-//! the number or the length of the messages in advance.
+//! One buffer for many messages: a server that collects lines from any number of clients. The server need
+//! not know the number or the length of the messages in advance.
 //!
 //! ```text
 //! cargo run --example multi_receive_server                              # listening at 127.0.0.1:40123

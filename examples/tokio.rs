@@ -66,8 +66,8 @@ impl AsyncQueue {
         Ok(AsyncQueue { cq, fd })
     }
 
-    /// Waits for the next entry. No entry is lost if the future is dropped: it never waits after it has
-    /// read one.
+    /// Waits for the next entry. No entry is lost if the future is dropped: the future never waits after it
+    /// has read an entry.
     async fn next_entry(&self) -> Result<Entry, Box<dyn Error>> {
         loop {
             // Each read also makes progress.

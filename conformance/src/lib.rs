@@ -76,11 +76,11 @@ pub mod transport;
 /// Makes a `#[test]` of each function of the contract, with the name of the function.
 ///
 /// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
-/// evaluates it, so if the expression creates a provider, each test has its own.
+/// evaluates the expression, so if the expression creates a provider, each test has a provider of its own.
 ///
 /// `features` lists the optional [features](transport::Features) of the backend; the default is none. Tests
 /// of other features are ignored, with the reason. One more test, `declared_features_match_the_backend`,
-/// fails if the list lacks a feature that the backend has, or names one that it lacks.
+/// fails if the list lacks a feature that the backend has, or names a feature that the backend lacks.
 ///
 /// Each test waits for an event up to a minute. A slow backend may ask for more `patience`.
 ///
@@ -107,7 +107,7 @@ macro_rules! transport_contract {
             @features [$($($feature)*)?] lacks lacks lacks lacks lacks; ($provider $(, $patience)?)
         }
     };
-    // Whether the backend has each feature, in the order of the parameters.
+    // The following arms take one listed feature at a time, and replace its `lacks` by `has`.
     (
         @features [pulls $($rest:ident)*]
         $pulls:ident $maps:ident $splits:ident $wakes:ident $backlog:ident; $run:tt
@@ -283,7 +283,7 @@ macro_rules! transport_contract {
 
 #[cfg(test)]
 mod tests {
-    /// No backend would run a function that the macro does not list.
+    /// A test function that the macro does not list would never run.
     #[test]
     fn transport_contract_lists_every_test_function() {
         let listed = include_str!("lib.rs");

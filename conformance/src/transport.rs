@@ -3,7 +3,7 @@
 //! Each function opens endpoints of a provider, lets them communicate, and panics if a promise of
 //! [`Transport`](homespun_engine::transport::Transport), [`Provider`](homespun_engine::transport::Provider)
 //! or [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken.
-//! [`transport_contract`](crate::transport_contract) makes a test of each.
+//! [`transport_contract`](crate::transport_contract) makes a test of each function.
 
 mod backend;
 pub mod closing;

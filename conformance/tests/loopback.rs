@@ -4,7 +4,8 @@ use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
 
 homespun_conformance::transport_contract!(Network::new(1, Faults::default()), features: [maps, splits]);
 
-/// Small links that split frames anywhere, delay them, and are full at random.
+/// Links of a small capacity that cut and delay frames at random, are full at random, and refuse
+/// some pulls.
 mod choppy {
     use super::*;
 
@@ -14,7 +15,7 @@ mod choppy {
     );
 }
 
-/// Links of the smallest capacity that deliver every byte by itself.
+/// Links of the smallest capacity, on which every read is cut at a random byte.
 mod tiny {
     use super::*;
 
@@ -27,7 +28,7 @@ mod tiny {
     );
 }
 
-/// Links that pull payload and never refuse to.
+/// Links that pull payload and never refuse a pull.
 mod pulling {
     use super::*;
 

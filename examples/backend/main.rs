@@ -28,7 +28,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sends two messages over the backend. Only the first line differs from an application over another backend.
+/// Sends two messages over the backend. Only the provider and the name of its domain, in the first three
+/// lines, differ from an application over another backend.
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();

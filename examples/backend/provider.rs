@@ -70,8 +70,8 @@ struct Link {
     inbound: Receiver<Parcel>,
     /// Whether a frame was taken in part. Then only its rest may be sent.
     is_mid_frame: bool,
-    /// The reason for the end of the link; a lost link has none. Both ends share it, and the end that closes
-    /// the link sets it before it drops its channels.
+    /// Why the link is over; not set for a lost link. Both sides share this. The side that closes the link
+    /// sets it before dropping its channels.
     end: Arc<OnceLock<LinkError>>,
 }
 
@@ -161,7 +161,7 @@ impl Transport for ChannelTransport {
         let Some(link) = link else { return Sent::Full };
         let first = copy_parcel(payload, 0);
         let first_bytes = first.len();
-        // A link whose other end is gone counts as full until `receive` reports it.
+        // A link whose other end is gone counts as full until `receive` reports that the link is down.
         if link.outbound.try_send(Parcel::Start(*header, first)).is_err() {
             return Sent::Full;
         }

@@ -42,7 +42,7 @@ pub(crate) enum Received {
 
 /// Why a connection failed.
 pub(crate) enum ConnectError {
-    /// The peer's backlog is full, or the kernel has too many descriptors in flight. The caller may try
+    /// The peer's backlog is full, or this user has too many descriptors in flight. The caller may try
     /// again.
     Busy,
     /// Trying again will not help.
@@ -64,7 +64,8 @@ impl Control {
             let socket = CloseOnFork::new(open_socket()?);
             match connect(&socket, &name::socket_name(kind, candidate)?) {
                 Ok(()) => match Control::from_socket_of_same_user(socket) {
-                    // Another user may have taken one name, and the endpoint may have the next.
+                    // Another user's process may have bound this name, while the endpoint has bound the
+                    // next.
                     Err(error @ LinkError::Denied(_)) if !matches!(refused, ConnectError::Busy) => {
                         refused = ConnectError::Failed(error);
                     }
@@ -100,9 +101,9 @@ impl Control {
         self.peer
     }
 
-    /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if the peer is
-    /// in another PID namespace or has already ended. Then only the hang-up of the control socket announces
-    /// the peer's end.
+    /// Opens a descriptor that becomes readable when the peer's process ends. Returns `None` if the system
+    /// does not open one, for example because the process has already ended. Then only the hang-up of the
+    /// control socket announces the peer's end.
     pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnFork<OwnedFd>> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;

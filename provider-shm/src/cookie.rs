@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A random number in this process's memory, which stays in place while memory is exposed on a link.
+/// A random number in the memory of this process. It stays in place while memory is exposed on a link.
 ///
-/// A peer that copies exposed memory copies the cookie afterwards. If it does not find the cookie, because
-/// the memory is no longer exposed or because another process has reused this process's id, the peer discards
-/// the copy.
+/// A peer that copies exposed memory also copies the cookie, after the memory. The peer discards the copy if
+/// it does not find the cookie: the memory is no longer exposed, or another process has reused the id of
+/// this process.
 #[derive(Debug)]
 pub(crate) struct Cookie {
     cell: Box<AtomicU64>,

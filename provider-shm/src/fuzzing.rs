@@ -1,5 +1,5 @@
-//! The fuzz target of the ring. It runs a program: a sequence of calls to both ends of a ring, and of writes
-//! that overwrite parts of the ring. An ordinary test replays the corpus.
+//! The fuzz target of the ring. Its input encodes a program: a sequence of calls to both ends of a ring, and
+//! of writes that overwrite parts of the ring. An ordinary test replays the corpus.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,8 +14,8 @@ use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
-/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. A program that
-/// overwrites the ring may make an end refuse it, and must cause nothing worse.
+/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. If a program
+/// overwrites the ring, an end may refuse the ring, but must not panic or break its contract.
 ///
 /// # Panics
 ///
@@ -65,7 +65,8 @@ struct Run {
     producer: Producer,
     consumer: Consumer,
     recorder: Recorder,
-    /// The frames that the ring has taken and that have not yet been compared with received ones.
+    /// The frames that the ring has taken, wholly or in part, and that were not yet compared with received
+    /// frames.
     sent: VecDeque<(Header, Vec<u8>)>,
     /// The payload of the unfinished frame that is still to be sent.
     rest: Vec<u8>,
@@ -92,7 +93,8 @@ impl Run {
         }
     }
 
-    /// Sends a frame such as a correct engine sends, with a payload of any length.
+    /// Sends a frame such as a correct engine sends. The input determines the header and the payload's
+    /// length.
     fn send(&mut self, input: &mut Input<'_>) {
         if self.producer.is_mid_frame() || self.has_finished {
             return;
@@ -164,7 +166,7 @@ impl Run {
         self.is_scribbled = true;
     }
 
-    /// Makes one of the calls with which an end prepares to sleep, wakes the other end, or ends the ring.
+    /// Makes one of the calls that move no frame: about wake-ups, about room, or about the end of the ring.
     fn call_sleep_wake_or_finish(&mut self, choice: u8) {
         match choice % 8 {
             0 => self.is_refused |= self.consumer.request_wake_if_empty().is_err(),
@@ -199,7 +201,7 @@ impl Run {
     }
 }
 
-/// The bytes of a program. Bytes beyond its end read as zero.
+/// The bytes of a program that were not read yet. Numbers that reach beyond the end are padded with zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -228,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// A form that no program sends would not be fuzzed.
+    /// The fuzz target can test a form only if some program sends it.
     #[test]
     fn programs_send_headers_of_every_form() {
         let forms = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |flags| (kind, flags)));
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(sent, Form::all().map(|form| (form.kind(), form.flags())).collect());
     }
 
-    /// Replays the fuzz target's corpus, in which both verdicts must occur.
+    /// Replays the fuzz target's corpus, in which both verdicts must occur: accepted and refused.
     #[test]
     fn corpus_inputs_get_the_verdicts_in_their_names() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");

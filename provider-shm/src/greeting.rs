@@ -1,5 +1,5 @@
 //! The greeting, the first message of each side of a link. It travels over the control socket together with
-//! two descriptors: the sender's ring, and the doorbell of that ring.
+//! two descriptors: the sender's ring, and the doorbell that the sender rings.
 //!
 //! ```text
 //!  offset  0                     48               56       64

@@ -20,13 +20,13 @@
 //! pass. A ring that stays empty becomes *cold*: its receiver stops polling it until the doorbell rings. So
 //! idle links cost no polling.
 //!
-//! The receiver reads each value that a peer has written once, and checks the value that it has read. A peer
-//! that overwrites the shared memory ends only its own link. Processes of other users are refused.
+//! The receiver copies each value out of a ring, and checks and uses only the copy: the peer may overwrite
+//! the ring at any time. A peer that does so ends only its own link. Processes of other users are refused.
 //!
 //! # Memory
 //!
-//! A link takes two segments of about 290 KiB each, and up to four descriptors on each side. The kernel
-//! allocates the pages of a segment when they are first used.
+//! A link takes two segments of shared memory, one for each ring, of about 290 KiB each; and up to four
+//! descriptors on each side. The kernel allocates the pages of a segment when they are first used.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The layout of a frame's first line, and of the lines with further pieces of its payload.
 //!
-//! A line is 8 words. Every line has the first word. The header determines which others follow it. Payload
-//! that fits takes the remaining words, padded with zeros to a whole word:
+//! A line is 8 words. Every line has the first word. The header determines which words follow the first.
+//! Payload that fits takes the remaining words, padded with zeros to a whole word:
 //!
 //! ```text
 //!  word 0, from its lowest bit                            then, each only if the header has it
@@ -15,20 +15,21 @@
 //!
 //! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words the
 //! header has. This layout adds two flags to those of the header, the two highest bits `OUTSIDE` and `LONG`.
-//! It also adds kind 0, `piece`: such a line announces a further piece of payload and has no header.
+//! It also adds kind 0, `piece`: such a line has no header, and announces a further piece of payload in the
+//! data area, `len` bytes long.
 //!
-//! Without `OUTSIDE`, `len` is the length of the payload, which is in this line. With `OUTSIDE`, `len` is the
-//! length of the payload's first piece, which is in the data area. This piece is the whole payload unless the
-//! flags contain `LONG`. With `LONG`, `length` is the length of the whole payload, and a line of kind `piece`
-//! follows for each further piece. Lines give no offsets: in the data area each piece starts where the
-//! previous one ends, rounded up to a unit.
+//! In a frame's first line without `OUTSIDE`, `len` is the length of the payload, which is in this line.
+//! With `OUTSIDE`, `len` is the length of the payload's first piece, which is in the data area. This piece
+//! is the whole payload unless the flags contain `LONG`. With `LONG`, `length` is the length of the whole
+//! payload, and a line of kind `piece` follows for each further piece. Lines give no offsets: in the data
+//! area each piece starts where the previous one ends, rounded up to a unit.
 //!
-//! The sequence number tells to which lap of the ring a line belongs. In a correct ring each place holds
-//! either the line of this lap or that of the previous lap. The first check makes the exclusive or of all
-//! bytes of the first word a constant ([`is_check_right`]). The second check
-//! [covers](homespun_engine::wire::checksum) words and length. So the consumer detects a change of any single
-//! byte outside the payload. If that byte is in the sequence number, the line belongs to neither lap or has a
-//! wrong check.
+//! The sequence number tells to which lap of the ring a line belongs: in each lap the producer writes every
+//! place once. In a correct ring each place holds either the line of this lap or the line of the previous
+//! lap. The first check makes the exclusive or of all bytes of the first word a constant
+//! ([`is_check_right`]). The second check [covers](homespun_engine::wire::checksum) the header's words and
+//! `length`. So the consumer detects a change of any single byte outside the payload. After a change of the
+//! sequence number, the line belongs to neither lap, or has a wrong check.
 //!
 //! A header with its payload has exactly one layout for each length of a first piece: [`parse_line`] accepts
 //! only lines that [`emit_line_returning_first_word`] or [`piece_line_word`] writes.
@@ -48,7 +49,7 @@ pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 }
 /// The smallest piece, except for the last piece of a payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
 
-/// The longest payload that fits into any line.
+/// The longest payload that fits into a line: beside a header without words.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -109,18 +110,18 @@ pub(crate) enum Found {
     Outside(usize),
 }
 
-/// The exclusive or of all bytes of a first word. It is not zero, so that zeroed memory is no line.
+/// The exclusive or of all bytes of a correct first word. It is not zero, so that zeroed memory is no line.
 const FOLDED: u8 = 0xa5;
 
-/// The sequence number of the line at a position, which counts lines since the ring was created. The line one
-/// lap before has another sequence number.
+/// The sequence number of the line at `position`, which counts lines since the ring was created. The line
+/// one lap before has another sequence number.
 #[inline]
 pub(crate) fn sequence_at(position: u64) -> u16 {
     position.wrapping_add(1) as u16
 }
 
-// Sequence numbers repeat only after more than a lap, so lines of successive laps in one place have different
-// ones.
+// Sequence numbers repeat only after more than a lap. So in one place, the lines of successive laps have
+// different sequence numbers.
 const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
@@ -129,14 +130,15 @@ pub(crate) fn sequence_in_first_word(first: u64) -> u16 {
     (first >> field::SEQUENCE) as u16
 }
 
-/// Whether a first word has the right check. A correct producer writes no other.
+/// Whether a first word has the right check, as every first word of a correct producer has.
 #[inline]
 pub(crate) fn is_check_right(first: u64) -> bool {
     fold_word(first) == FOLDED
 }
 
-/// Whether the place of a line that is not yet published may hold this first word: that of the line one lap
-/// before, or zero in the first lap.
+/// Whether a correct ring may hold this first word in the place of the line at `position`, before the
+/// producer has published that line. The word must be that of the line one lap before, or zero in the first
+/// lap.
 pub(crate) fn is_from_previous_lap(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
@@ -169,7 +171,7 @@ pub(crate) fn emit_line_returning_first_word(
 ) -> u64 {
     let mut used = 1;
     let mut push = |word: u64| {
-        // The line cannot overflow, since `payload` is inline only if it fits. The remainder saves a bounds
+        // The line cannot overflow, since `payload` is inline only if it fits. `% LINE_WORDS` saves a bounds
         // check.
         put(used % LINE_WORDS, word);
         used += 1;
@@ -230,7 +232,8 @@ fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_byt
         | (len_bytes as u64) << field::LEN
 }
 
-/// Replaces the two checks in a first word by those that a correct producer would write with these words.
+/// Replaces the two checks in a first word by the checks that a correct producer would write with these
+/// words.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
@@ -268,7 +271,7 @@ pub(crate) fn parse_line(
     let kind = (first >> field::KIND) as u8;
     let flags = (first >> field::FLAGS) as u8;
     let here_bytes = usize::from((first >> field::LEN) as u16);
-    // This is the common case. Its kind is a constant, so the compiler can specialise the call.
+    // In this common case the kind is a constant, so the compiler can specialise the call.
     if kind == COMMON_KIND && flags & (OUTSIDE | LONG) == 0 {
         let form = Form::new(COMMON_KIND, flags)?;
         return parse_inline_line(form, words_check, here_bytes, word, payload);
@@ -280,7 +283,7 @@ pub(crate) fn parse_line(
     match (flags & OUTSIDE != 0, flags & LONG != 0) {
         (false, false) => parse_inline_line(form, words_check, here_bytes, word, payload),
         (true, is_long) => parse_outside_line(form, is_long, words_check, here_bytes, word),
-        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first one.
+        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first piece.
         (false, true) => Err(WireError::UnknownFlag),
     }
 }
@@ -335,8 +338,8 @@ fn parse_piece_line(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Pa
     Ok(Parsed::Piece(piece_bytes))
 }
 
-/// Reads a header from the words of its line, and returns how many words the header has. The length of the
-/// payload follows them if the line has `LONG`.
+/// Reads a header from the words of its line, and compares their checksum with `words_check`. Also returns
+/// how many words the header has. The checksum includes `long_bytes`, the `length` of a line with `LONG`.
 #[inline(always)]
 fn parse_header_words(
     form: Form,

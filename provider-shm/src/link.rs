@@ -19,12 +19,13 @@ use crate::segment::{MapError, Segment};
 pub(crate) enum Slot {
     /// A connection.
     Made(Box<Link>),
-    /// A connect to a peer whose backlog is full. The transport tries again.
+    /// A connect that the transport tries, or tries again because the peer's backlog was full or too many
+    /// descriptors were in flight.
     Waiting(Address),
     /// A connect that failed. The next pass reports it.
     Failed(LinkError),
-    /// A connect that found no endpoint beside TCP to which this process may connect. The transport's owner
-    /// takes the link over.
+    /// A connect of a transport beside TCP that found no endpoint of this user. The owner of the transport
+    /// gets the link by [`take_absent_link`](crate::ShmTransport::take_absent_link).
     Absent,
 }
 
@@ -37,9 +38,10 @@ pub(crate) struct Link {
     pub(crate) outgoing: Option<Outgoing>,
     /// The peer's ring. `None` until the peer's greeting has arrived.
     pub(crate) incoming: Option<Incoming>,
-    /// The peer or its process has ended, so nothing arrives but the frames that are already in the ring.
+    /// Whether the peer has hung up or its process has ended. Then nothing arrives but the frames that are
+    /// already in the ring.
     pub(crate) has_hung_up: bool,
-    /// The protocol violation that ended the link, if one did.
+    /// The protocol violation for which the link ends, if the peer has committed one.
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Link {
 pub(crate) enum Origin {
     /// This side, to this address.
     Connected(Address),
-    /// The peer. The number tells how many connections the endpoint had accepted before.
+    /// The peer. The number counts the connections that the endpoint had accepted before.
     Accepted(u64),
 }
 
@@ -58,11 +60,11 @@ pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
     doorbell: CloseOnFork<OwnedFd>,
     pub(crate) cookie: Cookie,
-    /// Whether the link is in the transport's list of links whose peer may have to be woken.
+    /// Whether the link is in the transport's list `dirty`: the peer may have to be woken.
     pub(crate) in_dirty: bool,
     /// Whether this side has sent since the last frame arrived.
     pub(crate) has_sent: bool,
-    /// Whether the link is in the transport's list of links that had no room.
+    /// Whether the link is in the transport's list `full`: the ring had no room for a frame.
     pub(crate) in_full: bool,
 }
 
@@ -81,7 +83,8 @@ pub(crate) struct Incoming {
 }
 
 impl Outgoing {
-    /// Creates a ring. Returns it with a descriptor for the peer, which this side need not keep.
+    /// Creates a ring. Also returns the descriptor of the ring's memory, which this side sends to the peer
+    /// and need not keep.
     pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
         let doorbell = CloseOnFork::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -125,7 +128,8 @@ impl Incoming {
         Ok(Incoming {
             ring: Consumer::new(segment),
             doorbell: CloseOnFork::new(doorbell),
-            // A link within this process needs no pidfd: when the process ends, so does its receiver.
+            // A link within this process needs no pidfd: when the process ends, both ends of the link are
+            // gone.
             pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,
             empty_polls: 0,
@@ -146,7 +150,8 @@ impl Link {
     }
 
     /// Tries to make the ring cold, so that no pass polls it until the doorbell rings. Returns false if the
-    /// ring has a frame, or is malformed and the transport must report the end of the link.
+    /// ring has a frame. Also returns false if the ring is malformed: then the next pass reports the end of
+    /// the link.
     pub(crate) fn try_stop_polling_ring(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
         // Publish now: this side may sleep next, while the peer waits for room.
@@ -160,7 +165,8 @@ impl Link {
         is_cold
     }
 
-    /// Wakes a peer that waits for room in its ring, if this side has published progress.
+    /// Wakes a peer that waits for room in its ring, if this side has published progress since the last
+    /// call.
     pub(crate) fn wake_peer_if_room_requested(&mut self) {
         if let (Some(incoming), Some(outgoing)) = (&mut self.incoming, &self.outgoing)
             && incoming.ring.take_room_request()

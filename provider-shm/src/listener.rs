@@ -15,10 +15,11 @@ use crate::name::{self, NameKind};
 #[derive(Debug)]
 pub(crate) struct Listener {
     sockets: SmallVec<[CloseOnFork<OwnedFd>; 2]>,
-    /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
-    /// has found the queue empty.
+    /// Whether connections may be waiting. The kernel reports each arrival only once, so this stays set
+    /// until an accept has found no connection.
     is_pending: bool,
-    /// An accept failed for lack of descriptors or memory. The connections wait until the next try.
+    /// Whether an accept has failed for lack of descriptors or memory. The connections wait until the next
+    /// try.
     is_starved: bool,
 }
 
@@ -63,7 +64,7 @@ impl Listener {
         self.is_pending = true;
     }
 
-    /// Whether connections may be waiting, and descriptors are available.
+    /// Whether connections may be waiting, and no accept has failed for lack of descriptors or memory.
     pub(crate) fn can_accept(&self) -> bool {
         self.is_pending && !self.is_starved
     }
@@ -73,7 +74,8 @@ impl Listener {
         self.is_starved
     }
 
-    /// Lets the next pass accept again. Called when time has passed or a descriptor has become free.
+    /// Lets the transport accept again. The transport calls this when it polls the kernel, and when a link
+    /// has ended and its descriptors have become free.
     pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }
@@ -92,7 +94,7 @@ impl Listener {
                     self.is_starved = true;
                     return None;
                 }
-                // The error concerns only this connection. The next pass accepts the next one.
+                // The error concerns only this connection. The next pass accepts the next connection.
                 Err(error) => {
                     tracing::debug!(%error, "a connection ended before it was accepted");
                     return None;

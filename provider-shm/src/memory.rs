@@ -1,4 +1,4 @@
-//! Cross-memory copies: this process copies payload that a peer has exposed out of the peer's memory.
+//! Cross-memory copies: this process copies exposed payload straight from the memory of a peer's process.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -17,8 +17,8 @@ type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 /// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerMemory {
-    /// The peer's process id in this PID namespace. It is 0 if the peer is in another one, so that its memory
-    /// cannot be read.
+    /// The peer's process id in the PID namespace of this process; 0 if the peer has no id there. Then this
+    /// process cannot read the peer's memory.
     pub(crate) pid: i32,
     pub(crate) cookie: CookieLocation,
 }

@@ -26,7 +26,7 @@ pub(crate) enum NameKind {
     /// An endpoint over shared memory alone.
     Alone,
     /// An endpoint that also listens on TCP, at the port in its name. An endpoint over shared memory alone
-    /// may have the number of any TCP port, so it must have other names.
+    /// may use the same port number, so the names of the two kinds must differ.
     BesideTcp {
         /// A part of the name; empty if the provider sets none.
         neighbourhood: Arc<str>,
@@ -43,8 +43,8 @@ pub(crate) fn socket_name(kind: &NameKind, address: Address) -> io::Result<Socke
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The addresses to bind for an endpoint. For a specific address it is that address. For a wildcard it is the
-/// loopback address, at which peers reach the endpoint, and then the wildcard.
+/// The addresses to bind for an endpoint: a specific address alone; for a wildcard, the loopback address, at
+/// which peers reach the endpoint, and then the wildcard.
 pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
     if bind.is_specific() { smallvec![bind] } else { smallvec![to_loopback(bind), bind] }
 }
@@ -58,7 +58,7 @@ pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<
     }
     match kind {
         NameKind::Alone => smallvec![to],
-        // Over TCP, the address leads to another host.
+        // The address is not one of this host, so only TCP reaches the endpoint.
         NameKind::BesideTcp { .. } => SmallVec::new(),
     }
 }
@@ -70,8 +70,8 @@ pub(crate) fn possible_bind_addresses(kind: &NameKind, to: Address) -> SmallVec<
 pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     /// Calls for port 0 so far in this process.
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    /// The distance between the first ports of successive calls. It is odd, and the number of ports a power
-    /// of two, so the first ports reach all ports.
+    /// The distance between the first ports of successive calls. It is odd, and the number of ports is a
+    /// power of two. So successive calls of one instance start at every port before any repeats.
     const STRIDE: u64 = 10_007;
 
     let (start, count) = match asked {

@@ -22,7 +22,7 @@ pub(crate) enum EventSource {
     Doorbell(LinkId),
     /// The process of a link's peer, which has ended.
     Process(LinkId),
-    /// A descriptor of the transport's owner.
+    /// The companion: another transport, whose epoll descriptor the owner of both adds.
     Companion,
 }
 
@@ -56,7 +56,8 @@ impl EventSource {
     }
 }
 
-/// An edge-triggered epoll instance: it reports each event once, except the events of a companion.
+/// An edge-triggered epoll instance: it reports each event once. Only the events of a companion are reported
+/// again and again.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: CloseOnFork<OwnedFd>,
@@ -75,8 +76,8 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Watches the epoll descriptor of another transport. Each poll reports it as long as it has events,
-    /// since that transport may take only some of them at once.
+    /// Watches the epoll descriptor of another transport. Each poll reports the descriptor as long as it has
+    /// events, since the other transport may take only some of them at once.
     pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventSource::Companion.token(), EventFlags::IN)?)
     }

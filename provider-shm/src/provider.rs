@@ -15,8 +15,8 @@ use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
 
-/// Opens endpoints that reach each other through shared memory. Their processes must belong to one user, on
-/// one host and in one network namespace.
+/// Opens the transports of endpoints that reach each other through shared memory. The endpoints' processes
+/// must belong to one user, on one host and in one network namespace.
 ///
 /// ```
 /// use homespun_engine::address::AddressFormat;
@@ -65,12 +65,12 @@ impl ShmProvider {
         self
     }
 
-    /// Opens the transport over shared memory of an endpoint that has one over TCP, too. TCP has bound the
-    /// endpoint to `bound`, an address with a port, or a wildcard with a port; peers reach it at `address`.
-    /// Such endpoints find only each other, and only those of the same neighbourhood:
-    /// [`ShmTransport::take_absent_link`] returns connects to other addresses. If a security policy forbids the
-    /// endpoint's abstract name (EPERM or EACCES), the transport opens all the same, warns in the log, and
-    /// reaches no peer.
+    /// Opens the shared-memory transport of an endpoint that also has a TCP transport. The TCP transport is
+    /// bound to `bound`, a specific address or a wildcard, with a port; peers reach the endpoint at
+    /// `address`. The shared-memory transport connects only to endpoints that this method has opened with
+    /// the same neighbourhood. [`ShmTransport::take_absent_link`] returns the links whose connect found no
+    /// such endpoint. If a security policy forbids the endpoint's abstract name (EPERM or EACCES), the
+    /// transport opens, warns in the log, and reaches no peer.
     ///
     /// ```
     /// use homespun_engine::address::Address;
@@ -86,8 +86,8 @@ impl ShmProvider {
     ///
     /// # Errors
     ///
-    /// EADDRINUSE if another endpoint has the name; EINVAL if the neighbourhood has more than about 40 bytes;
-    /// the system's error, such as EMFILE.
+    /// EADDRINUSE if another endpoint has the name; ENAMETOOLONG if the neighbourhood is too long (32 bytes
+    /// always fit); the system's error, such as EMFILE.
     pub fn open_beside_tcp(
         &self,
         bound: Address,

@@ -22,8 +22,8 @@ use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES};
 /// The largest payload of a frame that [`Producer::send_inline`] takes, whole or not at all.
 pub(crate) const INLINE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 4096 };
 
-/// The largest payload outside a line that the consumer reports together with its header, through a buffer.
-/// It copies larger payload straight to the frame handler's space.
+/// The largest payload outside a line that the consumer copies to a buffer and reports together with its
+/// header. The consumer copies larger payload to the space that the frame handler offers.
 const FRAME_MAX_BYTES: usize = 1024;
 
 /// After consuming this many lines the consumer publishes its progress.
@@ -32,8 +32,8 @@ const PUBLISH_LINES: u64 = (LINES / 4) as u64;
 /// After consuming this much of the data area, or up to a piece more, the consumer publishes its progress.
 const PUBLISH_BYTES: u64 = (DATA_BYTES / 4) as u64;
 
-// A producer never waits for progress that the consumer has not published: when the ring is empty, the known
-// room suffices for a line and for the smallest piece that is written at once.
+// A producer never waits for progress that the consumer has made but not published: when the ring is empty,
+// the published room suffices for a line and for `INLINE_MAX_BYTES` of payload.
 const _: () = assert!(PUBLISH_LINES > 0 && PUBLISH_LINES < LINES as u64);
 const _: () = assert!(INLINE_MAX_BYTES <= PIECE_MAX_BYTES && PIECE_MIN_BYTES <= INLINE_MAX_BYTES);
 const _: () =

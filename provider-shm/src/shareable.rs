@@ -17,7 +17,7 @@
 //! of the region still accesses valid memory.
 //!
 //! A forked child does not inherit mappings of peers' memory. It inherits the mappings of memory that its
-//! parent has allocated, since the application may read it, but the child does not end the region.
+//! parent has allocated, since the application may read that memory. But the child does not end the region.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -182,7 +182,7 @@ impl SharedMemory for Mapping {
     }
 
     fn retire(&self) {
-        // Only the process that has allocated the memory may end the region.
+        // A forked child must not end a region that its parent has allocated.
         if self.generation.is_in_forked_child() {
             return;
         }

@@ -1,4 +1,5 @@
-//! System calls without a safe interface: the credentials of a socket's peer, and copies from its memory.
+//! System calls without a safe interface: those that read a peer's credentials, open a descriptor of its
+//! process, copy from its memory, and let other processes read this process's memory.
 
 use std::io::{self, IoSliceMut};
 use std::mem;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 /// The credentials of the process at the other end of a UNIX socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// The process id in this process's PID namespace; 0 if the process is in another one.
+    /// The process id in the PID namespace of the calling process; 0 if the process has no id in it.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
 }
@@ -59,7 +60,7 @@ fn read_socket_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value:
 }
 
 /// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes it
-/// has copied: all, or only those before the first unreadable byte.
+/// has copied: all of them, or fewer if some of the memory is not readable.
 pub(crate) fn read_process_memory(
     pid: i32,
     from: &[RemoteSlice],

@@ -35,7 +35,8 @@ use crate::ring::{INLINE_MAX_BYTES, RingEnd};
 use crate::shareable;
 use crate::transport::policy::PolicyRefusal;
 
-/// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
+/// A transport over shared memory: the control sockets and rings of one endpoint.
+/// [`ShmProvider`](crate::ShmProvider) opens it.
 ///
 /// Dropping the transport ends all links at once. To end a link in order, call [`close`](Transport::close)
 /// with [`Close::Drain`].
@@ -58,11 +59,12 @@ pub struct ShmTransport {
     turn: usize,
     /// Links whose control socket may be readable, or whose end the next pass must report.
     control_ready: Vec<LinkId>,
-    /// Links on which this side has sent since the last flush, so that the peer may have to be woken.
+    /// Links on which this side has sent since the last flush. Their peers may have to be woken.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
-    /// Connects to peers whose backlog is full.
+    /// Links whose connect must be tried again, because the peer's backlog is full or too many descriptors
+    /// are in flight.
     waiting: Vec<LinkId>,
     /// Accepted links whose greeting has not arrived, in the order in which they were accepted.
     half_open: BTreeMap<u64, LinkId>,
@@ -71,10 +73,11 @@ pub struct ShmTransport {
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
-    /// Connects that found no endpoint, which the owner has not taken over yet.
+    /// Links whose connect found no endpoint beside TCP, and the address of the connect.
+    /// [`Self::take_absent_link`] takes them out.
     absent: Vec<(LinkId, Address)>,
     refusal: PolicyRefusal,
-    /// Whether a poll of the kernel has found that the companion has events.
+    /// Whether a poll of the kernel has found events of the companion, which [`Self::watch_companion`] adds.
     has_companion_event: bool,
 }
 
@@ -124,8 +127,8 @@ impl Transport for ShmTransport {
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
             Some(Slot::Made(link)) => link.control.peer_credentials().pid != 0,
-            // The peer is not known yet. Assume that it is reachable, since the capabilities of a link may
-            // shrink but not grow.
+            // The peer's process is not known yet. Assume that pulls will work, since a link may lose
+            // capabilities but never gains any.
             Some(Slot::Waiting(_)) => true,
             Some(Slot::Failed(_) | Slot::Absent) | None => false,
         };
@@ -165,7 +168,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
-        // The payload stays exposed as long as the link's cookie is in place.
+        // The payload stays exposed until the link ends and drops its cookie, a part of `outgoing`.
         self.link_mut(link)?.outgoing.as_ref()?;
         memory::describe_payload(payload)
     }
@@ -269,7 +272,8 @@ impl Transport for ShmTransport {
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
-    /// Does not wait: frames that were taken are in the ring, which the peer has or will get.
+    /// Does not wait for the peer. The frames that the transport has taken are in the ring, and the peer can
+    /// read the ring even after this side has ended the link.
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
         if how == Close::Drain
@@ -279,7 +283,7 @@ impl Transport for ShmTransport {
             outgoing.ring.finish();
         }
         self.drop_link(link);
-        // Remove the number from the lists, since the next link may get it at once.
+        // Remove the link's number from the lists, since the next link may get the same number.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
         }
@@ -299,8 +303,8 @@ impl Transport for ShmTransport {
 }
 
 impl ShmTransport {
-    /// The link with this number, if it was made. `None` also in a forked child, which does not inherit the
-    /// rings.
+    /// The link with this number, if it is connected ([`Slot::Made`]). Always `None` in a forked child,
+    /// which does not inherit the rings.
     #[inline]
     fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {
@@ -312,8 +316,8 @@ impl ShmTransport {
         }
     }
 
-    /// Writes on a link and enlists it for the flush. If the link has not taken everything, also enlists it
-    /// as full.
+    /// Writes to a link, and adds the link to `dirty` for the next flush. If the link has not taken
+    /// everything, also adds it to `full`. Returns `None` if the link is not connected or has hung up.
     #[inline]
     fn write_and_enlist<T>(
         &mut self,
@@ -343,7 +347,7 @@ impl ShmTransport {
         Some(written)
     }
 
-    /// Polls the kernel for events. Then accepts connections that wait, and retries connects.
+    /// Polls the kernel for events. Then accepts waiting connections, and retries the connects in `waiting`.
     fn poll_kernel(&mut self) {
         if self.generation.is_in_forked_child() {
             self.control_ready = self.links.ids().collect();
@@ -372,8 +376,8 @@ impl ShmTransport {
         self.accept_waiting();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // Earlier sends on this link were refused. Enlist it as full, so that `arm` tells the engine to
-            // retry them.
+            // While the link was connecting, sends on it got `Full`. Add the link to `full`, so that `arm`
+            // returns `Ready` and the engine sends again.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -430,7 +434,7 @@ impl ShmTransport {
                     incoming.empty_polls = 0;
                     reported += count;
                     link.wake_peer_if_room_requested();
-                    // In a ping-pong the answer is sent next.
+                    // In a ping-pong this side sends its answer next.
                     if let Some(outgoing) = &mut link.outgoing
                         && mem::take(&mut outgoing.has_sent)
                     {
@@ -462,7 +466,8 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.drop_link(id);
-        // Only `arm` clears this list, and an application that polls never calls it.
+        // Remove the link here: only `arm` empties this list, and an application that polls does not arm the
+        // transport.
         self.full.retain(|full| *full != id);
         if is_known {
             receiver.link_event(id, LinkEvent::Down(error));

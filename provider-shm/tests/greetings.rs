@@ -1,4 +1,5 @@
-//! Peers of the same user send bad greetings. Each ends its own link and nothing else.
+//! Peers of the same user send bad greetings. A bad greeting ends the link on which it arrives, and
+//! no other.
 //!
 //! The test counts the descriptors of the process, so it is the only test in its binary.
 
@@ -144,7 +145,7 @@ fn bad_greeting_ends_its_own_link_only() {
     let here = vacant_address();
     let before = count_open_fds();
 
-    // An endpoint that accepts a connection with a bad greeting never reports it.
+    // An endpoint that accepts a connection with a bad greeting never reports the link.
     let all = make_bad_greetings(here);
     let mut expected = count_open_fds();
     for bad in all {

@@ -168,13 +168,14 @@ struct Case {
     what: String,
     /// Valid lines, from the first on.
     valid: Vec<LineSpec>,
-    /// The bytes in the place of the line after them.
+    /// The bytes in the place of the line that follows the valid lines.
     mutated: Vec<u8>,
     /// How many frames the valid lines hold.
     frames: usize,
 }
 
-/// Cases with a line, each of its bytes changed in every way, after valid lines.
+/// Cases in which a line with one changed byte follows valid lines: one case for each byte of the line and
+/// each of its [`byte_mutations`].
 fn mutated_line_cases(valid: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
     let line = spec.encode_at(valid.len() as u64);
     let mut cases = Vec::new();
@@ -220,8 +221,8 @@ impl Fixture {
         Fixture { endpoints, link, from: vacant_address() }
     }
 
-    /// Connects a peer of this instance, which has already written the lines of a case. If the correct lines
-    /// fill the ring, the caller writes the spoilt line later, in the place of the first.
+    /// Connects a peer of this instance, whose ring already holds the lines of a case. If the valid lines
+    /// fill the ring, the caller writes the changed line later, in the place of the first line.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
         let mut lines: Vec<u8> = Vec::new();
@@ -238,8 +239,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the endpoint until `done` accepts what it has recorded of each peer, and returns that. The
-    /// first `seen` events do not count. Arms the endpoint after each pass, as an idle application would.
+    /// Drives the second endpoint until `done` accepts the peers' logs, and returns the logs. They leave out
+    /// the endpoint's first `seen` events. Arms the endpoint after each pass, as an idle application would.
     fn observe_until(
         &mut self,
         seen: usize,
@@ -284,8 +285,8 @@ impl Fixture {
     }
 }
 
-/// Without this test, a sample that the link refuses for another reason would make the tests of all its
-/// mutations pass.
+/// If a link refused an unchanged sample, the tests of the sample's mutations would pass for the wrong
+/// reason.
 #[test]
 fn unchanged_samples_are_accepted() {
     let mut fixture = Fixture::new();
@@ -295,8 +296,8 @@ fn unchanged_samples_are_accepted() {
     all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
     for (lines, instance) in all.into_iter().zip(100..) {
         let LineSpec(_, flags, ..) = lines[lines.len() - 1];
-        // The rest of a long frame is missing, so no frame can follow it. After any other sample, send
-        // another frame.
+        // A sample with `LONG` lacks the rest of its frame, so no frame can follow. After any other sample,
+        // send another frame.
         let is_long = flags & flag::LONG != 0;
         let what = format!("{lines:x?}");
         let after = if is_long { vec![] } else { vec![ACK] };
@@ -307,7 +308,7 @@ fn unchanged_samples_are_accepted() {
             logs.get(&instance).is_some_and(|log| !log.frames.is_empty())
         });
         drop(peer);
-        // Wait for the end, so that the log of the next peer has no event of this one.
+        // Wait for the end of the link, so that the events after the next `seen` concern only the next peer.
         let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let PeerLog { frames, down } = &logs[&instance];
         assert_eq!(*down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
@@ -346,8 +347,8 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// If a change gives a line the sequence number of the previous lap, only its check shows that it is not the
-/// line of that lap.
+/// If a change gives a line the sequence number of the previous lap, only the line's check shows that the
+/// line does not belong to that lap.
 #[test]
 fn line_with_previous_sequence_number_ends_the_link() {
     let mut fixture = Fixture::new();
@@ -376,12 +377,12 @@ fn line_with_previous_sequence_number_ends_the_link() {
     }
 }
 
-/// A peer that ends inside a frame, or before it has published a line, has not ended in order.
+/// If a peer ends inside a frame, or with a line that it has not published, its link ends with ECONNRESET.
 #[test]
 fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();
     let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
-    // A line without its first word, which publishes it.
+    // A line of which all but the first word is written. The first word would publish the line.
     let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).encode_at(1);
     unpublished[..WORD_BYTES].fill(0);
     let cases = [

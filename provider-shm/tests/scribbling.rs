@@ -58,8 +58,8 @@ impl Interceptor {
     }
 }
 
-/// Connects two endpoints through an interceptor. Returns the connector's number for the link and the
-/// acceptor's.
+/// Connects two endpoints through an interceptor. Returns the connector's number for the link, the
+/// acceptor's number, and the interceptor.
 fn connect_intercepted(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
     let address = vacant_address();
     let listener = listen_at(address, 8);
@@ -111,7 +111,7 @@ fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     pwrite(ring, &bytes, word).expect("it is memory");
 }
 
-/// Lets both sides send frames until the link goes down on either side.
+/// Lets both sides send frames until the link goes down on either side, for at most [`PASSES`] passes.
 fn exchange_frames_until_down(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
     let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let is_down = |endpoint: &TestEndpoint<ShmTransport>, seen: usize| {
@@ -128,7 +128,7 @@ fn exchange_frames_until_down(rng: &mut Rng, endpoints: &mut Endpoints, links: [
                     .post(links[at], pseudo_random_payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
             endpoint.transmit();
-            // Receive frame by frame, so that much changes in between, or all at once.
+            // Receive frame by frame, so that much changes in between; or receive all frames at once.
             let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
             for _ in 0..times {
                 endpoint.receive(budget_frames);
@@ -158,7 +158,7 @@ fn assert_scribbled_rings_end_own_links_only(seed: u64) {
             let mut scribbler = rng.fork();
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // In turn, overwrite the first ring, the second, or one chosen at random.
+                    // From round to round, overwrite the first ring, the second ring, or either at random.
                     let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
                     scribble_on_ring(&mut scribbler, &rings[at]);
                     if round % 4 < 2 {

@@ -19,7 +19,7 @@ pub enum AtomicBy {
     Vector,
     /// `fi_atomicmsg`, `fi_fetch_atomicmsg`, `fi_compare_atomicmsg`.
     Message,
-    /// The same with raw memory.
+    /// As `Message`, with raw memory.
     Raw,
     /// `fi_inject_atomic`.
     Inject,
@@ -30,7 +30,7 @@ pub enum AtomicBy {
 pub struct AtomicCall {
     /// The call that posts it.
     pub by: AtomicBy,
-    /// Whether it fetches or compares.
+    /// Whether the operation fetches, compares or does neither.
     #[serde(with = "form::atomic_kind")]
     pub kind: AtomicKind,
     /// The elements to combine with those of the region.

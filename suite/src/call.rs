@@ -18,7 +18,8 @@ use super::transport::TransportKind;
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
-    /// Must be the first call, and must not be repeated. Answered by [`RemoteAnswer::Opened`].
+    /// Opens the party. Must be the first call, and must not be repeated. Answered by
+    /// [`RemoteAnswer::Opened`].
     Open {
         transport: TransportKind,
         setup: Setup,
@@ -41,10 +42,11 @@ pub(super) enum RemoteCall {
     RegionClose(usize),
     /// Starts counting accesses to the region with this number.
     RegionCount(usize),
-    /// The counters of the region with this number, by the bits of the event. Answered by
+    /// Reads a counter of a region: the region's number, and the bits of the counted event. Answered by
     /// [`RemoteAnswer::Counted`].
     RegionCounted(usize, u64),
-    /// The counters of the endpoint, by the bits of the event. Answered by [`RemoteAnswer::Counted`].
+    /// Reads the counter of the endpoint that counts the event with these bits. Answered by
+    /// [`RemoteAnswer::Counted`].
     Counted(u64),
     /// The memory of a raw region after it was closed. Answered by [`RemoteAnswer::Bytes`].
     ClosedContent(usize),
@@ -97,7 +99,7 @@ pub(super) enum RemoteCall {
     /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    /// From now on the system refuses copies between this process and others with this error.
+    /// From now on the system refuses copies between the party's process and others with this error.
     RefuseCopies {
         errno: i32,
     },
@@ -105,8 +107,8 @@ pub(super) enum RemoteCall {
     Fork {
         lingers: bool,
     },
-    /// Forks a child that uses the inherited endpoint, and then sends a message to this peer from a new
-    /// endpoint.
+    /// Forks a child that checks that the inherited endpoint fails, and then sends a message to this peer
+    /// from a new endpoint.
     ForkCaller {
         peer: AddressForm,
         /// The key and the address of a region of the peer.

@@ -26,15 +26,15 @@ use super::transport::Turns;
 pub struct Side {
     /// The fabric of the network.
     pub fabric: Fabric,
-    /// The domain of its endpoints.
+    /// The domain of the side's endpoints.
     pub domain: Domain,
-    /// The info of its endpoints.
+    /// The info of the side's endpoints.
     pub info: Info,
     /// The queue of events of connections.
     pub eq: EventQueue,
     /// The queue of completions.
     pub cq: CompletionQueue,
-    /// The thread that drives both queues, with [`Turns::Threads`].
+    /// The thread that drives both queues: with [`Turns::Threads`], if the queues have no wait objects.
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
@@ -44,7 +44,7 @@ pub type EventResult = Result<ConnectionEvent, EventError>;
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 impl Side {
-    /// Opens a side with queues that no thread waits for.
+    /// Opens a side whose queues have no wait objects.
     pub fn new(net: &Net) -> Side {
         Side::open_with_wait_objects(net, WaitObject::None, WaitObject::None)
     }
@@ -54,8 +54,8 @@ impl Side {
         Side::open(net, Caps::empty(), eq, cq, None)
     }
 
-    /// Opens a side whose endpoints have these capabilities in addition to those that an application gets
-    /// without asking.
+    /// Opens a side whose endpoints have these capabilities in addition to those that an application gets if
+    /// it asks for none.
     pub fn open_with_added_caps(net: &Net, added: Caps) -> Side {
         Side::open(net, added, WaitObject::None, WaitObject::None, None)
     }
@@ -217,7 +217,8 @@ pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     (connecting, accepting)
 }
 
-/// Closes endpoints while all sides make progress: some transports wait until sent messages have left.
+/// Closes endpoints while all sides make progress: the close of an endpoint may wait until its messages have
+/// left.
 pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
@@ -228,7 +229,7 @@ pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
     });
 }
 
-/// Sleeps on the queue's wait object until the next event.
+/// Sleeps on the wait object of the side's event queue until the next event.
 #[track_caller]
 pub fn sleep_until_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;

@@ -8,7 +8,7 @@ use homespun::CompletionQueue;
 use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
-/// The queues of all parties. While a test waits for one of them, it can drive the others.
+/// The queues of all parties. While a test waits for one queue, it can drive all queues.
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,
@@ -19,7 +19,8 @@ pub(super) struct DrivenQueues {
 #[derive(Debug, Clone)]
 enum Driven {
     Here(CompletionQueue),
-    /// The queues of a party in another process. They end with the last other reference to the party.
+    /// The queues of a party in another process. The process ends with the last strong reference to the
+    /// party.
     There(Weak<RemoteParty>),
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::prerequisites::probe_dirty_page_counts_or_skip;
 
-/// A file whose name other processes know. Dropping this removes the file.
+/// A file that other processes find by the number of its name. Dropping this removes the file.
 #[derive(Debug)]
 pub struct NamedFile {
     /// The number of the name, for [`RegionFile`](crate::RegionFile).
@@ -63,7 +63,8 @@ impl Drop for NamedFile {
     }
 }
 
-/// Opens a file of this length. Its name is that of this number, or an unused one.
+/// Opens a file of this length. With a number, the file has the name of this number. Without a number, the
+/// file loses its name at once.
 pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
     let path = region_file_path(number.unwrap_or_else(self::next_name_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -80,8 +81,8 @@ fn next_name_number() -> u64 {
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns a path beside the test's program. That directory is on a device, unlike some directories of
-/// temporary files.
+/// Returns a path beside the test's program. The directory of the program is usually on a device, unlike
+/// some directories of temporary files.
 fn region_file_path(number: u64) -> PathBuf {
     let program = env::current_exe().expect("the test's own program");
     program.with_file_name(format!("region-{number:016x}"))

@@ -16,7 +16,7 @@ use super::payload::{marked_buffer, payload};
 use super::rma_call::{RmaBy, RmaCall};
 use super::transport::{TransportKind, Turns};
 
-/// After this many rounds without an event, none is expected any more.
+/// After this many rounds without an event, no further event is expected.
 const SILENT_ROUNDS: usize = 50;
 
 /// The first context of the child's own sends.
@@ -31,8 +31,9 @@ const RECEIVE: u64 = 2 << 32;
 /// The lengths of the child's messages.
 const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 
-/// Calls every operation of an endpoint and its queue, closes the endpoint, and checks that each operation
-/// has failed.
+/// Posts sends, receives and a write at the inherited endpoint. Checks that the sends and the write fail,
+/// and that the receives stay posted until they are cancelled. Then closes the endpoint, and checks that
+/// nothing more is reported.
 ///
 /// `region` has the key and the address of a region of the peer, which the parent has accessed.
 pub(super) fn check_all_operations_fail(
@@ -73,15 +74,15 @@ pub(super) fn check_all_operations_fail(
     assert!(poll_completion(cq).is_none(), "an operation has ended twice");
 }
 
-/// Waits until all sends have failed. In the child, operations of the parent fail, too; in the parent
-/// they are not affected.
+/// Waits until all sends and the write have failed. In the child, operations that the parent had posted
+/// before the fork fail, too; in the parent they continue.
 fn wait_for_all_sends_failed(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();
     let mut silent_rounds = 0;
     while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {
         match poll_completion(cq) {
-            // This operation had completed before the fork.
+            // An operation of the parent had completed before the fork.
             Some(Ok((completion, _))) => assert!(completion.context < SENDS, "{completion:?}"),
             Some(Err(failed)) => {
                 let is_denied = matches!(failed.error, OperationError::Link(LinkError::Denied(_)));

@@ -1,4 +1,4 @@
-//! The objects of a party, with the library's calls, for a party in this process or in another.
+//! Handles of a party's objects, for a party in this process or in another. They have the library's calls.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,7 @@ use super::rma_call::RmaCall;
 pub struct Endpoint {
     /// `None` while it is being dropped.
     place: Option<EndpointPlace>,
-    /// The queues to drive while the endpoint closes, since closing waits for its peers.
+    /// The queues to drive while the endpoint closes, since closing waits for the endpoint's peers.
     queues: Arc<DrivenQueues>,
 }
 
@@ -48,9 +48,9 @@ pub enum Queue {
         remote: Arc<RemoteParty>,
         /// The queue among those of the party.
         name: QueueName,
-        /// The number of entries that it has room for.
+        /// The number of entries that the queue has room for.
         depth_entries: usize,
-        /// The format of its entries.
+        /// The format of the queue's entries.
         format: CqFormat,
     },
 }
@@ -245,8 +245,8 @@ impl Endpoint {
         })
     }
 
-    /// Posts a receive into raw memory, in pieces of these lengths. The caller uses the context for no other
-    /// operation of this endpoint.
+    /// Posts a receive into raw memory, in pieces of these lengths. The caller must use the context for no
+    /// other operation of this endpoint.
     pub fn receive_into_raw_memory(
         &self,
         lens_bytes: &[usize],
@@ -276,8 +276,8 @@ impl Endpoint {
         }
     }
 
-    /// Posts an atomic operation on a region of a peer. Returns the memory of its results if that is raw; the
-    /// caller then uses the context for no other operation of this endpoint.
+    /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
+    /// memory, and the caller must use the context for no other operation of this endpoint.
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
@@ -421,7 +421,7 @@ impl Queue {
         }
     }
 
-    /// The format of its entries.
+    /// The format of the queue's entries.
     pub fn format(&self) -> CqFormat {
         match self {
             Queue::Here(cq) => cq.format(),
@@ -429,7 +429,7 @@ impl Queue {
         }
     }
 
-    /// The number of entries that it has room for.
+    /// The number of entries that the queue has room for.
     pub fn depth_entries(&self) -> usize {
         match self {
             Queue::Here(cq) => cq.depth_entries(),

@@ -1,8 +1,9 @@
 //! The parties, networks and processes of the tests that run over every transport.
 //!
-//! A [`Net`] is a transport, and the driver of its endpoints ([`Turns`]). It opens [`Party`]s: endpoints
-//! with their queues, all in this process, or each in a process of its own. [`connecting`] does the same
-//! for endpoints with connections. Your own transport takes part as a [`Backend`].
+//! A [`Net`] opens endpoints over one transport ([`TransportKind`]). [`Turns`] says who drives the
+//! endpoints, that is, makes them progress. A [`Party`] is an endpoint with its queues. All parties are in
+//! this process, or each is in a process of its own. [`connecting`] opens endpoints with connections. Your
+//! own transport takes part as a [`Backend`].
 //!
 //! ```
 //! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -64,8 +65,8 @@ pub use rma_call::{RmaBy, RmaCall};
 pub use setup::Setup;
 pub use transport::{Backend, TransportKind, Turns};
 
-/// The entry of the processes that [`Turns::Processes`] starts for parties: an ignored test at the root
-/// of the test's crate.
+/// Defines the entry of the processes that are started for parties with [`Turns::Processes`]: an ignored
+/// test at the root of the test's crate.
 ///
 /// For each such party, a test starts its own program again, at this entry.
 #[macro_export]

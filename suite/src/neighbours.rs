@@ -10,8 +10,8 @@ use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-/// A provider whose endpoints are in either neighbourhood in turn. So the first and the second are far from
-/// each other, and the first and the third are near.
+/// A provider that opens its endpoints in the two neighbourhoods by turns. So the first endpoint and the
+/// second are far from each other, and the first and the third are near.
 #[derive(Debug)]
 pub struct Neighbours {
     sides: [AutoProvider; 2],
@@ -19,7 +19,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The name of its domain.
+    /// The name of the provider's domain.
     pub const DOMAIN: &str = "mixed";
 
     /// A provider whose first endpoint is in this neighbourhood, 0 or 1.

@@ -19,13 +19,13 @@ use super::party::Party;
 use super::setup::Setup;
 use super::transport::{TransportKind, Turns};
 
-/// The longest time that a closing endpoint waits until its messages are sent. Their peer may read slowly
-/// on a busy machine, and no test depends on how soon they are sent. On the loopback network it is
-/// simulated time.
+/// The longest time that a closing endpoint waits until its messages are sent. It is long, since a peer may
+/// read slowly on a busy machine, and no test depends on how soon the messages are sent. On the loopback
+/// network the time is simulated.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How many times faster time passes on the loopback network while nothing is received. So a closing
-/// endpoint waits a fiftieth of [`LINGER`] for a peer whose thread is delayed.
+/// endpoint waits only a fiftieth of [`LINGER`] for a peer that no thread drives.
 const IDLE_PACE: u32 = 50;
 
 /// Returns the clock of a network inside the process. Time passes faster while nothing is received, since
@@ -68,7 +68,7 @@ pub struct VacantAddress {
 }
 
 impl Net {
-    /// Whether endpoints map memory of each other.
+    /// Whether the first two endpoints map memory of each other.
     pub fn maps_peer_memory(&self) -> bool {
         self.transport.maps_peer_memory()
     }
@@ -138,7 +138,7 @@ impl Net {
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
-    /// Whether an application can sleep until an event of the endpoints. Other endpoints it must poll.
+    /// Whether an application can sleep until an endpoint has an event. If not, it must poll the endpoints.
     pub fn can_sleep(&self) -> bool {
         TransportKind::BETWEEN_PROCESSES.contains(&self.transport)
     }
@@ -191,8 +191,9 @@ impl Net {
         party
     }
 
-    /// Finds out whether an address that an endpoint had is free, by opening another endpoint there. Other
-    /// tests open endpoints without a requested port all the time, and such an endpoint may have got it.
+    /// Finds out whether an address that an endpoint had is free, by opening another endpoint there. An
+    /// endpoint of another test may have got the address, since an endpoint without a requested port gets
+    /// any free port.
     pub fn probe_address_is_free(&self, address: Address) -> bool {
         if !TransportKind::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
@@ -210,10 +211,10 @@ impl Net {
         }
     }
 
-    /// Returns an address without a listener. It stays so while the result exists.
+    /// Returns an address at which no endpoint listens while the result exists.
     pub fn reserve_vacant_address(&self) -> VacantAddress {
         if matches!(self.transport, TransportKind::Loopback { .. } | TransportKind::Backend(_)) {
-            // Ports are assigned from the dynamic range only.
+            // An endpoint that asks for no port gets a port of the dynamic range, so never port 9.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return VacantAddress { address, _held: None };
         }
@@ -223,9 +224,8 @@ impl Net {
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
         let mut address = Address::from(bound);
         if let TransportKind::Shm4 | TransportKind::Shm6 = self.transport {
-            // The transport has its own port numbers, which the socket does not reserve. But the socket's
-            // number belongs to no other vacant address, and endpoints get no port below the dynamic
-            // range.
+            // Shared memory has its own port numbers, which the socket does not reserve. But another vacant
+            // address is unlikely to get the same number, and endpoints get no port below the dynamic range.
             address = address.with_port(1024 + address.port() % 32_768);
         }
         VacantAddress { address, _held: Some(held) }

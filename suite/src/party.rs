@@ -72,7 +72,7 @@ impl Party {
         let counters =
             setup.counts.then(|| Counters::bind_all_events(domain, &endpoint, setup.wait, setup.wait_set));
         // An endpoint of another test may hold the address for a moment, since an endpoint without a
-        // requested port gets any free one.
+        // requested port gets any free port.
         let deadline = Deadline::new();
         while let Err(error) = endpoint.enable() {
             let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
@@ -90,7 +90,7 @@ impl Party {
         }
     }
 
-    /// Opens a party in its own process. The process drives it, unless the setup has it asleep.
+    /// Opens a party in its own process. The new process drives the party, unless [`Setup::asleep`] is set.
     pub(super) fn open_in_own_process(
         transport: &TransportKind,
         domain: &Domain,
@@ -128,20 +128,21 @@ impl Party {
         }
     }
 
-    /// Kills the party's process, which must be another.
+    /// Kills the party's process, which must not be the test's own.
     pub fn kill(&self) {
         self.remote().kill();
     }
 
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
-    /// be another.
+    /// not be the test's own.
     pub fn fail_process_copies_with(&self, errno: i32) {
         self.remote()
             .call_for_result(&RemoteCall::RefuseCopies { errno })
             .expect("a process may confine itself");
     }
 
-    /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
+    /// Forks the party's process, which must not be the test's own. The child does nothing. It ends at once,
+    /// or, if it lingers, when the test closes its channel to the party's process.
     pub fn fork_idle_child(&self, lingers: bool) {
         self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
@@ -166,7 +167,8 @@ impl Party {
         self.remote().call_for_result(&call).expect("a process may fork");
     }
 
-    /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
+    /// Stops the party's process, which must not be the test's own. The party answers no call until the test
+    /// [resumes](Self::resume) the process.
     pub fn stop(&self) {
         self.remote().stop();
     }
@@ -199,7 +201,7 @@ impl Party {
         }
     }
 
-    /// Registers the memory of a raw region of this process again.
+    /// Registers the memory of a raw region of this process again, with another access or key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
             panic!("memory of one process");
@@ -249,7 +251,7 @@ impl Party {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
-    /// Reads the end of an operation, if there is one, without driving other parties.
+    /// Reads the end of an operation from `cq`, if there is one, without driving other parties.
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),
@@ -257,8 +259,8 @@ impl Party {
         }
     }
 
-    /// Exchanges a message each way between parties that have each other's address. The messages are too
-    /// long for the inline path.
+    /// Exchanges a message each way between two parties that have each other's address. The messages are too
+    /// long to be sent inline.
     #[track_caller]
     pub fn exchange_long_messages(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;
@@ -279,7 +281,7 @@ impl Party {
         self.next_ended_of(&self.cq)
     }
 
-    /// Waits for the next operation to end that reports to this queue.
+    /// Waits until the next operation that reports to this queue ends.
     #[track_caller]
     pub fn next_ended_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
@@ -337,7 +339,7 @@ impl Party {
         self.queues.progress();
     }
 
-    /// Checks that no operation ends while all parties are driven for some rounds.
+    /// Asserts that no operation that reports to `cq` ends while all parties are driven for some rounds.
     #[track_caller]
     pub fn assert_no_completion(&self) {
         for _ in 0..SILENT_ROUNDS {
@@ -348,7 +350,7 @@ impl Party {
         }
     }
 
-    /// Sends a message, and waits until the peer has received all of it, before any later message.
+    /// Sends a message, and waits until the peer has received all of it.
     #[track_caller]
     pub fn send_and_wait_for_delivery(&self, send: homespun::endpoint::SendMsg) {
         let context = send.context;

@@ -25,7 +25,7 @@ use super::transport::{TransportKind, Turns};
 /// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
 
-/// The length of that sleep, which a call ends early.
+/// The length of the sleep between rounds, which a call ends early.
 const SLEEP: Duration = Duration::from_millis(1);
 
 /// The number of rounds that a party waits for a completion before it answers that it has none.

@@ -35,7 +35,8 @@ pub fn split_unevenly(message: &Bytes, count: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Returns a buffer of `len_bytes` bytes, filled with a byte that no test sends.
+/// Returns a buffer of `len_bytes` bytes, filled with a byte by which tests recognise memory that nothing
+/// was written to.
 pub fn marked_buffer(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
@@ -48,7 +49,7 @@ pub fn marked_buffers(len_bytes: usize, count: usize) -> Vec<BytesMut> {
     lens.iter().rev().map(|piece| marked_buffer(piece.len())).collect()
 }
 
-/// Returns the received bytes of any kind of buffer.
+/// Returns the received or fetched bytes of a completion's buffer.
 pub fn received_bytes(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),

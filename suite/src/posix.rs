@@ -50,8 +50,8 @@ pub fn fork_idle_child(lingers: bool) {
     unsafe { libc::_exit(0) };
 }
 
-/// Forks this process, runs `work` in the child, and waits for the end of the child. Fails if the work
-/// fails.
+/// Forks this process, runs `work` in the child, and waits for the end of the child. Panics if the work
+/// panics.
 ///
 /// The child has only the calling thread, so no other thread may hold a lock that the work needs.
 pub fn run_in_forked_child(work: impl FnOnce()) {
@@ -103,8 +103,8 @@ pub fn trim_heap() {
     }
 }
 
-/// Locks the mutex and, if `needs_wait` then returns true, waits for the condition. Returns false only if
-/// the time ran out.
+/// Locks the mutex and calls `needs_wait`. If that returns true, waits for the condition. Returns false only
+/// if the time ran out.
 pub fn wait_on_condition_variable(
     of: MutexCond,
     at_most: Duration,
@@ -128,7 +128,7 @@ pub fn wait_on_condition_variable(
     }
 }
 
-/// Returns the processor time that this thread, or this process, has used.
+/// Returns the processor time that this thread (`RUSAGE_THREAD`) or this process (`RUSAGE_SELF`) has used.
 pub fn processor_time(of: libc::c_int) -> Duration {
     // SAFETY: all zeros are a valid `rusage`, which the call overwrites.
     let usage = unsafe {

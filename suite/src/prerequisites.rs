@@ -15,10 +15,10 @@ use std::thread;
 use rustix::fs::statfs;
 use rustix::process::geteuid;
 
-/// The number of tmpfs in `statfs(2)`. Its files are only in memory.
+/// The number of tmpfs in `statfs(2)`, a file system whose files are only in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A feature that a host may lack. The constants here are the only ones.
+/// A feature that a host may lack. The constants of this type are all such features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prerequisite {
     name: &'static str,

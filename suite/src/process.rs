@@ -24,7 +24,7 @@ use super::posix;
 /// The environment variable that marks a process which [`Process::spawn`] has started.
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 
-/// The time that a process may take to answer or to end. It is longer than the process's own waits.
+/// The time that a process may take to answer or to end. The process's own waits must not be longer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A process that a test has started.
@@ -64,7 +64,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether this process has observed the end of the other.
+    /// Whether the test has waited for the end of the process.
     pub fn was_reaped(&self) -> bool {
         self.was_reaped
     }
@@ -93,8 +93,8 @@ impl Process {
         })
     }
 
-    /// Whether the process has closed its end of the channel, as it does when it dies. It must have no
-    /// more messages to send.
+    /// Whether the process has closed its end of the channel, as it does when it dies. The answer is valid
+    /// only if the process sends no more messages.
     pub fn is_channel_readable(&self) -> bool {
         self.channel.wait_readable(Duration::ZERO)
     }
@@ -198,7 +198,7 @@ impl Channel {
         Ok(Some(postcard::from_bytes(&bytes).expect("both ends are the same program")))
     }
 
-    /// Whether a message has arrived, or the other side has closed. Waits at most for `moment`.
+    /// Whether a message has arrived, or the other side has closed its end. Waits at most for `moment`.
     pub fn wait_readable(&self, moment: Duration) -> bool {
         let timeout = Timespec::try_from(moment).expect("a short time");
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

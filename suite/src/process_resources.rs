@@ -6,11 +6,12 @@ use std::fs;
 use super::posix::{heap_bytes, trim_heap};
 use super::prerequisites::Prerequisite;
 
-/// All resources of a process that could leak. If none does, they are equal before and after.
+/// The resources of a process that a test may leak. If it leaks none, they are equal before and after the
+/// test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResources {
     descriptors: BTreeSet<String>,
-    /// The number of shared mappings of files that have no name in the file system.
+    /// The number of mappings of memory files (`memfd_create(2)`) and of files in /dev/shm.
     mappings: usize,
     /// The names in /dev/shm that may be this library's.
     shared_files: BTreeSet<String>,
@@ -19,9 +20,9 @@ pub struct ProcessResources {
 /// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MemoryUsage {
-    /// Its private memory in bytes, without the free memory of its heap that the C library can return.
+    /// The process's private memory in bytes, without free memory of the heap that the C library can return.
     pub resident_bytes: u64,
-    /// The used bytes of its heap; 0 if the C library does not count them.
+    /// The used bytes of the process's heap; 0 if the C library does not count them.
     pub heap_bytes: u64,
 }
 

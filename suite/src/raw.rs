@@ -103,13 +103,13 @@ impl RawMemory {
         Ok((region, RawMemory { segments }))
     }
 
-    /// Returns its first address.
+    /// Returns the first address of the memory.
     pub fn address(&self) -> u64 {
         self.segments[0].address as u64
     }
 
-    /// Returns its content. Call it after the region was dropped. Fails if memory beyond the region was
-    /// written.
+    /// Returns the content of the memory. Call this after the region was dropped. Panics if memory beyond
+    /// the region was written to.
     #[track_caller]
     pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
@@ -169,7 +169,7 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
-/// The memory of a posted receive.
+/// The memory of a posted receive, or of the results of an atomic operation.
 #[derive(Debug)]
 pub struct RawBuffer {
     /// The pieces, each with [`GUARD_BYTES`] behind it.

@@ -8,9 +8,9 @@ use super::form;
 /// A region to register.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct RegionSpec {
-    /// Its length.
+    /// The length of the region.
     pub len_bytes: usize,
-    /// The kind of its memory.
+    /// The kind of the region's memory.
     pub kind: MemoryKind,
     /// The accesses that peers may make.
     #[serde(with = "form::bits")]

@@ -1,4 +1,5 @@
-//! The memory regions of a party, and accesses to those of peers, for a party in this process or in another.
+//! The memory regions of a party in this process or in another, and the accesses to the regions of its
+//! peers.
 
 use std::sync::Arc;
 use std::thread;

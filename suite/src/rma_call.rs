@@ -35,7 +35,7 @@ pub enum RmaBy {
 pub struct RmaCall {
     /// The call that posts it.
     pub by: RmaBy,
-    /// The bytes of a write. Of a read, only the lengths of the buffers.
+    /// The bytes of a write. A read uses only the lengths of these buffers.
     pub buffers: Vec<Bytes>,
     /// The peer that owns the region.
     #[serde(with = "form::fabric_address")]

@@ -40,7 +40,7 @@ pub fn fail_system_calls_with_names(system_calls: &[i64], errno: i32) {
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// Has the first of these system calls kill this process.
+/// Makes the kernel kill this process at its first call of any of these system calls.
 pub fn kill_at_system_calls(system_calls: &[i64]) {
     let filter = build_filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");

@@ -46,16 +46,16 @@ pub struct Setup {
     pub at: Option<Address>,
     /// The user of the party's process, which must not be the test's process; `None` for the test's user.
     pub user: Option<u32>,
-    /// Resource management of its queues. If set, the party gets its own domain.
+    /// Resource management of the party's queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether no thread drives the party until a test reads its queue, or calls
+    /// Whether nothing but the test's reads of its queue drives the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,
-    /// The wait object of its queues and counters, for a party in this process only.
+    /// The wait object of the party's queues and counters, for a party in this process only.
     #[serde(skip)]
     pub wait: WaitObject,
-    /// The wait set of its queues and counters, if that is their wait object.
+    /// The wait set of the party's queues and counters, if that is their wait object.
     #[serde(skip)]
     pub wait_set: Option<WaitSet>,
 }

@@ -1,4 +1,5 @@
-//! Waits for completion queues and counters as an application waits, with each kind of wait object.
+//! Functions that wait for completion queues, counters and wait sets as an application does, by each kind of
+//! wait object.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,13 +43,14 @@ pub fn sleep_until_operation_ends(cq: &CompletionQueue) -> Ended {
     }
 }
 
-/// Identifies the calling thread to [`wait_until_thread_sleeps`].
+/// Returns the directory of the calling thread in `proc(5)`, for [`wait_until_thread_sleeps`].
 pub fn own_thread_directory() -> PathBuf {
     Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has this link"))
 }
 
-/// Waits until another thread of this process sleeps in the kernel (state S of `proc_pid_stat(5)`), but looks
-/// a thousand times at most: over a transport without wake-ups a blocked reader polls, and never sleeps.
+/// Waits until another thread of this process sleeps in the kernel (state S of `proc_pid_stat(5)`). Looks a
+/// thousand times at most, because over a transport without wake-ups a blocked reader polls and never
+/// sleeps.
 pub fn wait_until_thread_sleeps(thread_directory: &Path) {
     let stat = thread_directory.join("stat");
     for _ in 0..1000 {
@@ -158,8 +160,8 @@ pub fn sleep_in_wait_set_until_operation_ends(set: &WaitSet, cq: &CompletionQueu
     }
 }
 
-/// Gives another thread time to fall asleep. No test depends on it: if an event comes before, the thread
-/// does not sleep.
+/// Gives another thread time to fall asleep. No test depends on the sleep: if an event comes before, the
+/// thread does not sleep.
 pub fn let_threads_fall_asleep() {
     thread::sleep(Duration::from_millis(3));
 }

@@ -13,11 +13,11 @@ use super::neighbours::Neighbours;
 /// A transport under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransportKind {
-    /// The network inside the process.
+    /// The loopback network inside the process.
     Loopback {
-        /// The seed of its faults.
+        /// The seed of the network's faults.
         seed: u64,
-        /// The kinds of its faults.
+        /// The kinds of the network's faults.
         faults: Faults,
     },
     /// TCP over IPv4, at a loopback address that no other network of a test uses.
@@ -38,16 +38,16 @@ pub enum TransportKind {
         /// The neighbourhood of the first endpoint, 0 or 1.
         first: usize,
     },
-    /// A transport that the tests provide, inside the process.
+    /// A transport of the tests' own, inside the process.
     Backend(Backend),
 }
 
-/// A transport that the tests provide. It connects the endpoints of one fabric.
+/// A transport of the tests' own. It connects the endpoints of one fabric.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
-    /// The name of its domain.
+    /// The name of the transport's domain.
     pub domain: &'static str,
-    /// Adds its provider to a fabric: a call of [`Fabric::with_provider`].
+    /// Adds the transport's provider to a fabric: a call of [`Fabric::with_provider`].
     pub install: fn(Fabric) -> Fabric,
 }
 
@@ -75,7 +75,7 @@ impl TransportKind {
     /// The domain `auto` with near and far peers.
     pub const MIXED4: TransportKind = TransportKind::Mixed4 { first: 0 };
 
-    /// Whether its first two endpoints map memory of each other.
+    /// Whether the first two endpoints over this transport map memory of each other.
     pub(super) fn maps_peer_memory(&self) -> bool {
         match self {
             TransportKind::Loopback { .. } | TransportKind::Shm4 | TransportKind::Shm6 => true,
@@ -85,8 +85,8 @@ impl TransportKind {
         }
     }
 
-    /// Returns the transport for the endpoints of another process. The first of them is the endpoint with
-    /// this number in the network, counted from 0.
+    /// Returns the transport for the endpoints of another process. The first endpoint of that process is the
+    /// endpoint with this number in the network, counted from 0.
     #[must_use]
     pub fn for_process(&self, number: usize) -> TransportKind {
         match self {
@@ -95,7 +95,7 @@ impl TransportKind {
         }
     }
 
-    /// Returns the name of its domain, and the IP address of its endpoints.
+    /// Returns the name of the transport's domain, and the IP address of the endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
             TransportKind::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
@@ -111,7 +111,7 @@ impl TransportKind {
     }
 }
 
-/// Serialises it as its index in the list of transports between processes.
+/// Serialises a transport as its index in the list of transports between processes.
 impl Serialize for TransportKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let index = TransportKind::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
@@ -141,11 +141,11 @@ fn unique_loopback_address() -> Ipv4Addr {
 /// The driver of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// The test's thread. It drives all of them in turn while it waits.
+    /// The test's thread. It drives all endpoints in turn while it waits.
     Alternate,
-    /// A thread for each endpoint, which does not pause, besides the test's thread.
+    /// The test's thread, and a thread for each queue, which drives the queue's endpoints without a pause.
     Threads,
-    /// A process for each endpoint.
+    /// Processes: each endpoint is in a process of its own, which drives the endpoint.
     Processes,
     /// The library, by automatic progress. A test drives only the queue that it reads.
     Automatic,

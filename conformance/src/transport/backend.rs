@@ -44,13 +44,13 @@ impl<'a, P: Provider> Backend<'a, P> {
         self.provider
     }
 
-    /// Returns the moment when a test that starts to wait now stops waiting.
+    /// Returns the deadline of a wait that starts now.
     pub fn deadline_from_now(self) -> Deadline {
         Deadline::after(self.patience)
     }
 
-    /// Returns a length for a frame: `wished_bytes`, or that of the provider's largest message if it is
-    /// shorter.
+    /// Returns a length for a frame: `wished_bytes`, or the length of the provider's largest message if that
+    /// is shorter.
     pub(crate) fn clamp_frame_bytes(self, wished_bytes: usize) -> usize {
         usize::try_from(self.provider.attr().max_message_bytes)
             .map_or(wished_bytes, |max| max.min(wished_bytes))

@@ -12,8 +12,8 @@ use crate::transport::{
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`].
-/// Frames that the peer sends meanwhile are dropped, nothing more is reported of the link, and
+/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`]. The
+/// draining side drops frames that the peer sends meanwhile, and reports nothing more of the link. Its
 /// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -95,7 +95,7 @@ pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Bac
     assert_eq!(b.recorder.down_error(peer), Some(&end));
 }
 
-/// Sends frames for which an idle link has room, and returns how many it has taken.
+/// Sends empty frames on an idle link, and returns how many of them the link has taken.
 fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId) -> usize {
     const FRAMES: usize = 8;
     for _ in 0..FRAMES {
@@ -134,8 +134,9 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
-/// If a link has taken a frame only in part, its peer sees ECONNRESET, even if the link was drained.
-/// Before that the peer gets all frames that were taken whole.
+/// If a link is closed after it has taken a frame only in part, its peer sees ECONNRESET, even after
+/// [`Close::Drain`]. Before that, the peer of a drained link gets all frames that were taken whole. The peer
+/// of an aborted link may miss some of them.
 pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -156,11 +157,11 @@ pub fn close_after_a_partly_taken_frame_resets_the_peer<P: Provider>(backend: Ba
 }
 
 /// A link may be drained after a frame of the peer has arrived only in part. The rest of the frame is
-/// dropped. The peer, which has not sent all of it, sees [`LinkError::Closed`].
+/// dropped. The peer sees [`LinkError::Closed`], although it has not sent the whole frame.
 pub fn drain_amid_an_incoming_frame_reports_closed_to_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     send_until_partly_taken(backend, &mut endpoints[0], link);
-    // This side has read a part of the frame before.
+    // Let the draining side read a part of the frame.
     endpoints[1].receive(1);
     endpoints[1].post(peer, pseudo_random_payload(77, 2));
     drive_until(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.has_sent_all());
@@ -186,7 +187,8 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
                 endpoints[0].receive(BUDGET_FRAMES);
             }
             endpoints[0].close(link, how);
-            // A second link follows: once it is up, the peer has reported everything about the first.
+            // A second link follows: once its frame has arrived, the peer has reported everything about the
+            // first link.
             let next = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(next, pseudo_random_payload(60, 1));
             let is_next = |event: &Event| match event {
@@ -231,9 +233,9 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
     }
 }
 
-/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives the first
-/// of the sent frames, or none. It may see [`LinkError::Closed`] only if it has received all frames
-/// that were taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The peer receives all sent frames, or
+/// only some of them from the first on, or none. The peer may see [`LinkError::Closed`] only if it has
+/// received all frames that were taken.
 pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
@@ -273,8 +275,8 @@ pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backe
     drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
 }
 
-/// When a transport is dropped, its links end at the peers, after the frames that have arrived.
-/// Connects that it has not accepted fail.
+/// When a transport is dropped, its peers report the frames that have arrived, and then the end of their
+/// links. Connects that the transport has not accepted fail.
 pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     endpoints[1].post(peer, pseudo_random_payload(500, 1));
@@ -303,8 +305,8 @@ pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>
     assert!(b.recorder.frame_count(peer) < frames);
 }
 
-/// The number of a closed link is free at once. The next link with this number reports no event of the
-/// closed one: neither its peer, nor a frame, nor its end.
+/// A later link may get the number of a closed link. The transport then reports no event of the closed link:
+/// neither its peer, nor a frame, nor its end.
 pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Backend<'_, P>) {
     const ROUNDS: usize = 24;
     let mut endpoints = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
@@ -330,8 +332,8 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
         ];
         assert_eq!(endpoints[0].recorder.log()[events_before[0]..], expected);
 
-        // The close finds frames in flight in both directions, and in every third round also the
-        // peer's end of the link.
+        // When this side closes the link, frames are in flight in both directions. In every third round the
+        // peer has already ended the link.
         let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
         peer.post(link_at_peer, pseudo_random_payload(7, 0));

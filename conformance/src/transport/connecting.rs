@@ -17,7 +17,8 @@ pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Back
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
 
-/// Endpoints reach each other with every address format of the provider, bound to a wildcard or not.
+/// Endpoints reach each other with every address format of the provider, whether they are bound to a
+/// wildcard or to a specific address.
 pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let a = backend.open_endpoint_at(format.wildcard(), 11);
@@ -78,7 +79,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_,
     });
 }
 
-/// An endpoint may connect to itself. It then has two links, one for each end.
+/// An endpoint may connect to itself. It then has two link numbers, one for each end of the link.
 pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let address = a.address();
@@ -96,8 +97,9 @@ pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A connect to an address without an endpoint fails with ECONNREFUSED, which [`receive`](Transport::receive)
-/// reports. Until then the link has a number and accepts calls; it never comes up.
+/// A connect to an address without an endpoint fails with ECONNREFUSED, which
+/// [`receive`](Transport::receive) reports. Until that report the link has a number and accepts calls. The
+/// link never comes up.
 pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
     let vacant = backend.open_endpoint(22).address();
@@ -110,7 +112,8 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend:
     assert_eq!(a.recorder.log(), [refused], "down once, and never up");
 }
 
-/// A new endpoint at the address of a closed one accepts connects; its instance tells the two apart.
+/// A new endpoint at the address of a closed endpoint accepts connects. Its instance tells the two endpoints
+/// apart.
 pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend: Backend<'_, P>) {
     let ([a, b], link, _) = backend.open_linked_pair();
     let address = b.address();
@@ -144,10 +147,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
     assert_eq!(b.address(), address);
 }
 
-/// A link comes up at the connector only if it does at the acceptor, even if the acceptor [stops
-/// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link break that
-/// was up. It would then give up its other links to that endpoint, although the endpoint is about to
-/// close them in order.
+/// The connector reports a link as up only if the acceptor does so, too, even if the acceptor [stops
+/// accepting](Transport::stop_accepting) in between. If the acceptor dropped a link that the connector has
+/// reported as up, the connector's engine would see a broken link, and would give up its other links to that
+/// endpoint, although the endpoint is about to close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
@@ -155,7 +158,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, pseudo_random_payload(50, 1));
         let [a, b] = &mut endpoints;
-        // The acceptor makes some passes before the connector makes its first, and none after that.
+        // The acceptor makes some passes before the connector makes its first pass, and no pass after that.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
             b.transmit();

@@ -1,8 +1,8 @@
 //! Exposing and pulling payload.
 //!
-//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A
-//! transport may refuse a pull at any time, and must then refuse all later ones. It must never panic, and
-//! must never succeed with other bytes than the payload.
+//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. A transport
+//! may refuse a pull at any time, and must then refuse all later pulls. A pull must never panic, and must
+//! never succeed with other bytes than the payload.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -12,10 +12,10 @@ use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, T
 
 use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
-/// The number of payload bytes that the tests expose beyond the link's minimum.
+/// By how many bytes the exposed payload exceeds `pull_min_bytes` of the link's caps.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// The number of links whose first pull a transport may refuse before it counts as one that cannot pull.
+/// How many links of a backend may refuse their first pull before the backend counts as unable to pull.
 const REFUSALS_MAX: usize = 5;
 
 /// Finds out whether links of this backend pull payload.
@@ -110,8 +110,8 @@ fn split_into_pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     pieces
 }
 
-/// [`Pull::Done`] means that all of `into` holds the exposed payload from the offset on, whether it was
-/// exposed in one piece or in many. After one refusal all further pulls are refused.
+/// [`Pull::Done`] means that all of `into` holds the exposed payload from the offset on, whether the payload
+/// was exposed in one piece or in many. After one refusal all further pulls are refused.
 pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let len_bytes = exposure.bytes.len();
@@ -198,7 +198,8 @@ pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(b
     exposure.assert_link_works();
 }
 
-/// A pull beyond the end of the exposed payload fails, whatever memory follows it, and the link stays usable.
+/// A pull beyond the end of the exposed payload fails, whatever memory follows the payload. The link stays
+/// usable.
 pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
     let len_bytes = exposure.bytes.len() as u64;

@@ -22,9 +22,9 @@ pub struct Features {
     /// Endpoints have a [descriptor](Transport::wake_fd) on which their caller can sleep. Without this
     /// feature, the caller must poll the backend.
     pub wakes: bool,
-    /// While the acceptor makes no call, a backlog of at most 32 connects fills up. A further connect waits
-    /// for a place. Its transport asks for a pass at a [later time](Armed::Asleep), since no descriptor
-    /// announces a free place.
+    /// While the acceptor makes no call, at most 32 connects fill its backlog. A further connect waits for a
+    /// place in the backlog. The connector's transport asks for a pass at a [later time](Armed::Asleep),
+    /// since no descriptor announces a free place.
     pub backlog: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
 ///
 /// # Panics
 ///
-/// If it has other features, or if a transport without a descriptor allows its caller to sleep.
+/// If the backend has other features, or if a transport without a descriptor allows its caller to sleep.
 pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features) {
     let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");

@@ -12,7 +12,7 @@ use crate::transport::{
     BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
 };
 
-/// Frames of every size, in both directions at once, arrive whole, in order, and with their headers.
+/// Frames of all [`SIZES`], in both directions at once, arrive whole, in order, and with their headers.
 pub fn frames_arrive_whole_and_in_order<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, there, back) = backend.open_linked_pair();
     let to: Vec<_> = SIZES.map(|size| pseudo_random_payload(size, 1)).into();
@@ -90,7 +90,8 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// A frame that is larger than any buffer of the transport arrives whole.
+/// A frame that is larger than the usual buffers of a transport arrives whole. Its size is 5 MiB, or that of
+/// the provider's largest message if that is smaller.
 pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     let len_bytes = backend.clamp_frame_bytes(5 * 1024 * 1024 + 13);
     let (mut endpoints, link, peer) = backend.open_linked_pair();
@@ -102,8 +103,8 @@ pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     );
 }
 
-/// A frame may be posted as soon as [`connect`](Transport::connect) has returned; retried sends succeed. The
-/// peer reports the link as up before the first frame.
+/// The caller may send a frame as soon as [`connect`](Transport::connect) has returned, and a send that is
+/// refused succeeds later. The peer reports the link as up before the first frame.
 pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<'_, P>) {
     let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let link = endpoints[0].connect(endpoints[1].address());

@@ -1,7 +1,7 @@
 //! Shareable memory: allocating it, and mapping a peer's.
 //!
 //! These tests apply only to backends whose links map memory of their peers. A transport maps the memory
-//! that a peer describes, or refuses. It must not panic, and must not map other memory.
+//! that a peer describes, or refuses to map it. The transport must not panic, and must not map other memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,8 +60,8 @@ impl<T: Transport> SharedRegion<T> {
     }
 }
 
-/// Mapped memory is zero at first, and long enough, and each side sees what the other writes. The other
-/// side sees that the region was closed; its mapping stays valid.
+/// Mapped memory is zero at first and long enough, and each side sees what the other writes. After the owner
+/// has retired the memory, the mapping side sees that, and its mapping stays valid.
 pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, P>) {
     let mut region = SharedRegion::new(backend);
     let mapped = region.map(LEN_BYTES as u64).expect("the peer may map it");

@@ -7,7 +7,7 @@ use homespun_engine::transport::{Provider, Transport};
 use crate::transport::Backend;
 
 /// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can
-/// carry.
+/// carry. The attributes never change.
 pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, P>) {
     let attr = backend.provider().attr();
     assert!(!attr.domain.is_empty());
@@ -19,7 +19,7 @@ pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, 
 
 /// An endpoint that is bound to a wildcard reports a specific address of this host, with a port, by
 /// [`Transport::address`]. This holds for every address format of the provider. Two open endpoints have
-/// different ports.
+/// different addresses.
 pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
         let [a, b] = [11, 22].map(|instance| backend.open_endpoint_at(format.wildcard(), instance));

@@ -26,15 +26,15 @@ pub enum Event {
 /// are not up, frames inside frames, more payload than the header says or than fits into the space, links
 /// that come up or go down twice.
 ///
-/// The recorder takes payload in all ways that a handler may. In turn it offers no space, space for the whole
-/// payload in two slices, or space for half of the payload. It allocates as bytes arrive, not by the claimed
-/// length.
+/// The recorder takes payload in all ways that a handler may. In turn it offers space for the whole rest of
+/// the payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
+/// The recorder never allocates memory for the whole claimed length in advance.
 #[derive(Debug, Default)]
 pub struct Recorder {
     log: Vec<(LinkId, Event)>,
     /// The links that are up, and the unfinished frame of each.
     up: BTreeMap<LinkId, Option<(Header, Vec<u8>)>>,
-    /// Links of this side that are not up.
+    /// Links that this side connects, and that are not up yet.
     connecting: BTreeSet<LinkId>,
     place: Vec<u8>,
     place_bytes: usize,
@@ -98,8 +98,8 @@ impl Recorder {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 
-    /// Counts the pieces of payload that were placed in a space, and the pieces that came as
-    /// chunks.
+    /// Counts the pieces of payload that were placed in a space, and the pieces that came by
+    /// [`payload_arrived`](FrameHandler::payload_arrived).
     pub fn placed_and_chunk_counts(&self) -> (usize, usize) {
         (self.placed, self.chunks)
     }

@@ -118,7 +118,7 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
 }
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
-/// another link for ever, and each of them gets its turn.
+/// another link for ever, and each link gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
     let mut server = backend.open_endpoint(0);
@@ -180,8 +180,8 @@ fn drive_two_until<T: Transport>(
     }
 }
 
-/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns their number.
-/// The peer must not be receiving.
+/// Posts frames of this size, numbered by their salt, until the link takes no more. Returns the number of
+/// posted frames, of which the link has not taken the last one whole. The peer must not be receiving.
 pub(super) fn fill_link<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     link: LinkId,
@@ -210,8 +210,8 @@ pub(super) fn probe_splits<P: Provider>(backend: Backend<'_, P>) -> bool {
     try_send_until_partly_taken(backend, &mut a, link).is_some()
 }
 
-/// Sends frames until the link has taken one in part. Returns the number of frames that it has begun. The
-/// peer must not be receiving.
+/// Sends frames until the link has taken one in part. Returns how many frames the link has taken, including
+/// that one. The peer must not be receiving.
 pub(super) fn send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,

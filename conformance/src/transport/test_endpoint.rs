@@ -18,8 +18,8 @@ pub const BUDGET_FRAMES: u32 = 32;
 /// link.
 ///
 /// It calls the transport as an engine would: it resumes a frame that was taken in part before it sends
-/// another on that link, and retries frames that were refused. It sends every other frame inline if the
-/// payload is short enough.
+/// another on that link, and retries frames that were refused. It sends a frame inline if the payload is
+/// short enough and has an even length.
 #[derive(Debug)]
 pub struct TestEndpoint<T> {
     /// The transport, for direct calls.
@@ -35,7 +35,7 @@ pub struct TestEndpoint<T> {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<(Header, Vec<u8>)>,
-    /// How many bytes of the first frame's payload were taken; `None` if its header was not.
+    /// How many bytes of the first frame's payload were taken; `None` if the frame's header was not taken.
     taken_bytes: Option<usize>,
     /// The caps of the link at the last send.
     caps: Option<LinkCaps>,
@@ -75,7 +75,7 @@ impl<T: Transport> TestEndpoint<T> {
         self
     }
 
-    /// Returns the moment when a test that starts to wait now stops waiting.
+    /// Returns the deadline of a wait that starts now.
     pub fn deadline_from_now(&self) -> Deadline {
         Deadline::after(self.patience)
     }
@@ -113,7 +113,7 @@ impl<T: Transport> TestEndpoint<T> {
     }
 
     /// Closes a link and drops its queued frames. From now on the recorder panics if the transport reports
-    /// anything about it.
+    /// anything about the link.
     pub fn close(&mut self, link: LinkId, how: Close) {
         self.transport.close(link, how);
         self.recorder.note_closed(link);
@@ -157,7 +157,7 @@ impl<T: Transport> TestEndpoint<T> {
     ///
     /// # Panics
     ///
-    /// If it has reported more than it claims.
+    /// If the transport has reported more events than it claims.
     pub fn receive(&mut self, budget_frames: u32) -> u32 {
         let seen = self.recorder.log().len();
         let reported = self.transport.receive(budget_frames, &mut self.recorder);

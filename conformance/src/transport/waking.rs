@@ -1,7 +1,7 @@
 //! Sleeping on a transport, and waking.
 //!
 //! These tests apply only to transports that have a [`wake_fd`](Transport::wake_fd). A transport may wake
-//! spuriously, but not without end, and must not lose a wakeup.
+//! its caller spuriously, but not without end, and must not lose a wakeup.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,7 +57,8 @@ impl Sleep {
         Sleep { retry_at: after.map(|after| Instant::now() + after) }
     }
 
-    /// Waits until the transport is woken, without calling it; calls `meanwhile` in a loop.
+    /// Waits until the transport is woken, or until its retry time has come. Makes no call of the transport,
+    /// and calls `meanwhile` in a loop.
     #[track_caller]
     fn wait_until_woken<T: Transport>(
         &self,
@@ -74,8 +75,9 @@ impl Sleep {
         }
     }
 
-    /// Waits until a frame or a link event wakes the transport, then arms it several times. It must stay
-    /// awake until it has reported that event. It may wake without cause before.
+    /// Waits until the transport has a frame or a link event to report: until it is woken, and then stays
+    /// awake although it is armed several times. A transport that was woken without cause may fall asleep
+    /// again; then the wait continues.
     #[track_caller]
     fn wait_until_event<T: Transport>(
         mut self,
@@ -134,8 +136,9 @@ fn drive_sleeping_until<T: Transport>(
     }
 }
 
-/// Calls `done`. If it returns false, transmits the frames that it may have posted, and calls it
-/// again. Otherwise the endpoint would sleep with frames that it has not offered to the transport.
+/// Calls `done`. If it returns false, transmits the frames that it may have posted, and calls it again.
+/// Without this call of `transmit`, the endpoint would sleep with frames that it has not offered to the
+/// transport.
 fn transmit_unless_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
@@ -146,8 +149,8 @@ fn transmit_unless_done<T: Transport>(
     }
 }
 
-/// A caller of an endpoint with nothing to do can sleep: [`arm`](Transport::arm) allows it, and the
-/// descriptor is not readable. This holds without a link, with an unused link, and after many frames.
+/// While an endpoint has nothing to do, its caller can sleep: [`arm`](Transport::arm) allows the sleep, and
+/// the descriptor is not readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     Sleep::start_when_idle(&mut backend.open_endpoint(33));
@@ -192,7 +195,7 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     });
 }
 
-/// The refusal of a connect wakes the sleeping connector, even if it came before the transport was
+/// The refusal of a connect wakes the sleeping connector, even if the refusal came before the transport was
 /// armed.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, vacant] = [11, 22].map(|instance| backend.open_endpoint(instance));
@@ -292,8 +295,8 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     });
 }
 
-/// A transport does not sleep if it has not reported an event since its last pass: a connect, a frame, or
-/// the end of a link.
+/// A transport does not sleep if an event has come since its last pass: a connect, a frame, or the end of a
+/// link.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
     a.connect(b.address());
@@ -336,8 +339,9 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
     drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// A connect succeeds even if other connects have filled the acceptor's backlog, the connector sleeps,
-/// and no descriptor announces room in the backlog. Needs the feature `backlog`.
+/// A connect succeeds even if other connects have filled the acceptor's backlog and the connector sleeps.
+/// Since no descriptor announces room in the backlog, the connector's transport sets a retry time. Needs the
+/// feature `backlog`.
 pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b, mut c] = connect_to_filled_backlog(backend);
     let waiting = Sleep::start_when_idle(&mut a);
@@ -348,8 +352,8 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
         if a.recorder.live_link_count() == 1 {
             break;
         }
-        // The acceptor makes passes only while the connector sleeps. The connector would find a place that
-        // is freed earlier without a wakeup.
+        // The acceptor makes passes only after the connector has fallen asleep. A place that is freed
+        // earlier would be found without a wakeup.
         sleep.wait_until_woken(&a, "a place in the backlog", || {
             make_progress(&mut b);
             make_progress(&mut c);
@@ -360,8 +364,8 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
     }
 }
 
-/// Returns an endpoint that connects to the second one, which makes no call, after the third has connected
-/// to it many times.
+/// Returns three endpoints. The third endpoint has connected to the second many times, and after that the
+/// first has connected to the second. The second endpoint makes no call.
 fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpoint<P::Transport>; 3] {
     const OTHERS: usize = 32;
     let [mut a, b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
@@ -379,8 +383,8 @@ pub(super) fn probe_backlog<P: Provider>(backend: Backend<'_, P>) -> bool {
     has_wake_fd(&a) && Sleep::start_when_idle(&mut a).retry_at.is_some()
 }
 
-/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few
-/// at a time.
+/// A full link drains although its endpoint sleeps whenever it can, and although the peer reads only about
+/// one frame at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut a, link, 100) - 1;
@@ -399,7 +403,8 @@ pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'
     drive_until(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
 }
 
-/// The caller may nest the descriptor in its own `epoll(7)` set, whose descriptor then becomes readable.
+/// The caller may nest the descriptor in an `epoll(7)` instance of its own. A frame then makes the
+/// descriptor of that instance readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");

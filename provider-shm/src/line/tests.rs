@@ -229,7 +229,7 @@ fn parse_refuses_malformed_lines() {
         // A piece has no flags.
         (&[line(100, 1, 0)], WireError::UnknownFlag),
         (&[line(100, piece, 0)], WireError::UnknownFlag),
-        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first.
+        // `LONG` without `OUTSIDE`: further pieces follow, but there is no first piece.
         (&[line(8, LONG, 1), 0], WireError::UnknownFlag),
         (&[line(8, LONG, 12), 0], WireError::UnknownFlag),
         // Payload after a header that has none.
@@ -270,7 +270,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(least, pieces, 16), 0, 0, 0, least + 2, least + 1], WireError::ImpossibleLength),
     ];
     for (words, reason) in cases {
-        // Some cases have fewer words than their header claims. The missing ones read as 0.
+        // Some cases have fewer words than their header claims. The missing words read as 0.
         let word = |n: usize| words.get(n).copied().unwrap_or(0);
         let first = with_valid_checks(words[0], word);
         assert_eq!(parse_with_payload(first, word), Err(*reason), "{words:#x?}");

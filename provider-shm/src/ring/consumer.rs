@@ -10,13 +10,13 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_dat
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the buffer for payload for which the frame handler has no space yet. The buffer fits into the
-/// first-level cache.
+/// The size of the staging buffer, for short payload and for payload for which the frame handler offers no
+/// space. The buffer fits into the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends.
-/// Leaving a pass and entering the next takes as long as several polls. A message that arrived between two
-/// passes would wait that long.
+/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up.
+/// Leaving a pass and entering the next takes as long as several polls, and a message that arrives in
+/// between waits that long.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
@@ -34,7 +34,7 @@ pub(crate) struct Consumer {
     published_bytes: u64,
     /// How much payload of an unfinished frame is still to come; 0 between frames.
     left_bytes: u64,
-    /// Progress was published since the last `take_room_request`.
+    /// Whether this side has published progress since the last `take_room_request`.
     has_published: bool,
     staging: Box<[u8; STAGING_BYTES]>,
     /// The inline payload of the current line.
@@ -73,7 +73,8 @@ impl Consumer {
         }
     }
 
-    /// Reports up to `budget_frames` lines, each a frame or a further piece of one, and returns how many.
+    /// Reports up to `budget_frames` lines, and returns how many. Each line is a frame or a further piece of
+    /// a frame.
     ///
     /// # Errors
     ///
@@ -125,12 +126,13 @@ impl Consumer {
     }
 
     /// Asks the producer to ring the doorbell when it publishes the next line. Returns true if the ring is
-    /// empty, so that the caller may stop polling it; false if there is a line to read.
+    /// empty, so that the caller may stop polling it. If there is a line to read, withdraws the request and
+    /// returns false.
     ///
     /// # Errors
     ///
-    /// The place of the next line holds neither that line nor the line of the previous lap, so no further
-    /// line can ever be read. The check is in this call because it costs nothing on an idle ring.
+    /// The place of the next line holds neither that line nor the line of the previous lap, so the ring is
+    /// malformed. `receive` leaves this check to this call, since on an idle ring the check costs nothing.
     pub(crate) fn request_wake_if_empty(&mut self) -> Result<bool, WireError> {
         self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
@@ -163,9 +165,9 @@ impl Consumer {
         self.has_published = true;
     }
 
-    /// If progress was published since the last call, clears the producer's request for room and returns
-    /// whether there was one. Otherwise returns false at no cost. Each time the producer goes to sleep, at
-    /// most one call returns true.
+    /// If this side has published progress since the last call, clears the producer's request for room, and
+    /// returns whether there was a request; else returns false at no cost. For each request at most one call
+    /// returns true.
     #[inline]
     pub(crate) fn take_room_request(&mut self) -> bool {
         if !mem::take(&mut self.has_published) {
@@ -177,7 +179,8 @@ impl Consumer {
         requested.load(Ordering::Relaxed) != 0 && requested.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// How the ring ends. Valid once the producer is gone and the consumer has read everything.
+    /// How the ring ends. The answer is valid once the producer is gone and the consumer has read
+    /// everything.
     pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished
         let finished_at = self.segment.finished_at().load(Ordering::Acquire);

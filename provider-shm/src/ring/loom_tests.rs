@@ -1,4 +1,5 @@
-//! Loom models of the ring: loom runs all interleavings of its two sides, up to a bound of preemptions.
+//! Loom models of the ring: loom runs all interleavings of the ring's two sides that have at most a given
+//! number of preemptions.
 
 use std::io::IoSlice;
 
@@ -13,7 +14,7 @@ use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
 
-/// The largest number of preemptions in an interleaving. Known bugs of such algorithms show with two.
+/// The largest number of preemptions in an interleaving. The known bugs of such algorithms need only two.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {
@@ -115,7 +116,8 @@ fn payload_in_the_data_area_arrives_whole() {
             let payload: Vec<u8> = (0..50).collect();
             let mut rest = payload.as_slice();
             let mut sent = producer.send(&header, &[IoSlice::new(rest)]);
-            // The producer tries a few times and ends. The bytes that the ring has taken arrive nevertheless.
+            // The producer tries a few times and then stops. The bytes that the ring has taken must arrive
+            // anyway.
             for _ in 0..2 {
                 match sent {
                     Sent::Whole => break,
@@ -139,7 +141,7 @@ fn payload_in_the_data_area_arrives_whole() {
 }
 
 /// The producer sends more frames than there are lines. It overwrites no line before the consumer has read
-/// it, and neither side sleeps for ever.
+/// that line, and neither side sleeps for ever.
 #[test]
 fn producer_and_consumer_miss_no_wakeup() {
     check_interleavings(|| {

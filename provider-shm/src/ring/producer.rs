@@ -18,17 +18,17 @@ pub(crate) struct Producer {
     lines: u64,
     /// How much of the data area this side has used, in whole units.
     bytes: u64,
-    /// The value of `lines` at which this side reads the consumer's progress again.
+    /// How far `lines` may grow before this side reads the consumer's progress again.
     lines_end: u64,
-    /// The value of `bytes` at which this side reads the consumer's progress again.
+    /// How far `bytes` may grow before this side reads the consumer's progress again.
     bytes_end: u64,
     /// How much payload of an unfinished frame is still to be written; 0 between frames.
     left_bytes: u64,
     /// How much room in the data area the last refused write needed.
     wanted_bytes: usize,
-    /// The producer has published something since the last `take_wake_request`.
+    /// Whether this side has published something since the last `take_wake_request`.
     has_published: bool,
-    /// The consumer has published progress that is impossible.
+    /// Whether the consumer has published impossible progress.
     is_broken: bool,
 }
 
@@ -117,8 +117,9 @@ impl Producer {
         self.is_broken
     }
 
-    /// If something was published since the last call, clears the consumer's request to be woken and returns
-    /// whether there was one. Each time the consumer goes to sleep, at most one call returns true.
+    /// If this side has published something since the last call, clears the consumer's request to be woken,
+    /// and returns whether there was a request; else returns false. For each request at most one call
+    /// returns true.
     #[inline]
     pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_published) {
@@ -140,7 +141,7 @@ impl Producer {
         !self.try_find_room(self.wanted_bytes) && !self.is_broken
     }
 
-    /// Announces that no frame follows. Must be called between frames.
+    /// Announces that no frame follows. The caller must not call this inside an unfinished frame.
     pub(crate) fn finish(&mut self) {
         debug_assert!(!self.is_mid_frame());
         // SYNC POINT: finished
@@ -154,7 +155,8 @@ impl Producer {
         &self.segment
     }
 
-    /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of the payload.
+    /// Writes further pieces while there is room. The ring has already taken `taken_bytes` of the
+    /// `len_bytes`.
     fn publish_further_pieces(
         &mut self,
         cursor: &mut PayloadCursor<'_>,
@@ -265,8 +267,8 @@ impl<'a> PayloadCursor<'a> {
         PayloadCursor { slices, taken_bytes: 0 }
     }
 
-    /// Takes up to `count_bytes` further bytes, and calls `put` for each contiguous part with its offset
-    /// among them.
+    /// Takes up to `count_bytes` further bytes. For each contiguous part of them, calls `put` with the part
+    /// and its offset from the first of these bytes.
     fn take_parts(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
         let mut done_bytes = 0;
         while done_bytes < count_bytes

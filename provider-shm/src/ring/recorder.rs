@@ -1,4 +1,4 @@
-//! A frame handler that panics if a ring breaks the contract.
+//! A frame handler that panics if a ring breaks the contract of [`FrameHandler`].
 
 use std::io::IoSliceMut;
 use std::mem;
@@ -21,7 +21,8 @@ const SPACE_MAX_BYTES: usize = 1 << 16;
 pub(crate) struct Recorder {
     /// The complete frames, each with at most [`KEEP_MAX_BYTES`] of its payload.
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
-    /// How many frames were reported whole in one call, and how many pieces of other frames were reported.
+    /// How many frames were reported whole in one call (`whole`), and how many pieces of other frames were
+    /// reported (`pieces`).
     pub(crate) whole: usize,
     pub(crate) pieces: usize,
     unfinished: Option<Unfinished>,
@@ -88,8 +89,8 @@ impl FrameHandler for Recorder {
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
     }
 
-    /// Returns in turn: no space; space for the whole rest (up to a limit); space for half of it. The space
-    /// has two slices.
+    /// Returns in turn: space for the whole rest of the payload, up to a limit; space for half of it; no
+    /// space. The space has up to two slices.
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {
         assert_eq!(link, LINK);
         let left_bytes =

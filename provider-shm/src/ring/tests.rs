@@ -258,7 +258,7 @@ proptest! {
         prop_assert_eq!(consumer.ring_end(), RingEnd::Finished);
     }
 
-    /// Overwrites a line with arbitrary words, in any state of the ring.
+    /// Overwrites the next line with arbitrary words, between frames or inside a frame.
     #[test]
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
@@ -349,7 +349,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
             let result = consumer.receive(LINK, u32::MAX, &mut recorder);
             assert!(recorder.frames.is_empty() && !recorder.is_mid_frame(), "bit {bit}");
             if bit < u16::BITS {
-                // The line belongs neither to this lap nor to the one before.
+                // The line belongs neither to this lap nor to the previous lap.
                 assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
                 assert_eq!(
                     consumer.request_wake_if_empty(),
@@ -409,7 +409,7 @@ fn frame_beyond_the_data_area_is_refused_until_room_is_freed() {
         count += 1;
     }
     assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
-    // The ring has free lines, but no room in the data area.
+    // The ring has free lines, but its data area is full.
     producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
     assert!(producer.request_room_if_full());
@@ -495,7 +495,7 @@ fn decreasing_progress_breaks_the_ring() {
     assert!(producer.is_broken());
 }
 
-/// If the ring breaks while `send` looks for room, it takes no part of the frame.
+/// If `send` finds impossible progress while it looks for room, the ring takes no part of the frame.
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();

@@ -108,8 +108,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// 0 until the producer announces the end of the ring. Then one more than the number of lines that it has
-    /// published, which no longer grows.
+    /// 0 until the producer announces the end of the ring. From then on one more than the number of
+    /// published lines, which no longer grows.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
         // SAFETY: the mapping lives as long as `self`, is page-aligned, and is as large as `Layout`; the
@@ -146,7 +146,7 @@ impl Segment {
         unsafe { &(*self.layout.as_ptr()).wake_request.wake_requested }
     }
 
-    /// The line at a position, which counts lines since the ring was created.
+    /// The line at `position`, which counts lines since the ring was created.
     #[inline]
     pub(crate) fn line(&self, position: u64) -> &Line {
         // SAFETY: as in `finished_at`. `line_index` is within the array, and a line consists of atomics.
@@ -170,7 +170,8 @@ impl Segment {
         let _ = line;
     }
 
-    /// Copies `from` to the data area, starting at a position, which counts bytes since the ring was created.
+    /// Copies `from` to the data area, starting at `position`, which counts bytes since the ring was
+    /// created.
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         assert!(from.len() <= DATA_BYTES, "more than the data area holds");
@@ -186,7 +187,8 @@ impl Segment {
         }
     }
 
-    /// Copies from the data area to `into`, starting at a position, as in [`write`](Self::write).
+    /// Copies from the data area to `into`, starting at `position`, which counts bytes as in
+    /// [`write`](Self::write).
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");

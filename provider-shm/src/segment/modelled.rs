@@ -1,4 +1,4 @@
-//! A segment for loom: two of its threads share it.
+//! A segment for loom tests: two threads of the model share it.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! A transport beside TCP: one of the two behind an endpoint that peers reach over shared memory or over TCP.
+//! A shared-memory transport beside TCP: one of the two transports of an `auto` endpoint.
 
 use std::io;
 use std::mem;
@@ -35,8 +35,8 @@ impl ShmTransport {
         }
     }
 
-    /// Nests another transport's epoll descriptor in this transport's: when the other has events, this
-    /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) becomes readable.
+    /// Watches the epoll descriptor of another transport, the companion: when the companion has events, the
+    /// [`wake_fd`](homespun_engine::transport::Transport::wake_fd) of this transport becomes readable.
     ///
     /// # Errors
     ///
@@ -45,9 +45,8 @@ impl ShmTransport {
         self.poller.add_companion(fd)
     }
 
-    /// Whether this transport has polled the kernel since the last call, and the
-    /// [watched](Self::watch_companion) descriptor had events. As long as it has some, each poll of the
-    /// kernel finds it again.
+    /// Whether, since the last call, a poll of the kernel has found events of the
+    /// [companion](Self::watch_companion). As long as the companion has events, each poll finds them again.
     #[inline]
     pub fn take_companion_event(&mut self) -> bool {
         mem::take(&mut self.has_companion_event)
@@ -67,7 +66,7 @@ impl ShmTransport {
         self.absent.pop()
     }
 
-    /// Whether passes poll rings. They poll the kernel only now and then meanwhile.
+    /// Whether any ring is hot. If so, passes poll the hot rings, and poll the kernel only now and then.
     #[inline]
     pub fn has_hot_rings(&self) -> bool {
         !self.hot.is_empty()

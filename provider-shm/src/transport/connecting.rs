@@ -20,8 +20,9 @@ use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
-    /// Tries to connect. If the peer's backlog is full, the link waits and a later pass tries again. Any
-    /// other failure is reported by the next pass.
+    /// Tries to connect. If the peer's backlog is full or too many descriptors are in flight, the link
+    /// waits, and a later poll of the kernel tries again. A transport beside TCP that finds no endpoint
+    /// makes the link [`Slot::Absent`]. The next pass reports any other failure.
     pub(super) fn try_connect(&mut self, id: LinkId) {
         let Some(&Slot::Waiting(to)) = self.links.get(id) else {
             self.control_ready.push(id);
@@ -119,7 +120,7 @@ impl ShmTransport {
                     Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
                     Ok(Received::Nothing) => 0,
                     Ok(Received::Greeting(received)) => {
-                        // The next pass reads the message that may follow.
+                        // A hang-up or another message may follow. The next pass reads it.
                         self.control_ready.push(id);
                         self.complete_handshake(id, *received, receiver)
                     }
@@ -163,8 +164,8 @@ impl ShmTransport {
         1
     }
 
-    /// Maps the peer's ring, and watches its doorbell and the peer's process. An acceptor also answers with
-    /// its own greeting.
+    /// Maps the peer's ring, and adds the ring's doorbell and the peer's process to the poller. An acceptor
+    /// also answers with its own greeting.
     fn map_peer_ring_and_answer(
         &mut self,
         id: LinkId,
@@ -208,7 +209,8 @@ impl ShmTransport {
         }
     }
 
-    /// Marks that the peer sends nothing more. The link ends when the peer's ring is empty.
+    /// Marks that the peer sends nothing more. The link ends when this side has read the peer's ring to its
+    /// end.
     pub(super) fn mark_hung_up(&mut self, id: LinkId) {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
@@ -221,8 +223,8 @@ impl ShmTransport {
     }
 }
 
-/// Creates this side's ring, and sends it to the peer with the greeting. A connector also starts to watch the
-/// socket.
+/// Creates this side's ring, and sends it to the peer with the greeting. A connector also adds the control
+/// socket to the poller.
 fn send_greeting_with_new_ring(
     link: &mut Link,
     id: LinkId,
@@ -247,8 +249,8 @@ fn send_greeting_with_new_ring(
     create_and_send().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
 
-/// Whether a connect failed since no endpoint of this user has the name, or since a security policy forbids
-/// the connect.
+/// Whether a connect failed because no endpoint of this user has the name, or because a security policy
+/// forbids the connect.
 fn is_no_reachable_endpoint(error: &LinkError) -> bool {
     // With EPROTOTYPE, the name belongs to a socket of another type, which is no endpoint.
     let is_without_endpoint = matches!(

@@ -33,8 +33,8 @@ pub(crate) struct RawMessage {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// An address without an endpoint. This process has not used its port, and the port is outside the dynamic
-/// range from which other endpoints take theirs.
+/// An address without an endpoint. This process has not used the port before, and the port is outside the
+/// dynamic range, from which endpoints that ask for port 0 get theirs.
 pub(crate) fn vacant_address() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
