@@ -47,8 +47,8 @@ pub struct FailedOperation {
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known: the target of a send or an access, the sender
-    /// to a receive, or the only source that the receive names.
+    /// Returns the operation's peer, if it is known: the target of a send or an access; of a receive,
+    /// the sender of its message, or the only source that the receive names.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
@@ -83,8 +83,8 @@ pub trait Sink {
     /// Hands the failure back if there is no room.
     fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation>;
 
-    /// Whether anything is counted. If not, [`count`](Self::count) and
-    /// [`count_error`](Self::count_error) need not be called.
+    /// Whether the sink counts operations. If not, the engine need not call [`count`](Self::count) and
+    /// [`count_error`](Self::count_error).
     #[inline(always)]
     fn has_counters(&self) -> bool {
         false
@@ -94,7 +94,7 @@ pub trait Sink {
     /// succeeds, even if the operation is not reported or its completion has to wait for room.
     fn count(&mut self, _events: CounterEvents) {}
 
-    /// Counts an operation that has failed. Otherwise as [`count`](Self::count).
+    /// As [`count`](Self::count), for an operation that has failed.
     fn count_error(&mut self, _events: CounterEvents) {}
 
     /// Records the end of deferred work, that is, of an operation that was posted as
@@ -104,10 +104,10 @@ pub trait Sink {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Takes an event of a connection. The sink must always have room for it. An endpoint has few
-    /// such events in its life. A passive endpoint has at most one for each request that its backlog
-    /// has room for, if the sink forgets withdrawn requests. Endpoints without connections have no
-    /// such events.
+    /// Takes an event of a connection. The sink must always have room for it. A connected endpoint has
+    /// few such events in its life. At a passive endpoint, the sink holds at most one event for each
+    /// request that the backlog has room for, if it forgets withdrawn requests. An unconnected endpoint
+    /// has no such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

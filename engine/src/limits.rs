@@ -87,8 +87,8 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// its length, and its memory stays allocated until it is unmapped.
 pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
-/// After how many passes an endpoint unmaps the peers' regions that have ended. Until then the
-/// memory of these regions stays allocated, even longer if the endpoint makes no passes.
+/// After how many passes an endpoint looks for mapped regions of peers that have ended, and unmaps
+/// them. Until then the memory of these regions stays allocated, however rarely passes happen.
 pub const MAPPED_SWEEP_PASSES: u32 = 4096;
 
 /// The most bytes of a region that one atomic operation covers. [`fi_atomicvalid`](crate::atomic)
@@ -128,8 +128,8 @@ pub const TIMEOUT_GRACE_MS: u64 = 100;
 /// the answer. The endpoint ends further links.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
-/// How often the engine repeats an attempt to connect that was cut short. Then the operations that
-/// wait for the link fail.
+/// How often the engine repeats an attempt to connect that was cut short. If the last attempt is cut
+/// short too, the operations that wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends

@@ -252,7 +252,7 @@ pub(crate) struct Send {
     pub(crate) fence: bool,
     /// The turn in which the send is reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// The access, if the send is an access and no message. `message` then holds the length and the
+    /// The access, if the send is not a message but an access. `message` then holds the length and the
     /// remote data of the access.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
@@ -300,7 +300,7 @@ pub(crate) enum ReceiveRole {
 }
 
 impl Send {
-    /// Returns how many bytes the send fetches, if it is an atomic operation.
+    /// Returns how many bytes the send fetches as an atomic operation; 0 for any other send.
     pub(crate) fn atomic_fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())

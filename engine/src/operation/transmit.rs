@@ -122,8 +122,8 @@ impl TransmitOp {
         }
     }
 
-    /// Copies the memory that the operation only reads, unless it is owned. The caller may then
-    /// reuse it.
+    /// Copies the memory that the operation only reads, unless the operation owns the memory. The
+    /// application may then reuse the memory.
     pub fn copy_borrowed_memory(&mut self) {
         match self {
             TransmitOp::Send { source, .. }
