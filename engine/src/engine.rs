@@ -380,8 +380,8 @@ impl Engine {
     ///
     /// The engine looks first for a receive that no message has matched, or a multi-receive buffer that
     /// still takes messages; then for a queued send or access, that is, an operation that was not
-    /// offered and of which no link has taken a byte. Among receives of one kind, or operations on one
-    /// peer, it cancels the oldest.
+    /// offered and of which no link has taken a byte. Among untagged receives, among tagged receives,
+    /// and among operations on one peer, it cancels the oldest.
     ///
     /// # Errors
     ///

@@ -39,8 +39,8 @@ pub(crate) struct Fetches<O> {
     pulling: VecDeque<FetchId>,
     /// Links on which a pull was refused. This side does not try to pull on them again.
     unpullable: BTreeSet<LinkId>,
-    /// Counts, for each link by its number, what happens to the peer's offers: an offer is made, bytes
-    /// are pulled, an offer ends.
+    /// Counts, for each link by its number, what happens to the peer's offers: an offer is made,
+    /// bytes are pulled, an offer ends.
     changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,

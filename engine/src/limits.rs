@@ -128,8 +128,8 @@ pub const TIMEOUT_GRACE_MS: u64 = 100;
 /// the answer. The endpoint ends further links.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
-/// How often the engine repeats an attempt to connect that was cut short. If the last attempt is cut
-/// short too, the operations that wait for the link fail.
+/// How often the engine repeats an attempt to connect that was cut short. If the last attempt is
+/// cut short too, the operations that wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// How long a link to a replaced endpoint may be silent, in milliseconds, before the engine ends

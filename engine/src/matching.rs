@@ -121,8 +121,8 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.peek_earliest(criteria)
     }
 
-    /// Posts a receive behind all others. The receive accepts no unexpected message, or must not take
-    /// one yet.
+    /// Posts a receive behind all others. The receive accepts no unexpected message, or must not
+    /// take one yet.
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -154,9 +154,9 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_all_where(|_, message| matches(message));
     }
 
-    /// Removes the unexpected message at a place. Returns whether it was there. The place makes this
-    /// fast: a search from the front could take long, since peers choose how many messages wait and
-    /// in which order they end.
+    /// Removes the unexpected message at a place. Returns whether it was there. The place makes
+    /// this fast: a search from the front could take long, since peers choose how many messages
+    /// wait and in which order they end.
     pub fn remove_unexpected(&mut self, place: Place, message: U) -> bool {
         self.unexpected.remove_at(place.0, message)
     }

@@ -252,8 +252,8 @@ pub(crate) struct Send {
     pub(crate) fence: bool,
     /// The turn in which the send is reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// The access, if the send is not a message but an access. `message` then holds the length and the
-    /// remote data of the access.
+    /// The access, if the send is not a message but an access. `message` then holds the length and
+    /// the remote data of the access.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
 

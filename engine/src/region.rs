@@ -2,8 +2,8 @@
 //!
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
 //! endpoints of a domain look up keys. There are two tiers. Memory that a region owns, shares or
-//! borrows consists of atomic words, so that the application may copy to and from it while peers do.
-//! Peers that can map shared memory access it without an engine. Raw memory belongs to the
+//! borrows consists of atomic words, so that the application may copy to and from it while peers
+//! do. Peers that can map shared memory access it without an engine. Raw memory belongs to the
 //! application, which promises to keep it. The engine reads frames straight into raw memory, and
 //! writes frames straight from it.
 //!
@@ -279,8 +279,9 @@ impl Region {
         Ok(())
     }
 
-    /// Makes a range durable. Returns whether the range is durable now. It is not if the region is not
-    /// persistent, if the region has ended meanwhile, or if this attempt or an earlier one has failed.
+    /// Makes a range durable. Returns whether the range is durable now. It is not if the region is
+    /// not persistent, if the region has ended meanwhile, or if this attempt or an earlier one has
+    /// failed.
     pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
@@ -343,8 +344,8 @@ impl Region {
         self.shareable_memory().is_some()
     }
 
-    /// Copies from the region into all of `into`. If a peer writes meanwhile, the copy may contain only
-    /// a part of what it writes.
+    /// Copies from the region into all of `into`. If a peer writes meanwhile, the copy may contain
+    /// only a part of what it writes.
     ///
     /// # Errors
     ///

@@ -57,9 +57,9 @@ impl Engine {
         self.abort_link_if_violated(id, outcome, sink);
     }
 
-    /// Spends the credit of a write, which costs credit only if it has remote data: as much as an empty
-    /// message, until the queue has taken the completion. If the peer lacks the credit, ends the link
-    /// and returns false.
+    /// Spends the credit of a write, which costs credit only if it has remote data: as much as an
+    /// empty message, until the queue has taken the completion. If the peer lacks the credit, ends
+    /// the link and returns false.
     fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -256,7 +256,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
-            // The header suffices: on a link that carries messages, no handshake step needs its data.
+            // The header suffices: on a link that carries messages, no handshake step needs its
+            // data.
             Header::Connection(handshake) => engine.handle_step_on_message_link(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }

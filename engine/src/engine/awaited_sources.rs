@@ -19,8 +19,8 @@ impl Engine {
         }
     }
 
-    /// Makes the next pass connect to this peer. The pass skips the peer if it has a link by then, or
-    /// if no posted receive names it as its only source any more.
+    /// Makes the next pass connect to this peer. The pass skips the peer if it has a link by then,
+    /// or if no posted receive names it as its only source any more.
     #[cold]
     pub(super) fn add_awaited_source(&mut self, source: PeerId) {
         // A connected endpoint has one peer, and connects only once.

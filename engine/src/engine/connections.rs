@@ -89,16 +89,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a request from the waiting ones, since another endpoint is about to accept it. The link
-    /// between the requester and this endpoint stays until
+    /// Removes a request from the waiting ones, since another endpoint is about to accept it. The
+    /// link between the requester and this endpoint stays until
     /// [`end_accepted_request`](Self::end_accepted_request), or until the requester has received the
     /// acceptance of the other endpoint.
     pub fn mark_request_being_accepted(&mut self, request: RequestId) {
         self.connection.mark_request_being_accepted(request);
     }
 
-    /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or its
-    /// attempt to accept has failed.
+    /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
+    /// its attempt to accept has failed.
     pub fn end_accepted_request(
         &mut self,
         request: RequestId,
@@ -119,14 +119,14 @@ impl Engine {
         self.connection.peer()
     }
 
-    /// Shuts the connection down. Frames that the link has taken still reach the peer, and answers to
-    /// the peer's operations too. This call cancels all operations that have not ended, and reports
-    /// them before it returns. [`ConnectionReport::Shutdown`] follows when the peer has confirmed the
-    /// shutdown, or has shut down too. A second call does nothing.
+    /// Shuts the connection down. Frames that the link has taken still reach the peer, and answers
+    /// to the peer's operations too. This call cancels all operations that have not ended, and
+    /// reports them before it returns. [`ConnectionReport::Shutdown`] follows when the peer has
+    /// confirmed the shutdown, or has shut down too. A second call does nothing.
     ///
-    /// If the link has taken a part of a long payload, or if the peer may still read exposed payload,
-    /// this call closes the link and reports [`ConnectionReport::Shutdown`] itself. Answers that the
-    /// link has not taken are then lost.
+    /// If the link has taken a part of a long payload, or if the peer may still read exposed
+    /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.
+    /// Answers that the link has not taken are then lost.
     ///
     /// # Errors
     ///
@@ -166,9 +166,9 @@ impl Engine {
     }
 
     /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
-    /// before the link does. Returns `None` if there is no such frame, or if the payload is that of a
-    /// `Data` frame or an access, and more than [`EAGER_MAX_BYTES`] of it are left. Eager messages and
-    /// pieces of reads are always short enough.
+    /// before the link does. Returns `None` if there is no such frame, or if the payload is that of
+    /// a `Data` frame or an access, and more than [`EAGER_MAX_BYTES`] of it are left. Eager
+    /// messages and pieces of reads are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {
@@ -258,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of the connection, if the connection has ended and this was not reported yet.
-    /// The caller has ended the connection's operations.
+    /// Reports the end of the connection, if the connection has ended and this was not reported
+    /// yet. The caller has ended the connection's operations.
     pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.report_connection_if_lost(&mut effects);

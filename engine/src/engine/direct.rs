@@ -46,8 +46,8 @@ pub enum Attempt {
     Done,
     /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// No attempt was made: earlier completions wait, completions keep the order of posting, the access
-    /// is too long, or too many operations are outstanding.
+    /// No attempt was made: earlier completions wait, completions keep the order of posting, the
+    /// access is too long, or too many operations are outstanding.
     NotMade,
 }
 
@@ -122,8 +122,8 @@ impl Engine {
         initiator.report_success(completion, &mut effects);
     }
 
-    /// Makes an access to mapped memory directly, if possible. Returns whether the access was made; if
-    /// so, it has ended.
+    /// Makes an access to mapped memory directly, if possible. Returns whether the access was made;
+    /// if so, it has ended.
     #[inline]
     pub(super) fn try_direct_access(
         &mut self,
@@ -152,9 +152,9 @@ impl Engine {
         has_gone
     }
 
-    /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were written.
-    /// If so, the caller counts the write; the engine neither keeps nor reports it. If not, nothing has
-    /// changed, and the caller posts the write.
+    /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were
+    /// written. If so, the caller counts the write; the engine neither keeps nor reports it. If
+    /// not, nothing has changed, and the caller posts the write.
     #[inline]
     pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;

@@ -1,9 +1,9 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
 //! A fenced send waits at the head of its peer's queue until all earlier sends to the peer have
-//! completed and have reached the level of the fenced send. Later sends wait behind the fenced send.
-//! The sender cannot know everything itself, for example whether messages without acknowledgement
-//! have arrived. It asks the peer:
+//! completed and have reached the level of the fenced send. Later sends wait behind the fenced
+//! send. The sender cannot know everything itself, for example whether messages without
+//! acknowledgement have arrived. It asks the peer:
 //!
 //! ```text
 //!  sender                           receiver

@@ -15,9 +15,9 @@ use crate::transport::{Sent, Transport};
 use crate::wire::Message;
 
 impl Engine {
-    /// Posts an operation on a peer. The transport gets the operation at once, unless earlier operations
-    /// on the peer are queued, or the link, credit, order or a fence holds the operation back. If the
-    /// engine refuses the operation, its memory stays in `request`.
+    /// Posts an operation on a peer. The transport gets the operation at once, unless earlier
+    /// operations on the peer are queued, or the link, credit, order or a fence holds the operation
+    /// back. If the engine refuses the operation, its memory stays in `request`.
     ///
     /// # Errors
     ///
@@ -145,7 +145,8 @@ impl Engine {
         let sent = match protocol {
             SendProtocol::Eager if !send.fence => send_eager(transport, link_id, &caps, &send),
             SendProtocol::Waiting if !send.fence => Sent::Full,
-            // The send must be in the operation table: it has a fence, or the peer needs its number.
+            // The send must be in the operation table: it has a fence, or the peer needs its
+            // number.
             _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {

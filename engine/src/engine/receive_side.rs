@@ -207,8 +207,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Reports the failure of a receive that the caller accepted before the engine could take it, and
-    /// that the engine has refused since.
+    /// Reports the failure of a receive that the caller accepted before the engine could take it,
+    /// and that the engine has refused since.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {

@@ -22,8 +22,8 @@ use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
-/// The links to replaced endpoints. Peers choose how many such links there are, so the engine checks
-/// the links rarely.
+/// The links to replaced endpoints. Peers choose how many such links there are, so the engine
+/// checks the links rarely.
 #[derive(Debug, Default)]
 pub(super) struct ReplacedLinks {
     by_id: BTreeMap<LinkId, ReplacedLink>,

@@ -15,8 +15,8 @@ impl Engine {
         self.has_timeouts
     }
 
-    /// Tells the engine the time. Ends replaced links, and an attempt to connect, that have timed out.
-    /// Call this after
+    /// Tells the engine the time. Ends replaced links, and an attempt to connect, that have timed
+    /// out. Call this after
     /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit).
     /// `now` must never go back.
     #[cold]

@@ -55,11 +55,11 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as the links take them: first the pending replies
-    /// to all peers; then, peer by peer, the rest of a partly written frame, payload that the peer has
-    /// asked for, and queued operations. Before all of these, pulls payload that peers offer, and
-    /// connects to lost peers that receives wait for. Call this after [`receive`](Transport::receive)
-    /// in every pass.
+    /// Gives the transport the waiting frames, as far as the links take them: first the pending
+    /// replies to all peers; then, peer by peer, the rest of a partly written frame, payload that
+    /// the peer has asked for, and queued operations. Before all of these, pulls payload that peers
+    /// offer, and connects to lost peers that receives wait for. Call this after
+    /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
@@ -138,8 +138,8 @@ impl Engine {
         }
     }
 
-    /// Gives the link to a peer the frames of operations on this peer, as many as the link takes. Returns
-    /// whether any are left.
+    /// Gives the link to a peer the frames of operations on this peer, as many as the link takes.
+    /// Returns whether any are left.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
@@ -309,8 +309,8 @@ impl Engine {
         initiator.end_with_success(id, &mut effects);
     }
 
-    /// Keeps a send until the peer acknowledges or matches its message. The message is the last that the
-    /// link has taken.
+    /// Keeps a send until the peer acknowledges or matches its message. The message is the last
+    /// that the link has taken.
     fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_reply(send, awaits);

@@ -340,7 +340,7 @@ fn later_messages_do_not_overtake_held_ones() {
     deliver_message(&mut engine, &mut sink, b"third");
     engine.post_receive(receive_request(60, 1), &mut sink).unwrap();
     engine.post_multi_receive(receive_request(16, 2), 12, None, &mut sink).unwrap();
-    // Until there is room, it is open which of these messages a peek may find.
+    // Until the queue has room, it is undecided which of these messages a peek may find.
     assert_eq!(engine.peek(untagged_claiming_peek(3), &mut sink), Err(Again::QueueFull.into()));
     engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
     deliver_message(&mut engine, &mut sink, b"fourth");

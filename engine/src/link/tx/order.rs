@@ -3,11 +3,11 @@
 //!
 //! Frames arrive in the order of sending, and the target carries out almost every operation when
 //! its frame arrives: it matches messages, and applies small writes. Two kinds of accesses are
-//! *postponed*: an [offered](crate::wire::RmaKind::Offer) write, whose data the target fetches later,
-//! and a read, which the target answers piece by piece. Later operations would overtake these
-//! accesses. Suppose that an operation must not overtake a postponed access. Then the initiator keeps
-//! the operation at the head of its peer's queue, until the peer has answered the access. No frame
-//! carries anything for this, and an endpoint without these orders never waits.
+//! *postponed*: an [offered](crate::wire::RmaKind::Offer) write, whose data the target fetches
+//! later, and a read, which the target answers piece by piece. Later operations would overtake
+//! these accesses. Suppose that an operation must not overtake a postponed access. Then the
+//! initiator keeps the operation at the head of its peer's queue, until the peer has answered the
+//! access. No frame carries anything for this, and an endpoint without these orders never waits.
 //!
 //! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. If the
 //! order forbids that, this side makes such an access only when the peer is known to have all
