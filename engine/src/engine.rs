@@ -152,15 +152,15 @@ pub struct Engine {
     has_unseen_stores: bool,
     /// Links whose peers have offered regions that this side has not mapped yet.
     mapping: Vec<LinkId>,
-    /// The number of passes until the engine looks for retired regions to unmap; 0 if no region was
-    /// mapped when it looked last, and none since.
+    /// The number of passes until the engine looks for retired regions to unmap. While it is 0, no
+    /// region is mapped.
     passes_to_sweep: u32,
     /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
     /// Links to endpoints that were replaced. The engine reads these links to their end.
     replaced: ReplacedLinks,
-    /// Peers that the next pass connects to. It skips a peer that has a link by then, or that no
-    /// posted receive names as its only source any more.
+    /// Peers that the next pass connects to. The pass skips a peer that has a link by then, or that
+    /// no posted receive names as its only source any more.
     awaited_sources: Vec<PeerId>,
     /// Whether any timeout runs.
     has_timeouts: bool,

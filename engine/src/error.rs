@@ -250,8 +250,8 @@ pub enum OperationError {
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// One side could not read the memory of the other from which it had to fetch the payload of a
-    /// message or a write. Of a message, both operations get this error.
+    /// A peer could not read the memory from which it had to fetch the payload of a message or a
+    /// write. If a receive has matched the message, the receive gets this error too.
     #[error("the memory of the message could not be read")]
     Fault,
     /// The target has refused the access to its memory. Nothing was read or written, except when

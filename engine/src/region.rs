@@ -10,9 +10,9 @@
 //! # How a region ends
 //!
 //! [`Regions::close`] takes the region out of the table and marks it closed. An engine checks the
-//! mark before it touches the memory. Each call of an engine drops the slices of raw memory that it
-//! has made before it returns. So the region has ended once all engine calls that were running when
-//! the region was closed have returned: then no engine touches the memory of the region.
+//! mark before it touches the memory. A call of an engine keeps no slice of raw memory after it has
+//! returned. So the region has ended once all engine calls that were running when the region was
+//! closed have returned: then no engine touches the memory of the region.
 
 mod atomics;
 mod table;

@@ -57,7 +57,7 @@ impl Engine {
         self.abort_link_if_violated(id, outcome, sink);
     }
 
-    /// Spends the credit of a write, which costs credit only if it has remote data: as much as an
+    /// Spends the credit of a write. Only a write with remote data costs credit: as much as an
     /// empty message, until the queue has taken the completion. If the peer lacks the credit, ends
     /// the link and returns false.
     fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {

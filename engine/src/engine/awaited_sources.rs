@@ -1,6 +1,7 @@
-//! Awaited sources: peers that posted receives name as their only source, and to which this side has
-//! no link, since the peer was lost or an attempt to connect was cut short. The engine connects to
-//! each such peer, to learn whether the peer is there. See `docs/decisions/directed-receives.md`.
+//! Awaited sources. An awaited source is a peer that a posted receive names as its only source, and
+//! to which this side has no link, since the peer was lost or an attempt to connect was cut short.
+//! The engine connects to each awaited source, to learn whether the peer is there. See
+//! `docs/decisions/directed-receives.md`.
 
 use std::mem;
 

@@ -88,9 +88,8 @@ impl Engine {
     }
 
     /// Makes an access at once, if its memory is mapped and neither earlier operations nor earlier
-    /// completions hold it back. After
-    /// [`Attempt::Done`] the caller counts the access, and puts its completion into the queue. If
-    /// the queue has no room, the caller calls
+    /// completions hold it back. After [`Attempt::Done`] the caller counts the access, and puts its
+    /// completion into the queue. If the queue has no room, the caller calls
     /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
     /// changed, and the caller posts the access.
     #[inline]

@@ -11,8 +11,8 @@ use crate::wire::{Header, MappableRegion};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Offers a region that a peer has accessed to this peer for mapping, unless this side has
-    /// offered it on the link before, or it cannot be mapped.
+    /// Offers a region for mapping to the peer that has accessed the region. Does nothing if the
+    /// link has had this offer already, or if peers cannot map the region.
     pub(super) fn offer_region_for_mapping_once(
         &mut self,
         id: LinkId,

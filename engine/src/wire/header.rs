@@ -40,8 +40,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
 /// ```
 ///
-/// When an initiator accesses a region that it can map, the target offers the region for mapping. Accesses
-/// to a mapped region may need no frames.
+/// When an initiator accesses a region whose memory can be mapped, the target offers the region for mapping.
+/// Accesses to a mapped region may need no frames.
 ///
 /// ```text
 ///  initiator                                target
