@@ -3,8 +3,8 @@
 //! There are two tiers, which the engine handles alike. The owned tier holds the application's
 //! [`Bytes`] or [`BytesMut`] until the operation ends, and hands them back with the completion. The
 //! raw tier holds addresses, for C callers and for callers that want neither a copy nor a change of
-//! owner. Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this one
-//! and [`region`](crate::region) turn addresses of the application's memory into slices.
+//! owner. Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this
+//! one and [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
 mod reusable;

@@ -90,8 +90,9 @@ pub trait Sink {
         false
     }
 
-    /// Counts an operation that has succeeded. The engine calls this once, when the operation
-    /// succeeds, even if the operation is not reported or its completion has to wait for room.
+    /// Counts an operation that has succeeded. The engine calls this once, even if the operation is
+    /// not reported or its completion has to wait for room. If completions keep an order, the call
+    /// waits for the turn of the operation.
     fn count(&mut self, _events: CounterEvents) {}
 
     /// As [`count`](Self::count), for an operation that has failed.

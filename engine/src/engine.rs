@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Makes peers access all regions by frames from now on, so that this endpoint can count every
-    /// access. Retires the regions that peers have mapped through this endpoint. No endpoint offers
+    /// access. Retires the regions that this endpoint has offered for mapping. No endpoint offers
     /// these regions for mapping again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
@@ -242,7 +242,8 @@ impl Engine {
         self.initiator.outstanding_ops()
     }
 
-    /// Returns how many receives have not ended, or have not been reported.
+    /// Returns how many receives have not ended, or have not been reported; 0 if the engine has a
+    /// shared receiver.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
         self.receive_side.outstanding_receives()

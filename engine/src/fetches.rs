@@ -154,7 +154,7 @@ impl<O> Fetches<O> {
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
-    /// Adds an offer. It waits until [`begin_fetch`](Self::begin_fetch).
+    /// Adds an offer. The offer waits until [`begin_fetch`](Self::begin_fetch).
     pub(crate) fn add_offer(
         &mut self,
         link: LinkId,

@@ -39,7 +39,7 @@ use crate::wire::AwaitedReply;
 /// An endpoint's operations on its peers, until they end and are reported.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    /// Operations that have not ended. An operation that ends when it is posted never enters this
+    /// Operations that have not ended. Most operations that end when they are posted never enter this
     /// table.
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,

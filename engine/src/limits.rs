@@ -22,7 +22,7 @@ pub const RX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 pub const DEPTH_MAX_OPS: usize = 1 << 20;
 
 /// The alignment of messages in a multi-receive buffer, in bytes, so that the application can read
-/// records in place. A message begins at another address only if it would not fit otherwise.
+/// records in place. A message that does not fit at an aligned address may begin at any address.
 pub const MULTI_RECV_ALIGN_BYTES: usize = 8;
 
 /// The default of `FI_OPT_MIN_MULTI_RECV`, in bytes: a multi-receive buffer with less free room is
@@ -101,9 +101,9 @@ pub const ATOMIC_MAX_BYTES: usize = 16 << 10;
 /// keeps.
 pub const ATOMIC_LINK_MAX_BYTES: usize = 16 * ATOMIC_MAX_BYTES;
 
-/// The longest read, in bytes, that a target copies when the request arrives. It does so if later
-/// operations must not change the data. The copies of one link take at most [`RMA_LINK_MAX_OPS`]
-/// times this.
+/// The longest read, in bytes, that a target copies when the request arrives. The target copies a
+/// read if later operations must not change the data. The copies of one link take at most
+/// [`RMA_LINK_MAX_OPS`] times this.
 pub const READ_COPIED_MAX_BYTES: usize = 4096;
 
 /// The most bytes of application data with a connection request, and with its answer

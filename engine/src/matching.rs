@@ -7,7 +7,7 @@
 //! A search first scans the front of a queue, which is a dense array. If the match lies deeper, the
 //! search builds an index, which is kept until the queue is short again. With the index, the cost
 //! of a search is the logarithm of the queue's length, for each ignore mask that receives use.
-//! These are few, however many tags and sources there are.
+//! Programs use few masks, however many tags and sources there are.
 
 mod index;
 mod queue;

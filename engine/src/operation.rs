@@ -208,7 +208,7 @@ pub struct ReceiveRequest {
     pub criteria: Criteria,
     /// The completion hands this back.
     pub context: u64,
-    /// Whether and how success is reported. Failure always is.
+    /// Whether and how success is reported. Failure is always reported.
     pub signalled: Signalled,
 }
 
@@ -219,7 +219,8 @@ pub struct PeekRequest {
     pub tagged: bool,
     /// The messages that the peek looks for. For untagged messages only the source counts.
     pub criteria: Criteria,
-    /// The completion hands this back. It is also the name of a message that the peek claims.
+    /// The context, which the completion hands back. It also names the message that the peek
+    /// claims.
     pub context: u64,
     /// The number of the deferred work, if the peek is deferred work. Its result then goes to
     /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).

@@ -197,7 +197,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there is no connection yet, or if it has ended.
+    /// [`Misuse::NotConnected`] if there is no connection yet, if the connection has ended, or if the
+    /// endpoint is passive.
     pub(crate) fn peer(&self) -> Option<Result<PeerId, Error>> {
         match &self.role {
             RoleState::Unconnected => None,

@@ -93,8 +93,8 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake step at a passive endpoint. It may only be a request, and the first on
-    /// its link.
+    /// Handles a handshake step at a passive endpoint. Only a request is allowed, and only as the
+    /// first step on its link.
     pub(super) fn handle_step_at_passive(
         &mut self,
         id: LinkId,

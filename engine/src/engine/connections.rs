@@ -114,7 +114,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet,
-    /// or if the connection has ended.
+    /// if the connection has ended, or if the endpoint is passive.
     pub fn connected_peer(&self) -> Option<Result<PeerId, Error>> {
         self.connection.peer()
     }

@@ -1,9 +1,9 @@
 //! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
 //! When an initiator accesses a mappable region by frames, the target offers the region for
-//! mapping. The initiator maps the region when it next transmits. From then on it copies to and
-//! from the region when it posts an access. It still sends frames for an access that the target
-//! must see, for an access that must wait, and once the region has ended.
+//! mapping. The initiator maps the region when it next transmits. From then on the initiator copies
+//! to and from the region when it posts an access. It still sends frames for an access that the
+//! target must see, for an access that must wait, and once the region has ended.
 //!
 //! ```text
 //!  initiator                          target

@@ -124,7 +124,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a send. A send that ends at once never enters the operation table.
+    /// Begins a send. A send without a fence never enters the operation table if it ends at once.
     #[inline(always)]
     fn begin_send(
         &mut self,

@@ -1,4 +1,5 @@
-//! Reads of regions by peers. Their data is sent in pieces, which the link takes one by one.
+//! Reads of regions by peers. The data of a read is sent in pieces, which the link takes one by
+//! one.
 
 use std::io::IoSlice;
 

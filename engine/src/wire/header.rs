@@ -71,8 +71,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// Acknowledges the eager messages that have arrived whole on this link. It travels on the same link,
-    /// in the other direction, so a count never outlives its messages. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels on
+    /// the same link as the messages, in the other direction. So if the link ends, both end. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
@@ -104,7 +104,7 @@ pub enum Header {
         /// The length of the message, as in the request.
         len_bytes: u64,
     },
-    /// The payload is in place, or could not be read. It is the last frame of the operation. Has no
+    /// The payload is in place, or could not be read. This frame is the last of the operation. Has no
     /// payload.
     Done {
         /// The number in the request.
