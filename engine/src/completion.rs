@@ -22,7 +22,7 @@ pub struct EndedOperation {
     pub tag: u64,
     /// The sender of a received message.
     pub source: Option<PeerId>,
-    /// The buffer that the operation was posted with, which the completion hands back.
+    /// The buffer that the operation was posted with. The completion hands it back.
     pub buffer: Buffer,
 }
 

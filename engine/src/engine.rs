@@ -380,9 +380,9 @@ impl Engine {
     /// Cancels one operation with this context. The operation ends with [`OperationError::Cancelled`].
     ///
     /// The engine looks first for a receive that no message has matched, or a multi-receive buffer that
-    /// still takes messages; then for a queued send or access, that is, an operation that was not
-    /// offered and of which no link has taken a byte. Among untagged receives, among tagged receives,
-    /// and among operations on one peer, it cancels the oldest.
+    /// still takes messages. If there is none, it looks for a queued send or access, that is, one that
+    /// was not offered, and of which no link has taken a byte. Among untagged receives, among tagged
+    /// receives, and among operations on one peer, the engine cancels the oldest.
     ///
     /// # Errors
     ///

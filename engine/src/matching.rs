@@ -5,10 +5,10 @@
 //! without a match wait in two queues, in order.
 //!
 //! A search first scans the front of a queue, which is a dense array. If the match lies deeper, the
-//! search builds an index. The queue keeps the index until it is short again, or until a call removes
-//! many entries in one pass. With the index, the cost of a search is the logarithm of the queue's
-//! length, for each ignore mask that receives use. Programs use few masks, however many tags and
-//! sources there are.
+//! search builds an index. The queue keeps the index until it is short again, or until a call
+//! removes many entries in one pass. With the index, the cost of a search is the logarithm of the
+//! queue's length, for each ignore mask that receives use. Programs use few masks, however many
+//! tags and sources there are.
 
 mod index;
 mod queue;

@@ -404,8 +404,8 @@ impl Receive {
         }
     }
 
-    /// Returns the completion of a receive for `message`, of which `placed_bytes` fitted into the
-    /// destination, or of a peek that has found `message`.
+    /// Returns the completion of a receive that took `message`, or of a peek that found it.
+    /// `placed_bytes` of the message fitted into the destination.
     // Inlined, like every function that hands the completion on to the application: moving a
     // completion costs more than making it.
     #[inline(always)]

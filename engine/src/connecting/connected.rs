@@ -21,7 +21,7 @@
 //! before the requester can use it.
 //!
 //! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
-//! When the peer has read the shutdown, it ends the link, which confirms the shutdown. A frame that
+//! When the peer has read the shutdown, it ends the link, and so confirms the shutdown. A frame that
 //! the link has taken in part is completed from a copy. There is no copy of the rest of a long
 //! payload, nor of payload that the peer may still fetch. In these cases this side closes the link
 //! at once, and unsent answers to the peer's operations are lost.

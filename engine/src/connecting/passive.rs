@@ -69,8 +69,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that another endpoint is about to accept a request, which then no longer counts as
-    /// waiting.
+    /// Records that another endpoint is about to accept a request. The request then no longer
+    /// counts as waiting.
     pub(crate) fn mark_request_being_accepted(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {

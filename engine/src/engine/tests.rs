@@ -406,7 +406,7 @@ fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
-/// Returns an engine with a peer, whose accepted link 7 is up.
+/// Returns an engine with a peer. Link 7, which the engine has accepted from the peer, is up.
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();

@@ -36,7 +36,7 @@ pub(crate) struct LinkTx {
     credit: SendCredit,
     /// The eager messages, and which of them the peer has acknowledged or matched.
     awaited_sends: AwaitedSends,
-    /// How many requested payloads the link has taken for which the peer sends no answer.
+    /// How many requested payloads the link has taken, without those that the peer answers.
     unanswered_payloads: u64,
     /// The messages that the peer must have, since it has answered accesses that were sent after
     /// them.

@@ -144,7 +144,7 @@ impl Mailboxes {
         }
     }
 
-    /// Removes a link of a member, which leads to the peer `to`.
+    /// Removes a link of a member. The link leads to the peer `to`.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.drop_replies_on_link(link);

@@ -26,8 +26,8 @@ pub(super) struct SharedPeers {
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// Set if the peer was lost: the error with which the receives that name only this peer fail, once
-    /// its last link has ended.
+    /// Set if the peer was lost. Once the peer's last link has ended, the receives that name only
+    /// this peer fail with this error.
     ending: Option<OperationError>,
 }
 

@@ -100,9 +100,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the writes durable. Returns whether all of them are. Writes that are not durable yet are
-    /// kept for the next call, except writes to regions that have ended: each of these makes one call
-    /// fail, and is then forgotten.
+    /// Makes the writes durable. Returns whether all of them are durable now. Keeps writes that are
+    /// not durable yet for the next call. A write to a region that has ended makes one call fail,
+    /// and is then forgotten.
     fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

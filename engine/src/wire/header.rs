@@ -143,7 +143,7 @@ pub enum Header {
     /// accesses. The results in flight on a link together have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
     Atomic(Atomic),
-    /// The next piece of a read; or all results of an atomic operation, which this also answers.
+    /// The next piece of a read; or all results of an atomic operation, and so the answer to it.
     ReadData {
         /// The number in the request.
         op: u64,

@@ -35,8 +35,8 @@ pub fn sample_header(form: Form, number: u64, last_word_and_length: (u64, u64)) 
     header_with_last_word(form, &words, last_word_and_length)
 }
 
-/// Returns the header with this form and these words, of which the last is replaced, if a correct peer may
-/// send it.
+/// Returns the header with this form and these words, but with another last word. Returns `None` if no
+/// correct peer sends this header.
 ///
 /// # Panics
 ///

@@ -297,8 +297,8 @@ fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     assert_eq!((refused.error, refused.returned.len_bytes()), (Again::QueueFull.into(), 8));
 }
 
-/// Returns an engine with a posted buffer of 64 bytes, whose sink is full and holds back a
-/// completion.
+/// Returns an engine with a posted buffer of 64 bytes. The sink is full, so the engine holds back
+/// a completion.
 fn engine_with_held_completion() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, transport, mut sink) = engine_with_peer();
     post_buffer(&mut engine, &mut sink, 64, 1);

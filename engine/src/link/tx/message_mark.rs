@@ -5,7 +5,7 @@
 pub(crate) struct MessageMark {
     /// How many eager messages.
     pub(super) messages: u64,
-    /// How many requested payloads, of those for which the peer sends no answer.
+    /// How many requested payloads, without those that the peer answers.
     pub(super) payloads: u64,
 }
 
