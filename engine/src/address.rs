@@ -116,7 +116,7 @@ impl FromStr for Address {
     }
 }
 
-/// Serializes the text, since binary formats of the standard library's type lose the scope id.
+/// Serializes the text: in binary formats, the standard library's type loses the scope id.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Address {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

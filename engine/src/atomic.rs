@@ -12,9 +12,9 @@
 //! that differ but share memory exclude each other in two cases:
 //!
 //! - Both elements have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally
-//!   aligned word of 8 bytes of a region that owns its memory. The processor's atomic instructions
-//!   update such elements. So the elements also exclude the atomic instructions of the application,
-//!   and of other processes that share the memory.
+//!   aligned word of 8 bytes of a region that is not raw memory. The processor's atomic
+//!   instructions update such elements. So the elements also exclude the atomic instructions of the
+//!   application, and of other processes that share the memory.
 //! - Neither element is of this kind: each is too large, misaligned, or split by the segments of
 //!   its region. The target updates such an element under a lock that the process keeps for the
 //!   element's address or, if the region is a file, for its offset in the file. Raw memory that is

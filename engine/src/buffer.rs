@@ -1,10 +1,10 @@
 //! The memory of operations: the source of a send, and the destination of a receive.
 //!
-//! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or
-//! [`BytesMut`] until the operation ends, and hands them back with the completion. The raw tier
-//! holds addresses, for C callers and for callers that want neither a copy nor a change of owner.
-//! Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this one and
-//! [`region`](crate::region) turn addresses of the application's memory into slices.
+//! There are two tiers, which the engine handles alike. The owned tier holds the application's
+//! [`Bytes`] or [`BytesMut`] until the operation ends, and hands them back with the completion. The
+//! raw tier holds addresses, for C callers and for callers that want neither a copy nor a change of
+//! owner. Creating a raw buffer is `unsafe`; using it is not. Of the engine's modules, only this
+//! one and [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
 mod reusable;
@@ -36,7 +36,7 @@ pub use self::source::Source;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Buffer {
-    /// Nothing, since the operation was posted through the raw tier.
+    /// Nothing: the operation was posted through the raw tier, or has no memory.
     #[default]
     None,
     /// The payload of a send.

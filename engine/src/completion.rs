@@ -22,7 +22,7 @@ pub struct EndedOperation {
     pub tag: u64,
     /// The sender of a received message.
     pub source: Option<PeerId>,
-    /// The buffer that the operation was posted with, which the completion hands back.
+    /// The buffer that the operation was posted with. The completion hands it back.
     pub buffer: Buffer,
 }
 
@@ -47,8 +47,8 @@ pub struct FailedOperation {
 }
 
 impl FailedOperation {
-    /// Returns the operation's peer, if it is known: the target of a send or an access, the sender
-    /// to a receive, or the only source that the receive names.
+    /// Returns the operation's peer, if it is known: the target of a send or an access; of a receive,
+    /// the sender of its message, or the only source that the receive names.
     pub fn peer(&self) -> Option<PeerId> {
         self.target.or(self.completion.source)
     }
@@ -83,18 +83,19 @@ pub trait Sink {
     /// Hands the failure back if there is no room.
     fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation>;
 
-    /// Whether anything is counted. If not, [`count`](Self::count) and
-    /// [`count_error`](Self::count_error) need not be called.
+    /// Whether the sink counts operations. If not, the engine need not call [`count`](Self::count) and
+    /// [`count_error`](Self::count_error).
     #[inline(always)]
     fn has_counters(&self) -> bool {
         false
     }
 
-    /// Counts an operation that has succeeded. The engine calls this once, when the operation
-    /// succeeds, even if the operation is not reported or its completion has to wait for room.
+    /// Counts an operation that has succeeded. The engine calls this once, even if the operation is
+    /// not reported or its completion has to wait for room. If completions keep an order, the call
+    /// waits for the turn of the operation.
     fn count(&mut self, _events: CounterEvents) {}
 
-    /// Counts an operation that has failed. Otherwise as [`count`](Self::count).
+    /// As [`count`](Self::count), for an operation that has failed.
     fn count_error(&mut self, _events: CounterEvents) {}
 
     /// Records the end of deferred work, that is, of an operation that was posted as
@@ -108,10 +109,10 @@ pub trait Sink {
     /// their ids to others from now on. Until this call, the id in a report stands for the same peer.
     fn clear_peer_cache(&mut self) {}
 
-    /// Takes an event of a connection. The sink must always have room for it. An endpoint has few
-    /// such events in its life. A passive endpoint has at most one for each request that its backlog
-    /// has room for, if the sink forgets withdrawn requests. Endpoints without connections have no
-    /// such events.
+    /// Takes an event of a connection. The sink must always have room for it. A connected endpoint has
+    /// few such events in its life. At a passive endpoint, the sink holds at most one event for each
+    /// request that the backlog has room for, if it forgets withdrawn requests. An unconnected endpoint
+    /// has no such events.
     fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }

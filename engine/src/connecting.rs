@@ -13,11 +13,11 @@
 //! these endpoints begin here, apart from the links that carry messages. When both sides have
 //! agreed, one link becomes the connection, and moves to the links that carry messages. A message
 //! on any other link finds no peer, so the engine hands the message to this module, which ends the
-//! link. So the code for messages needs no code for connections.
+//! link. Thus the code for messages need not know connections.
 //!
-//! The caller passes events to the connection, as to the [receiver](crate::receiver), and carries
-//! out the small [`ConnectionEffects`] that it answers with. The connection knows a link only by
-//! its number.
+//! The caller passes events to the connection, as to the [receiver](crate::receiver). The connection
+//! asks for small [`ConnectionEffects`], which the caller carries out. The connection knows a link
+//! only by its number.
 
 mod connected;
 mod effects;
@@ -250,8 +250,8 @@ impl Connection {
         let Handshake { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
-                // Otherwise a peer that asks repeatedly, but reads no answers, could make this side
-                // keep any number of answers.
+                // A peer that asks repeatedly but reads no answers must not make this side keep any
+                // number of answers.
                 if is_answer_pending {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }

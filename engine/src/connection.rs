@@ -60,11 +60,12 @@ pub enum ConnectionReport {
     /// [ends](crate::Engine::end_accepted_request) the request. The application does not see this
     /// event.
     Confirmed,
-    /// The attempt to connect has failed. If this endpoint was accepting a request, the request is
-    /// settled.
+    /// The attempt to connect has failed. If this endpoint was accepting a request, the caller
+    /// [ends](crate::Engine::end_accepted_request) the request.
     Failed(ConnectionError),
-    /// The connection has ended (`FI_SHUTDOWN`), since the peer has ended it or was lost. If this
-    /// endpoint had accepted a request, the request is settled.
+    /// The connection has ended (`FI_SHUTDOWN`): a side has shut it down, or the peer was lost. If
+    /// this endpoint had accepted a request, the caller
+    /// [ends](crate::Engine::end_accepted_request) the request.
     Shutdown,
 }
 
@@ -77,7 +78,8 @@ pub enum ConnectionError {
         /// The data of the peer's application.
         data: Box<[u8]>,
     },
-    /// No passive endpoint listens at the address, or it has stopped to listen.
+    /// The link to the address ended without an answer: the passive endpoint has closed, or what
+    /// is at the address has ended the link before it was up.
     #[error("no endpoint listens")]
     NotListening,
     /// The requester was lost before its request was accepted.

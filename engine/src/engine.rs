@@ -114,8 +114,8 @@ impl Default for Config {
 /// - input: a transport reports to [`arrivals`](Self::arrivals);
 /// - time: [`advance_time`](Self::advance_time), while [`awaits_timeout`](Self::awaits_timeout)
 ///   is true;
-/// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any
-///   of these takes completions.
+/// - output: [`transmit`](Self::transmit) hands frames to a transport. Every method that may end an
+///   operation has a [`Sink`] as an argument, which takes the completions.
 ///
 /// A pass over the engine delivers held completions, receives, advances the time if a timeout runs,
 /// transmits and flushes the transport, in this order:
@@ -153,14 +153,15 @@ pub struct Engine {
     has_unseen_stores: bool,
     /// Links whose peers have offered regions that this side has not mapped yet.
     mapping: Vec<LinkId>,
-    /// The number of passes until the engine unmaps retired regions; 0 if no region is mapped.
+    /// The number of passes until the engine looks for retired regions to unmap. While it is 0, no
+    /// region is mapped.
     passes_to_sweep: u32,
     /// Links that the engine has ended but has not closed at the transport yet.
     condemned: Vec<ClosingLink>,
     /// Links to endpoints that were replaced. The engine reads these links to their end.
     replaced: ReplacedLinks,
-    /// Peers that the next pass connects to, if posted receives still name them as their only
-    /// source.
+    /// Peers that the next pass connects to. The pass skips a peer that has a link by then, or that
+    /// no posted receive names as its only source any more.
     awaited_sources: Vec<PeerId>,
     /// Whether any timeout runs.
     has_timeouts: bool,
@@ -209,14 +210,14 @@ impl Engine {
     }
 
     /// Makes peers access all regions by frames from now on, so that this endpoint can count every
-    /// access. Retires the regions that peers have mapped through this endpoint. No endpoint offers
+    /// access. Retires the regions that this endpoint has offered for mapping. No endpoint offers
     /// these regions for mapping again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
     }
 
-    /// Whether anything is unsent: operations, answers and handshakes that wait for a link to take
-    /// them, and sends whose payload a peer has yet to fetch from this endpoint.
+    /// Whether anything is unsent: operations and answers that wait for a link to take them, handshake
+    /// frames for links that are up, and sends whose payload a peer has yet to fetch from this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_pending_replies()
@@ -242,7 +243,8 @@ impl Engine {
         self.initiator.outstanding_ops()
     }
 
-    /// Returns how many receives have not ended, or have not been reported.
+    /// Returns how many receives have not ended, or have not been reported; 0 if the engine has a
+    /// shared receiver.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
         self.receive_side.outstanding_receives()
@@ -280,21 +282,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Posts a receive that takes many messages into one buffer. It ends when less than
-    /// `min_free_bytes` of the buffer are free, or when a message does not fit. A message that does
-    /// not fit goes to the next receive. But if it is the first message of the buffer, the buffer
-    /// takes it, truncated.
+    /// Posts a receive that takes many messages into one buffer. The receive ends when less than
+    /// `min_free_bytes` of the buffer are free, or when a message does not fit. The first message of
+    /// the buffer is truncated if it does not fit. A later message that does not fit goes to the next
+    /// receive.
     ///
     /// Each message completes with the context of the buffer, and its completion says where the
     /// message lies ([`Buffer::Within`], [`Buffer::Received`]). One completion also has the flag
     /// [`CompletionFlags::MULTI_RECV`], which says that the engine has released the buffer and
-    /// writes nothing to it any more. This is the completion of the last message, or a completion
-    /// without a message. The latter is an error if the buffer was cancelled or its only source was
-    /// lost. While completions of receives wait for room in their queue, the buffer takes no
-    /// messages.
+    /// writes nothing to it any more. The flag is on the completion of the last message, or on a
+    /// completion without a message. A completion without a message is an error if the buffer was
+    /// cancelled or its only source was lost. While completions of receives wait for room in their
+    /// queue, the buffer takes no messages.
     ///
-    /// If the call is deferred work, `work` is its number. The work ends with the release of the buffer,
-    /// which then is always a completion without a message.
+    /// If the call is deferred work, `work` is its number. The work ends when the engine releases the
+    /// buffer. The flag of such a buffer is always on a completion without a message.
     ///
     /// # Errors
     ///
@@ -331,8 +333,8 @@ impl Engine {
     /// [`Again::QueueFull`] when reports of receives wait for room in their queue and
     /// [`Config::rx_depth_ops`] receives are outstanding. Also [`Again::QueueFull`] for a peek at
     /// untagged messages while some of them are kept aside for a multi-receive buffer: the buffer
-    /// may still take them once the queue has room. [`Misuse::Invalid`] for a claim with a context
-    /// with which a message is claimed already.
+    /// may still take them once the queue has room. [`Misuse::Invalid`] for a claim if another message
+    /// is already claimed with the same context.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
@@ -360,8 +362,8 @@ impl Engine {
         receiver.receive_claimed(request, claimed_by, &mut effects)
     }
 
-    /// Discards the message that a peek with this context has claimed. Completes as a peek does. If the
-    /// call is deferred work, `work` is its number.
+    /// Discards the message that a peek with this context has claimed. The operation completes as a peek
+    /// does. If the call is deferred work, `work` is its number.
     ///
     /// # Errors
     ///
@@ -377,11 +379,12 @@ impl Engine {
         receiver.discard_claimed(tagged, context, work, &mut effects)
     }
 
-    /// Cancels one operation with this context, which ends with [`OperationError::Cancelled`].
+    /// Cancels one operation with this context. The operation ends with [`OperationError::Cancelled`].
     ///
-    /// It looks first for a receive that no message has matched, or a multi-receive buffer that
-    /// still takes messages; then for a send that was not offered, and of which no link has taken a
-    /// byte. Among receives of one kind, or sends to one peer, it takes the oldest.
+    /// The engine looks first for a receive that no message has matched, or a multi-receive buffer that
+    /// still takes messages. If there is none, it looks for a queued send or access, that is, one that
+    /// was not offered, and of which no link has taken a byte. Among untagged receives, among tagged
+    /// receives, and among operations on one peer, the engine cancels the oldest.
     ///
     /// # Errors
     ///

@@ -202,7 +202,7 @@ impl Error {
     }
 }
 
-/// So that `?` passes errors on in functions that return [`io::Error`].
+/// Lets `?` pass errors on in functions that return [`io::Error`].
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         io::Error::new(io::Error::from(error.errno()).kind(), error)
@@ -250,15 +250,16 @@ pub enum OperationError {
     /// No message has arrived that the peek could find.
     #[error("no such message has arrived")]
     NoMessage,
-    /// The receiver could not read the memory of the sender from which it had to fetch the message.
-    /// Both sides get this error.
+    /// A peer could not read the memory from which it had to fetch the payload of a message or a
+    /// write. If a receive has matched the message, the receive gets this error too.
     #[error("the memory of the message could not be read")]
     Fault,
     /// The target has refused the access to its memory. Nothing was read or written, except when
-    /// the region was closed in the middle of the access: then a part was.
+    /// the region was closed in the middle of the access: then a part may have been.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
-    /// The target has written the data but could not make it durable. A loss of power may lose it.
+    /// The target could not make the data durable, or could not make earlier writes durable, as a
+    /// fence demands. A loss of power may lose the data. In the second case it was not written.
     #[error("written, but not made durable")]
     NotDurable,
     /// The deferred operation was refused when it was due, with the error that a direct call would

@@ -39,8 +39,8 @@ pub(crate) struct Fetches<O> {
     pulling: VecDeque<FetchId>,
     /// Links on which a pull was refused. This side does not try to pull on them again.
     unpullable: BTreeSet<LinkId>,
-    /// Counts what happens to the offers of each link, by its number: offers that are made and that
-    /// end, and bytes that are pulled.
+    /// Counts, for each link by its number, what happens to the peer's offers: an offer is made,
+    /// bytes are pulled, an offer ends.
     changes: Vec<u64>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
@@ -154,7 +154,7 @@ impl<O> Fetches<O> {
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
-    /// Adds an offer. It waits until [`begin_fetch`](Self::begin_fetch).
+    /// Adds an offer. The offer waits until [`begin_fetch`](Self::begin_fetch).
     pub(crate) fn add_offer(
         &mut self,
         link: LinkId,

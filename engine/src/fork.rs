@@ -47,9 +47,9 @@ impl ForkGeneration {
 
 /// The owner of a descriptor, such as a socket. A forked child closes its copy of the descriptor at once.
 ///
-/// In a forked child nothing may use the owner, since the number of the descriptor may belong to another one
-/// by then. Dropping it does nothing there. Do not replace the owner through `DerefMut`: the descriptor of
-/// the new owner would not be registered, so forked children would keep it open.
+/// In a forked child nothing may use the owner, since another descriptor may have got the same number by
+/// then. Dropping a `CloseOnFork` does nothing there. Do not replace the owner through `DerefMut`: the
+/// descriptor of the new owner would not be registered, so forked children would keep it open.
 pub struct CloseOnFork<T: AsRawFd> {
     owner: ManuallyDrop<T>,
     generation: ForkGeneration,
@@ -99,7 +99,7 @@ impl<T: AsRawFd> fmt::Debug for CloseOnFork<T> {
 impl<T: AsRawFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
-            // The fork handler has closed the descriptor, and its number may belong to another one by now.
+            // The fork handler has closed the descriptor. Another descriptor may have got its number by now.
             return;
         }
         let fd = self.owner.as_raw_fd();

@@ -10,10 +10,10 @@
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
-//! The caller passes events to the initiator, as to the [receiver](crate::receiver), and carries
-//! out the small [`InitiatorEffects`] that it answers with. The initiator knows neither links nor
-//! transports. The engine decides which link takes an operation, and keeps the operations that
-//! each [link](crate::link) has taken.
+//! The caller passes events to the initiator, as to the [receiver](crate::receiver). The initiator
+//! asks for small [`InitiatorEffects`], which the caller carries out. The initiator knows neither
+//! links nor transports. The engine decides which link takes an operation. The state of each
+//! [link](crate::link) lists the operations that the link has taken.
 
 mod answers;
 mod effects;
@@ -37,10 +37,10 @@ use crate::peer_id::PeerId;
 use crate::peers::PeerMarks;
 use crate::wire::AwaitedReply;
 
-/// The operations of an endpoint on its peers that have not ended.
+/// An endpoint's operations on its peers, until they end and are reported.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    /// Operations that have not ended. An operation that ends when it is posted never enters this
+    /// Operations that have not ended. Most operations that end when they are posted never enter this
     /// table.
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,

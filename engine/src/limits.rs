@@ -22,7 +22,7 @@ pub const RX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 pub const DEPTH_MAX_OPS: usize = 1 << 20;
 
 /// The alignment of messages in a multi-receive buffer, in bytes, so that the application can read
-/// records in place. A message begins at another address only if it would not fit otherwise.
+/// records in place. A message that does not fit at an aligned address may begin at any address.
 pub const MULTI_RECV_ALIGN_BYTES: usize = 8;
 
 /// The default of `FI_OPT_MIN_MULTI_RECV`, in bytes: a multi-receive buffer with less free room is
@@ -87,8 +87,8 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// its length, and its memory stays allocated until it is unmapped.
 pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
-/// After how many passes an endpoint unmaps the peers' regions that have ended. Until then the
-/// memory of these regions stays allocated, even longer if the endpoint makes no passes.
+/// After how many passes an endpoint looks for mapped regions of peers that have ended, and unmaps
+/// them. Until then the memory of these regions stays allocated, however rarely passes happen.
 pub const MAPPED_SWEEP_PASSES: u32 = 4096;
 
 /// The most bytes of a region that one atomic operation covers. [`fi_atomicvalid`](crate::atomic)
@@ -101,9 +101,9 @@ pub const ATOMIC_MAX_BYTES: usize = 16 << 10;
 /// keeps.
 pub const ATOMIC_LINK_MAX_BYTES: usize = 16 * ATOMIC_MAX_BYTES;
 
-/// The longest read, in bytes, that a target copies when the request arrives. It does so if later
-/// operations must not change the data. The copies of one link take at most [`RMA_LINK_MAX_OPS`]
-/// times this.
+/// The longest read, in bytes, that a target copies when the request arrives. The target copies a
+/// read if later operations must not change the data. The copies of one link take at most
+/// [`RMA_LINK_MAX_OPS`] times this.
 pub const READ_COPIED_MAX_BYTES: usize = 4096;
 
 /// The most bytes of application data with a connection request, and with its answer
@@ -128,8 +128,8 @@ pub const TIMEOUT_GRACE_MS: u64 = 100;
 /// the answer. The endpoint ends further links.
 pub const REQUESTER_MAX_LINKS: usize = 64;
 
-/// How often the engine repeats an attempt to connect that was cut short. Then the operations that
-/// wait for the link fail.
+/// How often the engine repeats an attempt to connect that was cut short. If the last attempt is
+/// cut short too, the operations that wait for the link fail.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// How many peers links introduce at least before the engine looks for unused ones to forget. It then still

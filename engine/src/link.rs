@@ -14,8 +14,8 @@
 //!  +-------------------------------------------+      +----------------------------------+
 //! ```
 //!
-//! The engine tells both halves of the events on the link. They return the ids of the
-//! operations that an event ends. They hold no operation, no transport and no completion queue.
+//! The engine tells `LinkTx` and `LinkRx` what happens on the link. They return the ids of the
+//! operations that have ended. They hold no operation, no transport and no completion queue.
 
 mod links;
 mod pending_replies;

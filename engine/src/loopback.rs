@@ -1,10 +1,10 @@
 //! A network inside the process. It is seeded and deterministic, and has the faults that its user
 //! sets.
 //!
-//! The engine's tests, the examples in the documentation, and simulations run on this network. It
-//! carries the same bytes as a TCP stream. It has no clock and no thread, and takes no randomness
-//! from the system: the same calls in the same order on a network with the same seed have the same
-//! results.
+//! The engine's tests, the examples in the documentation, and simulations run on this network. Its
+//! links carry hellos and frames as bytes, as TCP links do. It has no clock and no thread, and
+//! takes no randomness from the system: the same calls in the same order on a network with the same
+//! seed have the same results.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -150,7 +150,7 @@ impl Network {
 
     /// Returns how many frames, pieces of frames and link events all endpoints have
     /// [received](crate::transport::Transport::receive) so far. While this number stays the same,
-    /// nothing happens on the network.
+    /// no endpoint receives anything.
     pub fn received_count(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }

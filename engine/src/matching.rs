@@ -5,9 +5,10 @@
 //! without a match wait in two queues, in order.
 //!
 //! A search first scans the front of a queue, which is a dense array. If the match lies deeper, the
-//! search builds an index, which is kept until the queue is short again. With the index, the cost
-//! of a search is the logarithm of the queue's length, for each ignore mask that receives use.
-//! These are few, however many tags and sources there are.
+//! search builds an index. The queue keeps the index until it is short again, or until a call
+//! removes many entries in one pass. With the index, the cost of a search is the logarithm of the
+//! queue's length, for each ignore mask that receives use. Programs use few masks, however many
+//! tags and sources there are.
 
 mod index;
 mod queue;
@@ -121,8 +122,8 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.peek_earliest(criteria)
     }
 
-    /// Posts a receive behind all others. It accepts no unexpected message, or must not take one
-    /// yet.
+    /// Posts a receive behind all others. The receive accepts no unexpected message, or must not
+    /// take one yet.
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -154,8 +155,9 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_all_where(|_, message| matches(message));
     }
 
-    /// Removes the unexpected message at a place. Returns whether it was there. The peers choose
-    /// how many messages wait and in which order they end, so the message is not searched for.
+    /// Removes the unexpected message at a place. Returns whether it was there. The place makes
+    /// this fast: a search from the front could take long, since peers choose how many messages
+    /// wait and in which order they end.
     pub fn remove_unexpected(&mut self, place: Place, message: U) -> bool {
         self.unexpected.remove_at(place.0, message)
     }

@@ -29,7 +29,7 @@ impl Moment {
         Moment(ms)
     }
 
-    /// Returns how much later this moment is than `earlier`; zero if it is earlier.
+    /// Returns how much later this moment is than `earlier`; zero if this moment comes first.
     pub const fn saturating_duration_since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

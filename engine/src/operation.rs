@@ -208,7 +208,7 @@ pub struct ReceiveRequest {
     pub criteria: Criteria,
     /// The completion hands this back.
     pub context: u64,
-    /// Whether and how success is reported. Failure always is.
+    /// Whether and how success is reported. Failure is always reported.
     pub signalled: Signalled,
 }
 
@@ -219,7 +219,8 @@ pub struct PeekRequest {
     pub tagged: bool,
     /// The messages that the peek looks for. For untagged messages only the source counts.
     pub criteria: Criteria,
-    /// The completion hands this back. It is also the name of a message that the peek claims.
+    /// The context, which the completion hands back. It also names the message that the peek
+    /// claims.
     pub context: u64,
     /// The number of the deferred work, if the peek is deferred work. Its result then goes to
     /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end).
@@ -252,8 +253,8 @@ pub(crate) struct Send {
     pub(crate) fence: bool,
     /// The turn in which the send is reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// The access, if the send is an access and no message. `message` then holds the length and the
-    /// remote data of the access.
+    /// The access, if the send is not a message but an access. `message` then holds the length and
+    /// the remote data of the access.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
 
@@ -300,7 +301,7 @@ pub(crate) enum ReceiveRole {
 }
 
 impl Send {
-    /// Returns how many bytes the send fetches, if it is an atomic operation.
+    /// Returns how many bytes the send fetches as an atomic operation; 0 for any other send.
     pub(crate) fn atomic_fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
@@ -403,8 +404,8 @@ impl Receive {
         }
     }
 
-    /// Returns the completion of a receive for `message`, of which `placed_bytes` fitted into the
-    /// destination, or of a peek that has found `message`.
+    /// Returns the completion of a receive that took `message`, or of a peek that found it.
+    /// `placed_bytes` of the message fitted into the destination.
     // Inlined, like every function that hands the completion on to the application: moving a
     // completion costs more than making it.
     #[inline(always)]

@@ -1,18 +1,18 @@
 //! Registered memory, which peers read and write without a receive: `fi_mr(3)`.
 //!
 //! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
-//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns consists of
-//! atomic words, so that the application may copy to and from it while peers do. Peers that can map
-//! this memory access it without an engine. Raw memory belongs to the application, which promises
-//! to keep it. The engine reads frames straight into raw memory, and writes frames straight from
-//! it.
+//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns, shares or
+//! borrows consists of atomic words, so that the application may copy to and from it while peers
+//! do. Peers that can map shared memory access it without an engine. Raw memory belongs to the
+//! application, which promises to keep it. The engine reads frames straight into raw memory, and
+//! writes frames straight from it.
 //!
 //! # How a region ends
 //!
 //! [`Regions::close`] takes the region out of the table and marks it closed. An engine checks the
-//! mark before it touches the memory. It drops every slice of raw memory before the call returns in
-//! which it made the slice. So once all engine calls have returned that were running when the
-//! region was closed, nothing touches the memory of the region.
+//! mark before it touches the memory. A call of an engine keeps no slice of raw memory after it has
+//! returned. So the region has ended once all engine calls that were running when the region was
+//! closed have returned: then no engine touches the memory of the region.
 
 mod atomics;
 mod table;
@@ -279,8 +279,9 @@ impl Region {
         Ok(())
     }
 
-    /// Makes a range durable. Returns whether it is. It is not if the region has ended meanwhile,
-    /// or if this attempt or an earlier one has failed.
+    /// Makes a range durable. Returns whether the range is durable now. It is not if the region is
+    /// not persistent, if the region has ended meanwhile, or if this attempt or an earlier one has
+    /// failed.
     pub(crate) fn try_persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
@@ -316,8 +317,8 @@ impl Region {
     }
 
     /// Returns where the memory begins in this process: the start of the first segment, if there
-    /// are several. An access through this pointer counts as an access like that of a peer. It may
-    /// happen at any time until the region has [ended](self#how-a-region-ends).
+    /// are several. The application may access the memory through this pointer until the region has
+    /// [ended](self#how-a-region-ends). Such an access is like an access of a peer.
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
             Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
@@ -343,8 +344,8 @@ impl Region {
         self.shareable_memory().is_some()
     }
 
-    /// Copies from the region into all of `into`. It may copy a part of a write that a peer makes
-    /// meanwhile.
+    /// Copies from the region into all of `into`. If a peer writes meanwhile, the copy may contain
+    /// only a part of what it writes.
     ///
     /// # Errors
     ///
@@ -359,8 +360,8 @@ impl Region {
         Ok(())
     }
 
-    /// Copies all of `from` into the region. A read that a peer makes meanwhile may get a part of
-    /// it.
+    /// Copies all of `from` into the region. If a peer reads meanwhile, it may get only a part of
+    /// `from`.
     ///
     /// # Errors
     ///
@@ -554,7 +555,8 @@ mod tests {
     }
 
     proptest! {
-        /// Both tiers behave as a byte vector at all offsets, raw memory in any number of segments.
+        /// Writes at any offset leave the same bytes in an owned region, in a raw region of up to
+        /// `IOV_LIMIT` segments, and in a byte vector.
         #[test]
         fn owned_and_raw_regions_behave_as_byte_vector(
             segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),

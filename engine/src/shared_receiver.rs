@@ -42,8 +42,9 @@ use crate::transport::LinkId;
 
 /// The receives and the unexpected messages of several endpoints, the members.
 ///
-/// Any thread may use it. A thread takes its lock after the lock of a member's engine. So a caller
-/// that holds a member's lock must not call anything that takes the lock of another member.
+/// Any thread may use the receiver. A thread that holds the lock of a member's engine may take the
+/// receiver's lock, but not the other way round. While a thread holds a member's lock, it must not
+/// take the lock of another member.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
@@ -129,8 +130,7 @@ impl SharedReceiver {
     }
 
     /// As [`Engine::peek`](crate::Engine::peek). If `from` is given, the peek looks only for
-    /// messages of the peer at this address. A peek that finds no message is reported to the oldest
-    /// member.
+    /// messages of the peer at this address. The oldest member reports a peek that finds no message.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl SharedReceiver {
         if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
-        // Interned under the lock under which it is used, since a peer that is not in use may be
-        // forgotten.
+        // The source is interned and used under the same lock: between two locks, a peer that is
+        // not in use may be forgotten.
         request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
@@ -272,8 +272,8 @@ impl State {
         self.peers.intern(address)
     }
 
-    /// Forgets the peers that have no link, that no receive names, and from which no message or
-    /// report came.
+    /// Forgets the peers that have no link, that no receive names, and that no waiting message or report
+    /// comes from.
     fn forget_unused_peers(&mut self) {
         let named = self.receiver.peers_in_use().chain(self.mailboxes.report_sources());
         self.peers.retain_only(&named.collect());
@@ -308,8 +308,8 @@ impl State {
         result
     }
 
-    /// Runs an action of the receiver for a caller. If the caller is a member, its effects are
-    /// carried out at once.
+    /// Runs an action of the receiver for a caller. If the caller is a member, carries out the effects
+    /// at this member at once. Effects at other members become mail.
     fn act_for_caller<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
@@ -344,9 +344,9 @@ impl State {
         }
     }
 
-    /// Fails the receives whose only source is a peer that was lost and has no link. The caller
-    /// must hold the lock under which the peer was found lost, since later a member may get a new
-    /// link to it.
+    /// Fails the receives whose only source is a peer that was lost and has no link. The caller has
+    /// held the lock since it found the peer lost: without the lock, a member could have got a new
+    /// link to the peer.
     fn fail_receives_only_from_lost_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,

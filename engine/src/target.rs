@@ -24,8 +24,8 @@
 //! the region: it sends an answer and drops the payload. It also refuses an access if the region
 //! closes in the middle of it.
 //!
-//! The caller passes events to the target, as to the [receiver](crate::receiver), and carries out
-//! the small [`TargetEffects`] that it answers with. The target knows a link only by its number.
+//! The caller passes events to the target, as to the [receiver](crate::receiver). The target asks for
+//! small [`TargetEffects`], which the caller carries out. The target knows a link only by its number.
 
 mod atomics;
 mod durability;
@@ -101,7 +101,7 @@ impl Target {
             access,
             atomics,
             counts_accesses,
-            // A fetching atomic operation also counts as a read, and may follow a read.
+            // `RAR` is here since a fetching atomic operation counts as a read, and could overtake one.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
             forbids_mapping: false,
             links: TargetLinks::default(),
@@ -130,7 +130,7 @@ impl Target {
     }
 
     /// Returns the progress of a link as two counts: changes of offers, and bytes that have arrived
-    /// of the write that is being read. Every byte of a write changes one of them.
+    /// of the write that is being read. Every byte of a write changes one of the counts.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
@@ -175,8 +175,8 @@ impl Target {
             return Err(Refusal::Access);
         }
         let Rma { key, address, len_bytes, durable, .. } = *rma;
-        // Even an empty write must name a region, which says on which device earlier writes must be
-        // durable.
+        // A write that asks for durability must name a persistent region, even if the write is
+        // empty.
         let window = if durable == Durable::Nothing {
             self.regions.checked_window_or_empty(key, address, len_bytes, access)?
         } else {

@@ -1,7 +1,7 @@
 //! The protocol between endpoints.
 //!
-//! A [`Header`] is the meaning of a frame: transports and engine exchange headers. One file of
-//! `headers/` describes each header, with its number, flags, words and limits. [`Fields`] are a
+//! A [`Header`] is the meaning of a frame: transports and engine exchange headers. Each file of
+//! `headers/` describes one header, with its number, flags, words and limits. [`Fields`] are a
 //! header's parts: [`frame`] lays them out on a byte stream, and shared memory in a line of its
 //! ring. Neither layout knows any single header. [`hello`] is the first data on a stream, from both
 //! sides, [`claim`] has the records by which endpoints over TCP check a hello, and [`stream`] parses a

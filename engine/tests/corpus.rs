@@ -44,7 +44,7 @@ fn with_current_version(hello: &[u8]) -> Vec<u8> {
 fn frame_corpus_inputs_are_accepted_or_refused_as_named() {
     replay_corpus("frame", |name, input| {
         let is_acceptable = wire_checks::check_frame(input);
-        // An input that breaks a rule must not be refused for a check that it lacks.
+        // An input that breaks a rule must be refused for that, and not for a wrong check.
         assert!(
             name.contains("check") || wire_checks::with_checks(input) == input,
             "{name} has wrong checks"

@@ -271,9 +271,9 @@ impl<F: Real> Complex<F> {
         }
     }
 
-    /// Returns the product if a factor or a partial product is infinite. C11, annex G.5.1, then
-    /// requires an infinite product, although both parts of the plain product are NaN. Returns
-    /// `None` otherwise.
+    /// Returns the product if a factor or a partial product is infinite: C11, annex G.5.1, requires
+    /// an infinite product then, although both parts of the plain product are NaN. Returns `None` if
+    /// none of them is infinite.
     #[cold]
     fn infinite_product(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);

@@ -540,7 +540,7 @@ mod long_doubles {
                     AtomicOp::CswapGt => (c > e).then_some(o),
                     other => panic!("{other} is not of real numbers"),
                 };
-                // A zero product has the sign of both factors, which the expected integer 0 lacks.
+                // The factors give a zero product its sign. The expected integer 0 has none.
                 let is_zero_product = op == AtomicOp::Prod && expected == Some(0);
                 let [element, operand, compare] = [e, o, c].map(extended_from_integer);
                 let after = combine_long_doubles(op, element, operand, compare);

@@ -77,7 +77,8 @@ impl Destination {
     }
 
     /// Receives a message into the caller's memory, as [`raw`](Self::raw) does. But a null address
-    /// with a length counts as no room, since applications that expect empty messages pass one.
+    /// with a length counts as no room: applications that expect empty messages pass such an
+    /// address.
     ///
     /// # Errors
     ///

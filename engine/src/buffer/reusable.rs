@@ -67,7 +67,7 @@ impl ReusableBuffer {
         self.0
     }
 
-    /// Returns the buffer with this [room](Self::into_room), which holds a message of this length.
+    /// Returns a buffer with this [room](Self::into_room) and a message of this length in it.
     #[inline]
     pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {
         debug_assert_eq!(room.len(), room.capacity());

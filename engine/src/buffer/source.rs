@@ -144,7 +144,8 @@ impl Source {
         }
     }
 
-    /// Copies the caller's memory, unless it is owned. The source then no longer depends on it.
+    /// Copies the caller's memory, unless the source owns its memory. The source then no longer
+    /// depends on the caller's memory.
     pub fn copy_borrowed_memory(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);

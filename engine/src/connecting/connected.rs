@@ -9,18 +9,19 @@
 //! ```
 //!
 //! The requester asks on a link to the passive endpoint. The accepting endpoint answers on another
-//! link, which becomes the connection. To accept, an endpoint needs only the requester's address,
-//! its instance, and the request's number, which only these two and the passive endpoint know. The
-//! requester waits as long as the first link may still bring an answer, and then a while longer for
-//! the second link. The passive endpoint keeps the first link until the requester has confirmed the
-//! connection, or the accepting endpoint has given up.
+//! link, which becomes the connection. To accept, an endpoint needs only the requester's address and
+//! instance, and the request's number. Only the requester, the passive endpoint and the accepting
+//! endpoint know the number. If the first link ends without an answer while another link to the
+//! requester is up, the requester waits a while for an answer on that link. The passive endpoint
+//! keeps the first link until the requester has confirmed the connection, or the accepting endpoint
+//! has given up.
 //!
-//! The acceptor first makes sure that the requester still exists. The acceptor is connected once the
-//! link has taken its `Accept`. So the acceptor knows of the connection before the requester can act
-//! on the connection, for example by asking for another one.
+//! The accepting endpoint (the acceptor) first makes sure that the requester still exists. The
+//! acceptor is connected once the link has taken its `Accept`. So the acceptor reports the connection
+//! before the requester can use it.
 //!
 //! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
-//! When the peer has read the shutdown, it ends the link, which confirms the shutdown. A frame that
+//! When the peer has read the shutdown, it ends the link, and so confirms the shutdown. A frame that
 //! the link has taken in part is completed from a copy. There is no copy of the rest of a long
 //! payload, nor of payload that the peer may still fetch. In these cases this side closes the link
 //! at once, and unsent answers to the peer's operations are lost.
@@ -111,7 +112,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or is not for connections;
+    /// [`Misuse::State`] if the endpoint has asked or accepted before, or has another role;
     /// [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
@@ -153,11 +154,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the connection that this side may shut down, or `None` if it has ended already.
+    /// Returns the connection that this side may shut down. Returns `None` if the connection has ended,
+    /// if this side has shut it down, or if the attempt to connect has failed.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there was no connection yet.
+    /// [`Misuse::NotConnected`] if there was no connection yet, or if the endpoint has another role.
     pub(crate) fn connection_to_shut_down(&self) -> Result<Option<Established>, Error> {
         let RoleState::Connected(connected) = &self.role else {
             return Err(Misuse::NotConnected.into());
@@ -195,7 +197,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`] if there is no connection yet, or if it has ended.
+    /// [`Misuse::NotConnected`] if there is no connection yet, if the connection has ended, or if the
+    /// endpoint is passive.
     pub(crate) fn peer(&self) -> Option<Result<PeerId, Error>> {
         match &self.role {
             RoleState::Unconnected => None,
@@ -334,7 +337,7 @@ impl Connection {
         Err(ProtocolViolation("confirms what it was not asked"))
     }
 
-    /// Makes a link the connection. It carries messages from now on.
+    /// Makes a link the connection. The link carries messages from now on.
     fn establish(
         &mut self,
         link: LinkId,
@@ -399,7 +402,8 @@ impl Connection {
         effects.report(ConnectionReport::Failed(error));
     }
 
-    /// Reports the end of a lost connection, once none of its operations is left.
+    /// Reports the end of the connection, if the connection has ended and this was not reported yet.
+    /// The caller has ended the connection's operations.
     pub(crate) fn report_connection_if_lost(&mut self, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &mut self.role
             && matches!(connected.stage, ConnectStage::Lost)
@@ -413,7 +417,7 @@ impl Connection {
 /// Returns why a passive endpoint has not answered, given the error that ended its link.
 fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     match error {
-        // A passive endpoint that is closed sends nothing to its requesters.
+        // A passive endpoint that closes ends the links of its requesters without an answer.
         LinkError::Closed => ConnectionError::NotListening,
         LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NotListening,
         error => ConnectionError::Link(error.clone()),

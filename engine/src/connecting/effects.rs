@@ -14,8 +14,8 @@ pub(crate) trait ConnectionEffects {
     /// Reports an event to the application. There is always room for it.
     fn report(&mut self, event: ConnectionReport);
 
-    /// Makes a link carry messages from now on. It leads to the endpoint with this instance at this
-    /// address. Returns the peer at the address.
+    /// Makes a link carry messages from now on. The link leads to the endpoint with this instance
+    /// at this address. Returns the peer at the address.
     fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
     /// Queues a header for the peer of a link that carries messages.

@@ -187,8 +187,8 @@ impl Handshakes {
 }
 
 impl HandshakeLink {
-    /// Sends the waiting frames. Calls `on_taken` for each frame of which the link has taken the last
-    /// byte. Returns whether the link has taken all frames.
+    /// Sends the waiting frames. Calls `on_taken` for each header whose frame the link has taken whole.
+    /// Returns whether the link has taken all frames.
     fn try_transmit_all(
         &mut self,
         id: LinkId,

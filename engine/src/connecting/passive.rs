@@ -69,8 +69,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that another endpoint is about to accept a request, which then no longer counts as
-    /// waiting.
+    /// Records that another endpoint is about to accept a request. The request then no longer
+    /// counts as waiting.
     pub(crate) fn mark_request_being_accepted(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
@@ -93,8 +93,8 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake step at a passive endpoint. It may only be a request, and the first on
-    /// its link.
+    /// Handles a handshake step at a passive endpoint. Only a request is allowed, and only as the
+    /// first step on its link.
     pub(super) fn handle_step_at_passive(
         &mut self,
         id: LinkId,

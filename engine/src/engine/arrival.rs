@@ -57,8 +57,9 @@ impl Engine {
         self.abort_link_if_violated(id, outcome, sink);
     }
 
-    /// Spends the credit of a write with remote data. The write costs as much as a message until
-    /// the queue has taken its completion. Returns whether the peer had the credit.
+    /// Spends the credit of a write. Only a write with remote data costs credit: as much as an
+    /// empty message, until the queue has taken the completion. If the peer lacks the credit, ends
+    /// the link and returns false.
     fn spend_write_data_credit_or_abort_link(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -173,13 +174,13 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// Begins a payload that this side has requested. Ends the link if this side has not requested
-    /// it.
+    /// Handles the beginning of a payload that the peer sends. Ends the link if this side has not
+    /// requested the payload.
     fn begin_data_or_abort_link(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
         let is_wanted = engine.receive_side.begin_data_if_requested(id, op, len_bytes)
             || engine.target.begin_data_if_requested(id, op, len_bytes);
-        // A shared receiver that this engine has left may have requested it.
+        // A shared receiver may have requested the payload before this engine left the receiver.
         if !is_wanted && !engine.receive_side.has_left() {
             engine.abort_breached_link(id, "sends what was not asked for", self.sink);
         }
@@ -255,7 +256,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
-            // The header tells enough: the data of the handshake does not matter here.
+            // The header suffices: on a link that carries messages, no handshake step needs its
+            // data.
             Header::Connection(handshake) => engine.handle_step_on_message_link(id, handshake, self.sink),
             Header::Ack { .. }
             | Header::Clear { .. }

@@ -1,6 +1,7 @@
-//! Awaited sources: peers that posted receives name as their only source, and to which this side has
-//! no link: they were lost, or an attempt to connect was cut short. The engine connects to each, to
-//! learn whether it is there. See `docs/decisions/directed-receives.md`.
+//! Awaited sources. An awaited source is a peer that a posted receive names as its only source, and
+//! to which this side has no link, since the peer was lost or an attempt to connect was cut short.
+//! The engine connects to each awaited source, to learn whether the peer is there. See
+//! `docs/decisions/directed-receives.md`.
 
 use std::mem;
 
@@ -19,8 +20,8 @@ impl Engine {
         }
     }
 
-    /// Makes the next pass connect to this peer, if it still has no link then and a receive still
-    /// awaits it.
+    /// Makes the next pass connect to this peer. The pass skips the peer if it has a link by then,
+    /// or if no posted receive names it as its only source any more.
     #[cold]
     pub(super) fn add_awaited_source(&mut self, source: PeerId) {
         // A connected endpoint has one peer, and connects only once.

@@ -18,13 +18,14 @@ use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, Header};
 
 impl Engine {
-    /// Asks the passive endpoint at `to` for a connection. An endpoint may do so once in its life.
+    /// Asks the passive endpoint at `to` for a connection. An endpoint may ask once in its life.
     /// The caller draws `random_number`, which names the request.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the endpoint has asked or accepted before, or is not for connections;
-    /// [`Misuse::Invalid`] for more data than
+    /// [`Misuse::State`] if the endpoint has asked or accepted before, or does not have the role
+    /// [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected); [`Misuse::Invalid`]
+    /// for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
@@ -88,16 +89,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a request from those that wait, since another endpoint is about to accept it. The
-    /// requester keeps its link to this endpoint until
-    /// [`end_accepted_request`](Self::end_accepted_request), or
-    /// until the other endpoint has accepted.
+    /// Removes a request from the waiting ones, since another endpoint is about to accept it. The
+    /// link between the requester and this endpoint stays until
+    /// [`end_accepted_request`](Self::end_accepted_request), or until the requester has received the
+    /// acceptance of the other endpoint.
     pub fn mark_request_being_accepted(&mut self, request: RequestId) {
         self.connection.mark_request_being_accepted(request);
     }
 
     /// Ends the requester's link to this endpoint: another endpoint has accepted the request, or
-    /// has failed to.
+    /// its attempt to accept has failed.
     pub fn end_accepted_request(
         &mut self,
         request: RequestId,
@@ -113,15 +114,19 @@ impl Engine {
     /// # Errors
     ///
     /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet,
-    /// or if the connection has ended.
+    /// if the connection has ended, or if the endpoint is passive.
     pub fn connected_peer(&self) -> Option<Result<PeerId, Error>> {
         self.connection.peer()
     }
 
-    /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
-    /// answers to the peer's operations. This call cancels every other operation, and reports it
-    /// before it returns. [`ConnectionReport::Shutdown`] follows when the peer has confirmed the
-    /// shutdown, or has shut down too. A second call does nothing.
+    /// Shuts the connection down. Frames that the link has taken still reach the peer, and answers
+    /// to the peer's operations too. This call cancels all operations that have not ended, and
+    /// reports them before it returns. [`ConnectionReport::Shutdown`] follows when the peer has
+    /// confirmed the shutdown, or has shut down too. A second call does nothing.
+    ///
+    /// If the link has taken a part of a long payload, or if the peer may still read exposed
+    /// payload, this call closes the link and reports [`ConnectionReport::Shutdown`] itself.
+    /// Answers that the link has not taken are then lost.
     ///
     /// # Errors
     ///
@@ -139,8 +144,8 @@ impl Engine {
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_between_frames());
         // After a frame that is cut off, no other frame can follow.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
-        // This side has reported the peer's operations that these frames answer. So they must not
-        // fail at the peer.
+        // This side has carried out the operations of the peer that these frames answer. So these
+        // operations must not fail at the peer.
         let answers = self.send_last_answers_or_return_rest(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
@@ -161,9 +166,9 @@ impl Engine {
     }
 
     /// Copies the rest of the frame that a link has taken in part, since the frame's operation ends
-    /// before the link does. Returns `None` if there is no such frame, or if more than
-    /// [`EAGER_MAX_BYTES`] of requested payload are left. Eager messages and pieces of reads are
-    /// always short enough.
+    /// before the link does. Returns `None` if there is no such frame, or if the payload is that of
+    /// a `Data` frame or an access, and more than [`EAGER_MAX_BYTES`] of it are left. Eager
+    /// messages and pieces of reads are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { kind, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match kind {
@@ -253,7 +258,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of a lost connection, once none of its operations is left.
+    /// Reports the end of the connection, if the connection has ended and this was not reported
+    /// yet. The caller has ended the connection's operations.
     pub(super) fn report_connection_if_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
         connection.report_connection_if_lost(&mut effects);

@@ -1,9 +1,9 @@
 //! Direct access: the initiator reads and writes mapped regions without the target's help.
 //!
 //! When an initiator accesses a mappable region by frames, the target offers the region for
-//! mapping. The initiator maps the region when it next transmits. From then on it copies to and
-//! from the region when it posts an access. It still sends frames for an access that the target
-//! must see, for an access that must wait, and once the region has ended.
+//! mapping. The initiator maps the region when it next transmits. From then on the initiator copies
+//! to and from the region when it posts an access. It still sends frames for an access that the
+//! target must see, for an access that must wait, and once the region has ended.
 //!
 //! ```text
 //!  initiator                          target
@@ -21,9 +21,9 @@
 //!
 //! A write ends when its bytes are stored, in their order. But the processor may let later reads
 //! overtake the stores. If two peers each write and then read, both could miss the other's write.
-//! This is impossible with frames, since the target answers the writes. So a read first executes a
-//! memory fence, after which all processors see the earlier writes. A write that asks for delivery
-//! executes one after its stores.
+//! This is impossible with frames, since the target answers the writes. So a read that follows a
+//! write first executes a memory fence, after which all processors see the write. A write whose
+//! completion level demands that the target sees it executes a memory fence after its stores.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -46,8 +46,8 @@ pub enum Attempt {
     Done,
     /// The access cannot be made directly: it must go to the peer by frames.
     Declined,
-    /// No attempt was made: earlier completions wait, the access is too long, or too many are
-    /// outstanding.
+    /// No attempt was made: earlier completions wait, completions keep the order of posting, the
+    /// access is too long, or too many operations are outstanding.
     NotMade,
 }
 
@@ -87,9 +87,9 @@ impl Engine {
         }
     }
 
-    /// Makes an access at once, if its memory is mapped and no earlier completion waits. After
-    /// [`Attempt::Done`] the caller counts the access, and puts its completion into the queue. If
-    /// the queue has no room, the caller calls
+    /// Makes an access at once, if its memory is mapped and neither earlier operations nor earlier
+    /// completions hold it back. After [`Attempt::Done`] the caller counts the access, and puts its
+    /// completion into the queue. If the queue has no room, the caller calls
     /// [`report_direct_access`](Self::report_direct_access). After any other result nothing has
     /// changed, and the caller posts the access.
     #[inline]
@@ -121,8 +121,8 @@ impl Engine {
         initiator.report_success(completion, &mut effects);
     }
 
-    /// Makes an access to mapped memory directly, if possible. Returns whether it did; the access
-    /// has then ended.
+    /// Makes an access to mapped memory directly, if possible. Returns whether the access was made;
+    /// if so, it has ended.
     #[inline]
     pub(super) fn try_direct_access(
         &mut self,
@@ -151,9 +151,9 @@ impl Engine {
         has_gone
     }
 
-    /// Writes a few bytes to mapped memory, if possible at once. Returns whether it did. If so, the
-    /// caller counts the write; the engine neither keeps nor reports it. If not, nothing has
-    /// changed, and the caller posts the write.
+    /// Writes a few bytes to mapped memory, if possible at once. Returns whether the bytes were
+    /// written. If so, the caller counts the write; the engine neither keeps nor reports it. If
+    /// not, nothing has changed, and the caller posts the write.
     #[inline]
     pub fn try_inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;

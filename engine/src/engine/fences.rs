@@ -1,9 +1,9 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
 //! A fenced send waits at the head of its peer's queue until all earlier sends to the peer have
-//! completed and have reached the level of the fenced send. Later sends wait behind it. The sender
-//! asks the peer for what it cannot know, for example whether messages without acknowledgement have
-//! arrived:
+//! completed and have reached the level of the fenced send. Later sends wait behind the fenced
+//! send. The sender cannot know everything itself, for example whether messages without
+//! acknowledgement have arrived. It asks the peer:
 //!
 //! ```text
 //!  sender                           receiver
@@ -13,9 +13,9 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! If the fenced send is cancelled, other messages may follow the fence before its answer. The
-//! answer does not cover them. So both sides remember which messages came before the fence. A link
-//! has at most one unanswered fence.
+//! If the fenced send is cancelled, the sender may send other messages after the fence and before
+//! its answer. The answer does not cover these messages. So both sides remember which messages came
+//! before the fence. A link has at most one unanswered fence.
 
 use super::Engine;
 use crate::completion::Sink;

@@ -1,5 +1,5 @@
-//! Posts operations on peers. A send that nothing keeps back goes out at once. Other operations
-//! wait in the queue of their peer.
+//! Posts operations on peers. An operation that nothing holds back goes to the transport at once.
+//! Other operations wait in the queue of their peer.
 
 use std::mem;
 
@@ -15,8 +15,9 @@ use crate::transport::{Sent, Transport};
 use crate::wire::Message;
 
 impl Engine {
-    /// Posts an operation on a peer. If no other operation for the peer is queued, the transport
-    /// gets it at once. If the operation is refused, its memory stays in `request`.
+    /// Posts an operation on a peer. The transport gets the operation at once, unless earlier
+    /// operations on the peer are queued, or the link, credit, order or a fence holds the operation
+    /// back. If the engine refuses the operation, its memory stays in `request`.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a send. A send that ends at once never enters the operation table.
+    /// Begins a send. A send without a fence never enters the operation table if it ends at once.
     #[inline(always)]
     fn begin_send(
         &mut self,
@@ -144,7 +145,8 @@ impl Engine {
         let sent = match protocol {
             SendProtocol::Eager if !send.fence => send_eager(transport, link_id, &caps, &send),
             SendProtocol::Waiting if !send.fence => Sent::Full,
-            // The send must be in the operation table: the peer needs its number, or it must wait.
+            // The send must be in the operation table: it has a fence, or the peer needs its
+            // number.
             _ => return self.enqueue_and_transmit(to, send, inject, transport, sink),
         };
         if inject && sent != Sent::Whole {

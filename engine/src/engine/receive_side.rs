@@ -30,8 +30,8 @@ pub(super) enum ReceiveSide {
     Left,
 }
 
-/// Defines calls of the receiver, own or shared. If the engine has left it, a call returns the
-/// value after `else`.
+/// Defines methods that call the receiver, own or shared. If the engine has left its shared
+/// receiver, a method returns the value after `else`.
 macro_rules! calls_of_receiver {
     (
         &self: { $(
@@ -208,8 +208,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Reports a receive that the caller accepted before the engine could take it, and that was
-    /// refused since.
+    /// Reports the failure of a receive that the caller accepted before the engine could take it,
+    /// and that the engine has refused since.
     #[cold]
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
         if let ReceiveSide::Own(receiver) = self {
@@ -329,7 +329,7 @@ fn rejected_as_shared(request: ReceiveRequest) -> Rejected<Destination> {
 impl Engine {
     /// Makes the engine receive through a shared receiver from now on. The engine must have no
     /// links yet, and must not post receives itself. With `is_selective`, only receives that ask
-    /// for it report success.
+    /// for a completion report their success.
     pub fn join_shared_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::join(shared.clone(), is_selective, keeps_order);

@@ -23,7 +23,8 @@ pub(super) enum OfferOutcome {
 }
 
 impl Engine {
-    /// Offers the peer its first queued send. The peer then pulls the payload, or asks for it.
+    /// Offers the peer the send that is first in its queue. The peer then pulls the payload, or
+    /// asks for it.
     pub(super) fn transmit_offer(
         &mut self,
         id: LinkId,
@@ -70,8 +71,8 @@ impl Engine {
         self.initiator.activate(peer);
     }
 
-    /// Handles the peer's report that it has the payload of a message, or with `fault` that it
-    /// could not read it.
+    /// Handles the peer's report that it has the payload of a message; with `fault`, that it could
+    /// not read the payload.
     pub(super) fn done_arrived(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
@@ -83,7 +84,8 @@ impl Engine {
         self.end_with_answer(id, send, outcome, sink);
     }
 
-    /// Sends payload that the peer has asked for. Returns whether the link can take messages.
+    /// Sends payload that the peer has asked for. Returns whether the link has taken all of it, so
+    /// that it can take the next frame.
     pub(super) fn try_send_cleared(
         &mut self,
         id: LinkId,

@@ -1,9 +1,9 @@
 //! Links to endpoints that another endpoint has replaced at the same address.
 //!
-//! Before such an endpoint closed, it may have sent messages that this side has not read, while its
-//! successor has connected already. So this side reads a replaced link to its end, and uses the link
+//! Such an endpoint may have sent messages before it closed. When its successor connects, this side
+//! may not have read all of them. So this side reads a replaced link to its end, and uses the link
 //! for nothing else. A replaced link ends when the peer closes the link. If the peer's host has
-//! crashed, the link ends when no byte has arrived on it for a while.
+//! crashed, the link ends when nothing has arrived on it for a while.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,8 @@ use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
-/// The links to replaced endpoints. Peers choose how many there are, so they are checked rarely.
+/// The links to replaced endpoints. Peers choose how many such links there are, so the engine
+/// checks the links rarely.
 #[derive(Debug, Default)]
 pub(super) struct ReplacedLinks {
     by_id: BTreeMap<LinkId, ReplacedLink>,

@@ -82,8 +82,8 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 /// The description that the scripted transport gives for exposed payload.
 const REMOTE: &[u8] = b"0x7f00";
 
-/// A transport that follows a script. Each send takes the next of `answers`, and `Whole` when there
-/// is none left. Each pull takes the next of `pulls`, and `Done` when there is none left.
+/// A transport that follows a script. Each send has the next of `answers` as its result, or `Whole`
+/// when none is left. Each pull has the next of `pulls`, or `Done` when none is left.
 #[derive(Default)]
 struct Scripted {
     answers: VecDeque<Sent>,
@@ -407,7 +407,7 @@ fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
-/// Returns an engine with a peer, whose accepted link 7 is up.
+/// Returns an engine with a peer. Link 7, which the engine has accepted from the peer, is up.
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();

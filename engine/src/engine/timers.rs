@@ -15,9 +15,9 @@ impl Engine {
         self.has_timeouts
     }
 
-    /// Sets the engine's time, and ends links and handshakes that have timed out. Call this after
-    /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit).
-    /// `now` must never go back.
+    /// Tells the engine the time. Ends replaced links, and an attempt to connect, that have timed
+    /// out. Call this after [`receive`](crate::transport::Transport::receive) and before
+    /// [`transmit`](Self::transmit). `now` must never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {
         self.end_idle_replaced_links(now, sink);

@@ -55,9 +55,9 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport the waiting frames, as far as the links take them: first the
-    /// pending replies to peers, then rests of partly written frames, then payload that peers have
-    /// asked for, then queued operations. Before all of these, pulls payload that peers
+    /// Gives the transport the waiting frames, as far as the links take them: first the pending
+    /// replies to all peers; then, peer by peer, the rest of a partly written frame, payload that
+    /// the peer has asked for, and queued operations. Before all of these, pulls payload that peers
     /// offer, and connects to lost peers that receives wait for. Call this after
     /// [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
@@ -138,7 +138,8 @@ impl Engine {
         }
     }
 
-    /// Gives the link to a peer as many of its frames as it takes. Returns whether any are left.
+    /// Gives the link to a peer the frames of operations on this peer, as many as the link takes.
+    /// Returns whether any are left.
     pub(super) fn transmit_until_full(
         &mut self,
         peer: PeerId,
@@ -254,8 +255,8 @@ impl Engine {
             FrameKind::Data => self.record_requested_payload_sent(id, send_id, sink),
             FrameKind::ReadData => {}
         }
-        // Frame after frame may be partly written. The answers that the peer waits for must not
-        // wait for all of them.
+        // The link may take the next frames in parts too. So answers go here, between two frames:
+        // the peer must not have to wait for all these frames.
         self.try_send_pending_replies_of(id, transport, sink)
     }
 
@@ -308,8 +309,8 @@ impl Engine {
         initiator.end_with_success(id, &mut effects);
     }
 
-    /// Keeps a send until the peer acknowledges or matches its message, which is the last that the link
-    /// took.
+    /// Keeps a send until the peer acknowledges or matches its message. The message is the last
+    /// that the link has taken.
     fn await_reply(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.await_reply(send, awaits);

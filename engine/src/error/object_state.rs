@@ -1,6 +1,6 @@
 //! The states in which objects refuse a call.
 
-/// The state of an object that does not permit the call: FI_EOPBADSTATE.
+/// Why the state of an object does not permit the call: FI_EOPBADSTATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectState {

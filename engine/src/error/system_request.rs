@@ -50,7 +50,7 @@ pub enum SystemRequest {
 }
 
 impl SystemRequest {
-    /// Returns the error of a call that has failed since the system refused this.
+    /// Returns the error of a call that has failed because the system refused this request.
     ///
     /// ```
     /// # use homespun_engine::error::{Error, SystemRequest};

@@ -79,8 +79,8 @@ impl Initiator {
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
                 *arrived_bytes == send.message.len_bytes
             }
-            // An atomic operation that fetches elements ends with these. The target answers it only
-            // if there are none.
+            // An atomic operation that fetches elements ends when they arrive. The target sends it
+            // a successful answer only if there are no elements.
             (Some(_), RequestStage::Sent, Outcome::Done) => send.message.len_bytes == 0,
             (Some(_), RequestStage::Requested | RequestStage::Sent, Outcome::Refused(_)) => true,
             _ => false,

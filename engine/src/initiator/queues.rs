@@ -44,7 +44,7 @@ impl PeerQueues {
         }
     }
 
-    /// Empties a peer's queue and frees its memory, since the peer may never be used again.
+    /// Takes a peer's whole queue. Its memory goes too, since the peer may never be used again.
     pub(super) fn take_all(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
             .get_mut(peer.index())

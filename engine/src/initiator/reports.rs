@@ -52,7 +52,7 @@ impl Reports {
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
-    // It takes the send, since a count between building the completion and reporting it would move
+    // This method takes the send: a count between building and reporting the completion would move
     // the completion once more.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {

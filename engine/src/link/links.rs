@@ -55,8 +55,8 @@ impl Link {
         !self.is_up && !self.tx.has_taken_frames()
     }
 
-    /// Returns the link's place in the order of creation. Unlike the link's id, no later link gets
-    /// it.
+    /// Returns the link's place in the order of creation. A later link may get the same id, but
+    /// never the same creation number.
     pub(crate) fn creation_number(&self) -> u64 {
         self.creation_number
     }

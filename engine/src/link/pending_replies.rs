@@ -74,8 +74,8 @@ impl PendingReplies {
         self.ack = false;
     }
 
-    /// Whether a grant of credit is next. The grant waits for all headers. So the peer gets no new
-    /// credit before it has taken these headers, which bounds their number.
+    /// Whether a grant of credit is next. The grant waits until the link has taken all headers. So
+    /// a peer that reads no headers gets no new credit, which bounds the number of headers.
     #[inline(always)]
     pub(crate) fn is_credit_grant_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()

@@ -36,7 +36,7 @@ pub(crate) struct LinkTx {
     credit: SendCredit,
     /// The eager messages, and which of them the peer has acknowledged or matched.
     awaited_sends: AwaitedSends,
-    /// How many requested payloads the link has taken for which the peer sends no answer.
+    /// How many requested payloads the link has taken, without those that the peer answers.
     unanswered_payloads: u64,
     /// The messages that the peer must have, since it has answered accesses that were sent after
     /// them.
@@ -47,7 +47,7 @@ pub(crate) struct LinkTx {
     requests: Requests,
     /// How many accesses the peer has not answered.
     outstanding_ops: usize,
-    /// How many bytes the atomic operations among the unanswered accesses fetch.
+    /// How many bytes the unanswered atomic operations fetch.
     outstanding_bytes: usize,
     /// Accesses that the peer may carry out later than operations sent after them.
     postponed: Postponed,
@@ -71,7 +71,7 @@ pub(crate) struct PartialFrame {
 pub(crate) enum FrameKind {
     /// An eager message.
     Message,
-    /// Payload that the peer has requested, or data to write to its memory.
+    /// Payload that the peer has requested, or the data of a write or an atomic operation.
     Data,
     /// Data that the peer reads from this side's memory. It belongs to no send.
     ReadData,
@@ -168,7 +168,7 @@ impl LinkTx {
     }
 
     /// Whether the peer is known to have all of every message that the link has taken. If not, an
-    /// access without a frame would overtake some.
+    /// access without a frame could overtake a message.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
         let have_eager = self.arrived.messages.max(self.awaited_sends.acked_messages())
             == self.awaited_sends.sent_messages();
@@ -199,8 +199,8 @@ impl LinkTx {
 
     /// Returns the unfinished operations of an ended link.
     pub(crate) fn into_pending_sends(self) -> PendingSends {
-        // Names every field, so that no field with operations is forgotten: its operations would
-        // never end.
+        // This pattern names every field, so that a new field with operations is not forgotten:
+        // its operations would never end.
         let LinkTx {
             writing,
             awaited_sends,
@@ -217,7 +217,7 @@ impl LinkTx {
             pending_replies: _,
         } = self;
         let mut sends = awaited_sends.into_sends();
-        // A payload that the peer has asked for is among the requests.
+        // An operation whose frame has the kind `Data` is among the requests already.
         let mid_message = writing.filter(|writing| writing.kind == FrameKind::Message);
         sends.extend(mid_message.map(|writing| writing.send));
         PendingSends { sends, exposed: requests.into_sends() }

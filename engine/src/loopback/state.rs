@@ -49,9 +49,9 @@ struct Endpoint {
     /// Connections that this endpoint has not accepted yet.
     incoming: VecDeque<ConnectionKey>,
     /// Ends of this endpoint that have something to report, in the order in which they are served.
-    /// Each is listed once.
+    /// No end is listed twice.
     ready: VecDeque<EndKey>,
-    /// Ends of this endpoint with unflushed bytes. Some of them may have left since.
+    /// Ends of this endpoint with unflushed bytes. The connections of some may be gone by now.
     unflushed: Vec<EndKey>,
     /// Ends of this endpoint that it has closed in order since its last call of `flush` or
     /// `receive`.
@@ -339,9 +339,9 @@ impl State {
         Pull::Done
     }
 
-    /// Updates the exposed payload when a frame is sent. An offer of a message names the payload of
-    /// its operation. `Done` or `Clear` drops the payload that the peer has exposed for its
-    /// operation.
+    /// Updates the exposed payload when a frame is sent. An offer of a message tells which payload
+    /// belongs to its operation. `Done` or `Clear` for a message drops the payload that the peer
+    /// has exposed. The payload of an offered write stays until the link has ended.
     pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {

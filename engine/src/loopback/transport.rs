@@ -25,9 +25,10 @@ const READ_MAX_BYTES: usize = 64 * 1024;
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
 /// Frames are always held back until [`flush`](Transport::flush). Exposed payload is copied. The
-/// copy is kept until the peer has sent that it no longer needs the payload, or until the link has
-/// ended. A connection is made inside the connector's next [`receive`](Transport::receive). Each
-/// piece of a long frame counts as a frame in the budget and in the result of `receive`.
+/// network keeps the copy of a message's payload until the peer has said that it no longer needs the
+/// payload, and any other copy until the link has ended. A connection is made inside the connector's
+/// next [`receive`](Transport::receive). Each piece of a long frame counts as a frame in the budget
+/// and in the result of `receive`.
 ///
 /// Dropping the transport ends its links abruptly and frees its address.
 ///

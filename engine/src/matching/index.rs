@@ -115,8 +115,9 @@ impl Index for PostedIndex {
     }
 }
 
-/// The index of unexpected messages. Each message is in the set of every mask that a receive has
-/// searched with, once under its sender and once under any source. A receive searches only one set.
+/// The index of unexpected messages. The first [`UNEXPECTED_MASKS_MAX`] masks that receives search
+/// with get a set each. Each message is in all sets, in each once under its sender and once under
+/// any source. A receive searches only the set of its mask.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedIndex {
     masks: Vec<Masked>,

@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// The name of a message, which counts how often it is compared with another.
+/// The name of a message. The test counts how often names are compared.
 #[derive(Debug, Clone, Copy)]
 struct CountingName(u32);
 

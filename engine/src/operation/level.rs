@@ -15,8 +15,8 @@ pub enum Level {
     /// The message is in the peer's posted buffer, or the peer's endpoint has buffered all of it
     /// (`FI_DELIVERY_COMPLETE`).
     ///
-    /// The receiver acknowledges a message once its last byte is placed or buffered, on every path.
-    /// So this level is reached at the same moment as [`Level::Transmit`].
+    /// A receiver always acknowledges a message only once the message's last byte is placed or
+    /// buffered. So a message reaches this level at the same moment as [`Level::Transmit`].
     Delivery,
     /// A receive of the peer has matched the message. The message is in the buffer of the receive,
     /// or was discarded (`FI_MATCH_COMPLETE`).
@@ -53,9 +53,9 @@ pub enum Signalled {
     No,
     /// On the counters and the completion queue.
     Yes,
-    /// On the queue of deferred work (`fi_trigger(3)`), through
-    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end). Its result says
-    /// what else to report. Failures are reported there too. The context of the operation is the
-    /// number of the work.
+    /// On the queue of deferred work (`fi_trigger(3)`). The engine calls
+    /// [`Sink::record_deferred_work_end`](crate::completion::Sink::record_deferred_work_end) for success
+    /// and for failure. The result of this call says what else to report. The context of the
+    /// operation is the number of the work.
     Deferred,
 }

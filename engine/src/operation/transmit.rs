@@ -57,13 +57,13 @@ pub struct TransmitOptions {
     /// When a send completes at the earliest. With a [fence](Self::fence), earlier operations must have
     /// reached this level, too, before this one starts.
     ///
-    /// An access that the initiator makes directly, in memory that it has mapped, completes when it is
-    /// posted. Any other access completes when its target has answered, whatever the level: until then
-    /// the target may still refuse the access. The target answers a write of [`Level::Commit`] when its
-    /// data is durable. If the write is also fenced, the target answers when all earlier writes to
-    /// persistent memory are durable, too.
+    /// An access that the initiator makes directly, in memory that it has mapped, completes when it
+    /// is posted. Any other access completes when its target has answered, whatever the level:
+    /// before the answer the target may still refuse the access. The target answers a write of
+    /// [`Level::Commit`] when its data is durable. If the write is also fenced, the target answers
+    /// when all earlier writes to persistent memory are durable, too.
     pub level: Level,
-    /// Whether and where success is reported. Failure always is.
+    /// Whether and where success is reported. Failure is always reported.
     pub signalled: Signalled,
     /// Whether the application may reuse the source memory as soon as the request was accepted
     /// (`FI_INJECT`).
@@ -122,8 +122,8 @@ impl TransmitOp {
         }
     }
 
-    /// Copies the memory that the operation only reads, unless it is owned. The caller may then
-    /// reuse it.
+    /// Copies the memory that the operation only reads, unless the operation owns the memory. The
+    /// application may then reuse the memory.
     pub fn copy_borrowed_memory(&mut self) {
         match self {
             TransmitOp::Send { source, .. }

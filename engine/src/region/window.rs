@@ -20,7 +20,8 @@ pub(crate) struct Window {
     offset_bytes: usize,
 }
 
-/// Offsets count from the start of the window. They must be within the range for which it was made.
+/// Offsets count from the start of the window. They must be within the range for which the window
+/// was made.
 impl Window {
     /// Creates a window that begins at an offset in a region.
     pub(super) fn new(region: Arc<Region>, offset_bytes: usize) -> Window {

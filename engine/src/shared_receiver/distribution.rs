@@ -26,8 +26,9 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
-    /// Makes a report at once if the recipient is the caller, has no earlier report to make, and
-    /// knows the source. Otherwise mails the report to the recipient.
+    /// Makes a report at once if the recipient is the caller, has no earlier report to make, has a
+    /// link to the source, and has room for the report. In all other cases mails the report to the
+    /// recipient.
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);

@@ -53,8 +53,8 @@ pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
     /// Whether the report concerns no particular endpoint, so that any member may make it.
     pub(crate) is_common: bool,
-    /// Set if the report ends deferred work whose end is not recorded yet. Its context is then the
-    /// work's number.
+    /// Set if the report ends deferred work whose end is not recorded yet. The context of the
+    /// report is then the work's number.
     pub(crate) ends_work: Option<EndsWork>,
 }
 
@@ -185,9 +185,9 @@ impl Mailbox {
 }
 
 impl Report {
-    /// Returns the part of the report that another member can make. Deferred work is counted in any
-    /// case. A multi-receive buffer takes messages of all endpoints, so its release is reported
-    /// even if its last message is lost.
+    /// Returns the part of the report that another member can make. A report that ends deferred
+    /// work stays whole, since the end must be recorded in any case. A multi-receive buffer takes
+    /// messages of all endpoints, so its release is reported even if its last message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common || self.ends_work.is_some() => {}

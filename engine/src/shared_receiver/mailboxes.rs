@@ -52,7 +52,7 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// Returns `member`, or the oldest member if it has left or is `None`.
+    /// Returns `member`. If `member` has left or is `None`, returns the oldest member.
     pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
         let member = member.filter(|member| self.by_member.contains_key(member));
         member.or_else(|| self.by_member.keys().next().copied())
@@ -104,8 +104,8 @@ impl Mailboxes {
         self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
-    /// Mails a report to a member, or to the next member if it is `None`. The member must be
-    /// notified.
+    /// Mails a report to `member`, or to the next member if `member` is `None`. Marks the member as not
+    /// notified yet.
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
@@ -121,7 +121,7 @@ impl Mailboxes {
         }
     }
 
-    /// Mails the count of a receive to a member, or to the next member if it is `None`.
+    /// Mails the count of a receive to `member`, or to the next member if `member` is `None`.
     pub(super) fn add_count(&mut self, member: Option<MemberId>, count: Count) {
         self.mailbox_or_vacant(member).add_count(count);
         member.into_iter().for_each(|member| self.mark_unnotified(member));
@@ -144,7 +144,7 @@ impl Mailboxes {
         }
     }
 
-    /// Removes a link of a member, which leads to the peer `to`.
+    /// Removes a link of a member. The link leads to the peer `to`.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.drop_replies_on_link(link);

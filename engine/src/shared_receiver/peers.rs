@@ -26,8 +26,8 @@ pub(super) struct SharedPeers {
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// Set if the peer was lost: the error with which the receives that name only this peer fail, once
-    /// its last link has ended.
+    /// Set if the peer was lost. Once the peer's last link has ended, the receives that name only
+    /// this peer fail with this error.
     ending: Option<OperationError>,
 }
 
@@ -81,8 +81,8 @@ impl SharedPeers {
         self.by_address.shrink_to(2 * self.kept);
     }
 
-    /// Marks a peer: the receives that name it as their only source fail once its last link has
-    /// ended. An unknown peer has no such receives.
+    /// Marks a peer as lost. The receives that name the peer as their only source fail once its
+    /// last link has ended. An unknown peer has no such receives.
     pub(super) fn mark_lost(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {

@@ -1,12 +1,12 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
-//! A write that must be durable is answered once its bytes are durable. The bytes of other writes
-//! stay in the caches of the processor or the system, until a write arrives that must be durable
-//! *and* is fenced. A fence promises that earlier operations have reached its level. So the target
-//! then makes all earlier writes of the same peer durable. It records these writes for each peer,
-//! not for each link, since the promise of a fence outlasts a link. It makes them durable before it
-//! places the first byte of the fenced write: if that write survives a power failure, so do all
-//! writes before it.
+//! The target answers a write that must be durable once its bytes are durable. The bytes of other
+//! writes may stay in the caches of the processor or the system, until a write arrives that must be
+//! durable *and* is fenced. A fence promises that earlier operations have reached its level. So the
+//! target then makes all earlier writes of the same peer durable. It records these writes for each
+//! peer, not for each link, since the promise of a fence outlasts a link. It makes them durable
+//! before it places the first byte of the fenced write. So if the fenced write survives a power
+//! failure, all earlier writes survive too.
 //!
 //! Making memory durable takes as long as the device needs. The endpoint does nothing else
 //! meanwhile.
@@ -55,9 +55,9 @@ impl Target {
         is_durable
     }
 
-    /// Makes a write durable, if its peer has asked for that. Otherwise records the write, for a later
-    /// fenced write that makes it durable. All its payload is in place. Returns false if the attempt to
-    /// make it durable failed.
+    /// Makes a write to persistent memory durable, if the peer has asked for that. If not, records
+    /// the write, so that a later fenced write makes it durable. All payload of the write is in
+    /// place. Returns false if the attempt to make the write durable failed.
     pub(super) fn persist_or_note_write(
         &mut self,
         id: LinkId,
@@ -100,9 +100,9 @@ impl Unpersisted {
         }
     }
 
-    /// Makes the writes durable. Returns whether all of them are. Writes that are not durable yet are
-    /// kept for the next call, except writes to regions that have ended: each of these makes one call
-    /// fail, and is then forgotten.
+    /// Makes the writes durable. Returns whether all of them are durable now. Keeps writes that are
+    /// not durable yet for the next call. A write to a region that has ended makes one call fail,
+    /// and is then forgotten.
     fn try_persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

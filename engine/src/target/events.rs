@@ -1,7 +1,7 @@
 //! Completions of peers' writes with remote data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
 //!
 //! The application posts nothing for these completions, so credit bounds their number. Until the
-//! queue has taken a completion, it costs its peer as much credit as a message.
+//! queue has taken a completion, the write costs the peer as much credit as an empty message.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;

@@ -15,7 +15,7 @@ pub(super) struct TargetLink {
     pub(super) peer: PeerId,
     /// How many accesses of the peer this side has not answered yet.
     pub(super) unanswered_ops: usize,
-    /// How many bytes atomic operations have fetched that the link has not taken yet.
+    /// How many bytes of results of atomic operations this side has yet to send.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
     pub(super) writing: Option<IncomingWrite>,

@@ -11,7 +11,8 @@ use crate::wire::{Header, MappableRegion};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Offers a peer a region for mapping that the peer has accessed.
+    /// Offers a region for mapping to the peer that has accessed the region. Does nothing if the
+    /// link has had this offer already, or if peers cannot map the region.
     pub(super) fn offer_region_for_mapping_once(
         &mut self,
         id: LinkId,
@@ -19,8 +20,8 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) {
         let region = window.region();
-        // Do not offer persistent memory, since only frames tell which writes must be made durable,
-        // or memory that is longer than a frame can describe.
+        // Do not offer memory that is longer than a frame can describe, or persistent memory: only
+        // frames tell which writes must be made durable.
         if self.forbids_mapping || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
@@ -51,8 +52,8 @@ impl Target {
         effects.queue_header(id, Header::MappableRegion(offer));
     }
 
-    /// Makes peers access all regions by frames from now on. Retires the regions that peers have
-    /// mapped. These are not offered again.
+    /// Makes peers access all regions by frames from now on. Retires the regions that this side has
+    /// offered for mapping. No endpoint offers a retired region again.
     pub(crate) fn disable_direct_access(&mut self) {
         if self.forbids_mapping {
             return;

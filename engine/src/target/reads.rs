@@ -1,4 +1,5 @@
-//! Reads of regions by peers. Their data is sent in pieces, which the link takes one by one.
+//! Reads of regions by peers. The data of a read is sent in pieces, which the link takes one by
+//! one.
 
 use std::io::IoSlice;
 
@@ -84,8 +85,8 @@ impl Target {
         self.links.get_mut(id)?.reads.front_mut()
     }
 
-    /// Ends the first read of a link's peer, since its data was sent or will not be. Returns the
-    /// event that the endpoint counts, if any.
+    /// Ends the first read of a link's peer: its data was sent, or the read was refused. Returns
+    /// the event that the endpoint counts, if any.
     pub(crate) fn end_outgoing_read(&mut self, id: LinkId) -> Option<CounterEvents> {
         let link = self.links.get_mut(id)?;
         let reading = link.reads.pop_front()?;

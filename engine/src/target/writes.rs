@@ -109,8 +109,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the number is taken, if the description of the payload is too
-    /// long, or as for [`write_arrived`](Self::write_arrived).
+    /// A [`ProtocolViolation`] if another offer of the peer has this number, if the description of
+    /// the payload is too long, or as for [`write_arrived`](Self::write_arrived).
     pub(crate) fn write_offered(
         &mut self,
         id: LinkId,
@@ -339,7 +339,7 @@ fn return_credit_if_remote_data(id: LinkId, data: Option<u64>, effects: &mut imp
     }
 }
 
-/// Copies bytes into a region if it is still open. Refuses the write otherwise.
+/// Copies bytes into a region if it is still open. If the region has closed, refuses the write.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
         && !open.copy_in_if_open(clamp_to_usize(at_bytes), bytes)

@@ -1,9 +1,9 @@
 //! The records by which endpoints over TCP check what a hello claims. They precede the frames of a link, or
 //! travel on connections that carry no frames.
 //!
-//! A hello claims that its endpoint is the one at an address. The endpoint that accepts the link gives it a
-//! *token*, a random number. To check the claim, it connects to the claimed address itself, and asks there
-//! for the token: only the endpoint that has made the link knows it.
+//! A hello claims that its endpoint is the one at an address. The acceptor, the endpoint that accepts the
+//! link, gives the link a *token*, a random number. To check the claim, the acceptor connects to the claimed
+//! address, and asks there about the token: only the endpoint that has made the link knows the token.
 //!
 //! ```text
 //!  connector                          acceptor
@@ -19,8 +19,8 @@
 //!    Confirmed(token), Denied(token) or Unclear(token)  --->          for each, in their order
 //! ```
 //!
-//! A [`Question`](super::hello::Question) has the layout of a hello. All other records have this one, with
-//! little-endian numbers:
+//! A [`Question`](super::hello::Question) has the layout of a hello. All other records have the following
+//! layout, with little-endian numbers:
 //!
 //! ```text
 //!  offset  0      1          4       8       16
@@ -62,7 +62,7 @@ pub struct ClaimRecord {
 pub enum ClaimStatus {
     /// The link is up. Follows the acceptor's hello.
     Welcome,
-    /// The acceptor does not read the link, until its claim is proven. Follows the acceptor's hello.
+    /// The acceptor does not read the link until the claim is proven. Follows the acceptor's hello.
     Held,
     /// A link that was held is up.
     Admitted,

@@ -62,8 +62,8 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
 ///
 /// # Errors
 ///
-/// Reports an error in the form as soon as the form has arrived, others when the header is
-/// complete.
+/// The bytes are no header. An error in the form is reported as soon as the wrong byte has arrived,
+/// any other error when the header is complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
         return check_partial_form(bytes);

@@ -40,8 +40,8 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
 /// ```
 ///
-/// The target offers an initiator a region that it can map after the first access. From then on accesses may
-/// need no frames.
+/// When an initiator accesses a region whose memory can be mapped, the target offers the region for mapping.
+/// Accesses to a mapped region may need no frames.
 ///
 /// ```text
 ///  initiator                                target
@@ -64,20 +64,20 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///    Connection(shutdown)  --------------->  ends the link
 /// ```
 ///
-/// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver
-/// gives by [`Credit`](Header::Credit), and so do writes that bring data for a completion. Other frames cost
-/// none, so they never wait for a receive.
+/// Messages, requests, and writes with data for a completion cost the sender
+/// [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver grants by [`Credit`](Header::Credit).
+/// Other frames cost no credit, so they never wait for a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// An eager message; its payload follows.
     Message(Message),
-    /// Acknowledges the eager messages that have arrived whole on this link. It travels on the same link,
-    /// in the other direction, so a count never outlives its messages. Has no payload.
+    /// Acknowledges the eager messages that have arrived whole on this link. The acknowledgement travels on
+    /// the same link as the messages, in the other direction. So if the link ends, both end. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
     },
-    /// A message whose payload the receiver is to fetch. Its own payload is a
+    /// Offers a message whose payload the receiver is to fetch. The payload of this frame is a
     /// [`RemotePayload`](crate::transport::RemotePayload), empty if the receiver cannot pull and has to ask.
     Request {
         /// The message.
@@ -104,7 +104,7 @@ pub enum Header {
         /// The length of the message, as in the request.
         len_bytes: u64,
     },
-    /// The payload is in place, or could not be read. It is the last frame of the operation. Has no
+    /// The payload is in place, or could not be read. This frame is the last of the operation. Has no
     /// payload.
     Done {
         /// The number in the request.
@@ -143,7 +143,7 @@ pub enum Header {
     /// accesses. The results in flight on a link together have at most
     /// [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES).
     Atomic(Atomic),
-    /// The next piece of a read; or all results of an atomic operation, which this also answers.
+    /// The next piece of a read; or all results of an atomic operation, and so the answer to it.
     ReadData {
         /// The number in the request.
         op: u64,
@@ -240,8 +240,8 @@ impl Header {
     }
 }
 
-/// The kind of eager messages, which are most frames. A layout may have a separate path for it, in
-/// which all of its rules are constants.
+/// The kind of eager messages. Most frames are of this kind, so a layout may have a separate path
+/// for it, in which all rules of the kind are constants.
 pub const COMMON_KIND: u8 = headers::message::RULE.kind;
 
 /// The most words that any header has.

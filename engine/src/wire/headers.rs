@@ -1,8 +1,8 @@
 //! The headers, one in each file: its number, flags, words and payload, with their limits.
 //!
-//! A file has the header's `RULE`, `encode_words`, which takes the header apart, and `decode_words`,
-//! which puts it together again or refuses what the rule cannot check.
-//! [`Header::encode_words`](crate::wire::Header::encode_words) finds them by the table in `header.rs`.
+//! A file has three items: the header's `RULE`; `encode_words`, which takes the header apart; and
+//! `decode_words`, which puts it together again or refuses what the rule cannot check. The table in
+//! `header.rs` lists the files.
 
 pub(super) mod ack;
 pub(super) mod answer;

@@ -217,7 +217,7 @@ fn compute_check(bytes: &[u8; HELLO_BYTES]) -> u32 {
     compute_crc32(&[&bytes[..field::CHECK.start], &bytes[field::CHECK.end..]])
 }
 
-/// Returns the CRC-32 of these bytes. It needs no table: it runs a few times for each connection.
+/// Returns the CRC-32 of these bytes. Uses no table, since it runs only a few times for each connection.
 pub(super) fn compute_crc32(parts: &[&[u8]]) -> u32 {
     const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
     let mut crc = u32::MAX;
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(Opening::parse(&expected), Err(WireError::WrongCheck), "a hello with a changed byte");
     }
 
-    /// Endpoints of one version understand each other, so a change of what headers look like needs a new one.
+    /// Endpoints of one version understand each other, so a change of a header's form needs a new version.
     #[test]
     fn changed_forms_of_headers_need_a_new_version() {
         let mut digest = 0xcbf2_9ce4_8422_2325_u64;

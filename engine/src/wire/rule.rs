@@ -16,8 +16,8 @@ const REFUSED: u8 = u8::MAX;
 /// The rules of one kind of header: the flags it may have, the words that follow, and the longest
 /// payload.
 ///
-/// [`Rule::of_kind`] starts with a header that has no flags, no words and no payload; the other
-/// functions add to it.
+/// [`Rule::of_kind`] returns the rule of a header without flags, words and payload. The other
+/// functions change the rule: each allows, requires or excludes something.
 pub(super) struct Rule {
     pub(super) kind: u8,
     /// The number of words for each set of flags, or [`REFUSED`].

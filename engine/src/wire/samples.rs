@@ -12,7 +12,7 @@ pub const PAIRS: usize = 6;
 
 /// Returns pairs of a last word of a header and a length of its payload, made from a number. Every form
 /// accepts at least one pair for any number. A header with a new restriction of its last word needs one
-/// more.
+/// more pair.
 pub fn last_words_and_lengths(number: u64) -> [(u64, u64); PAIRS] {
     let len_bytes = number % (MESSAGE_MAX_BYTES + 1);
     let up_to = |max_bytes: usize| number % (max_bytes as u64 + 1);
@@ -35,8 +35,8 @@ pub fn sample_header(form: Form, number: u64, last_word_and_length: (u64, u64)) 
     header_with_last_word(form, &words, last_word_and_length)
 }
 
-/// Returns the header with this form and these words, of which the last is replaced, if a correct peer may
-/// send it.
+/// Returns the header with this form and these words, but with another last word. Returns `None` if no
+/// correct peer sends this header.
 ///
 /// # Panics
 ///
@@ -59,7 +59,7 @@ pub fn header_with_last_word(
 ///
 /// # Panics
 ///
-/// If the form accepts no pair. Then add one to [`last_words_and_lengths`].
+/// If the form accepts no pair. To repair this, add a pair to [`last_words_and_lengths`].
 pub fn fitting_header(form: Form, number: u64, first_pair: usize) -> Header {
     let ends = last_words_and_lengths(number);
     let mut found = (0..PAIRS).filter_map(|n| sample_header(form, number, ends[(first_pair + n) % PAIRS]));

@@ -9,8 +9,8 @@ use crate::wire::header::Header;
 /// [`FrameHandler`].
 ///
 /// The caller passes bytes to [`feed`](Self::feed), in pieces of any size. While
-/// [`payload_left`](Self::payload_left) is not zero, it may instead read the next bytes of the
-/// stream straight into [`FrameHandler::payload_space`], and reports them by
+/// [`payload_left`](Self::payload_left) is not zero, the caller may instead read the next bytes of
+/// the stream straight into [`FrameHandler::payload_space`]. It then reports these bytes by
 /// [`report_placed_bytes`](Self::report_placed_bytes).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
@@ -51,7 +51,7 @@ impl Decoder {
     /// # Errors
     ///
     /// The peer broke the protocol. The decoder has reported all earlier frames and reports no
-    /// more; every later call returns the same error.
+    /// more. Every later call with bytes returns the same error.
     pub fn feed(
         &mut self,
         link: LinkId,

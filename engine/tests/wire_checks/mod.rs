@@ -149,7 +149,7 @@ struct Outcome {
     payload_left: u64,
 }
 
-/// Takes a stream that comes in these arrivals, and what is left of it in one.
+/// Decodes a stream that comes in these arrivals, and then its rest in one piece.
 fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
     let mut recorder = Recorder::default();
     let mut decoder = Decoder::new();

@@ -1,4 +1,4 @@
-//! Tests of how connections are made, and of how peers are refused that break the protocol.
+//! Tests of how connections are made, and of how the engine refuses peers that break the protocol.
 
 mod half_frames;
 mod over_loopback;
@@ -310,7 +310,7 @@ fn connect_attempt_ends_with_its_link() {
         engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error));
         assert_eq!(take_failure(&mut sink).errno(), errno);
     }
-    // If the link ends before it was up, no endpoint is at the address any more.
+    // If the link ends before it was up, the engine concludes that no endpoint listens.
     let (mut never_up, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
     never_up.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));

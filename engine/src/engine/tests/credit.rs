@@ -210,7 +210,7 @@ fn starved_link_gets_credit_when_others_return_some() {
     let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
     engine.arrivals(&mut sink).frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
-    // The application waits for a message that is sent after these, and receives none of these yet.
+    // The application posts no receive for these messages yet: it waits for a later message.
     for _ in 0..FIRST_MESSAGES {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(0), b"");
     }

@@ -24,7 +24,7 @@ fn fence_without_earlier_operations_does_not_wait() {
         engine.post_request(fenced_send_request(level, peer, 1), &mut transport, &mut sink).unwrap();
         assert_eq!(count_sent_messages(&transport), 1);
     }
-    // Once the link has taken a message, it has reached the level of injection.
+    // Once the link has taken a message, the message has reached the level of injection.
     engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_request(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
     assert_eq!((count_sent_messages(&transport), sink.ended_contexts()), (2, vec![1, 2]));

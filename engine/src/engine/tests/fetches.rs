@@ -405,8 +405,8 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     arrivals.frame(LINK, &asking, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
-    // The first message ends, and the next one begins without ending. The pending replies go between
-    // them.
+    // The link takes the rest of the first message and two replies. It has no room for the third
+    // reply, so the second message waits too.
     engine.post_request(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
     let whole = Sent::Whole;
     transport.answers = [whole, whole, whole, Sent::Full].into();

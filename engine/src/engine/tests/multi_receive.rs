@@ -297,8 +297,8 @@ fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     assert_eq!((refused.error, refused.returned.len_bytes()), (Again::QueueFull.into(), 8));
 }
 
-/// Returns an engine with a posted buffer of 64 bytes, whose sink is full and holds back a
-/// completion.
+/// Returns an engine with a posted buffer of 64 bytes. The sink is full, so the engine holds back
+/// a completion.
 fn engine_with_held_completion() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, transport, mut sink) = engine_with_peer();
     post_buffer(&mut engine, &mut sink, 64, 1);
@@ -340,7 +340,7 @@ fn later_messages_do_not_overtake_held_ones() {
     deliver_message(&mut engine, &mut sink, b"third");
     engine.post_receive(receive_request(60, 1), &mut sink).unwrap();
     engine.post_multi_receive(receive_request(16, 2), 12, None, &mut sink).unwrap();
-    // Until there is room, it is open which of these messages a peek may find.
+    // Until the queue has room, it is undecided which of these messages a peek may find.
     assert_eq!(engine.peek(untagged_claiming_peek(3), &mut sink), Err(Again::QueueFull.into()));
     engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
     deliver_message(&mut engine, &mut sink, b"fourth");

@@ -51,8 +51,8 @@ impl Node {
         self.transport.flush();
     }
 
-    /// Registers memory under the key 7 that peers may access: the region's own or, with a base
-    /// address, the test's.
+    /// Registers memory that peers may access under the key 7: memory that the region owns or, with
+    /// a base address, the test's `memory`.
     fn register(&mut self, memory: &mut [u8], base_address: Option<u64>) -> Arc<Region> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = RegionAttr { key: 7, access, base_address: base_address.unwrap_or(0) };

@@ -113,9 +113,9 @@ fn any_message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Numbers of operations and counts are small, so that some of them match real ones.
+/// Generates headers. Numbers of operations and counts are small, so that some match real ones.
 fn any_header() -> impl Strategy<Value = Header> {
-    // The engine's own numbers have this bit set: see `op_number_of`.
+    // The engine's own numbers have bits above bit 31 set: see `op_number_of`.
     let op = || {
         prop_oneof![
             0..4_u64,
@@ -154,8 +154,8 @@ fn any_header() -> impl Strategy<Value = Header> {
     ]
 }
 
-/// Generates a header of any form, made from a number of this range. Its payload is at most that
-/// long.
+/// Generates a header of any form, made from a number of this range. The length of its payload is
+/// at most this number.
 pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy<Value = Header> {
     (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::PAIRS)
         .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
@@ -228,7 +228,7 @@ struct Run {
     engine: Engine,
     transport: Scripted,
     sink: Recorder,
-    /// Which links the transport has. It would report nothing of others.
+    /// Which links the transport has. It reports nothing about other links.
     is_up: [bool; LINKS.len()],
     /// For each link, how many bytes of a begun frame have yet to come.
     left_bytes: [u64; LINKS.len()],

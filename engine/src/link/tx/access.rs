@@ -11,7 +11,8 @@ use crate::operation::{Send, SendId};
 pub(crate) struct LinkAccess {
     class: OpClass,
     len_bytes: u64,
-    /// The credit that the access spends: a write with remote data completes at the target.
+    /// The credit that the access spends: only a write with remote data spends any, since it
+    /// completes at the target too.
     cost_bytes: u64,
     /// How many bytes the access fetches, if it is atomic.
     fetched_bytes: usize,

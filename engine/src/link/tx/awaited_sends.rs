@@ -15,10 +15,10 @@ pub(super) struct AwaitedSends {
     sent_messages: u64,
     /// The largest count that the peer has acknowledged.
     acked_messages: u64,
-    /// Sends that end with an acknowledgement. The number is the count of messages up to the send's
-    /// own.
+    /// Sends that end with an acknowledgement, each with the count of messages up to and including
+    /// its own.
     awaiting_ack: VecDeque<(u64, SendId)>,
-    /// Sends that end when the peer's application matches their message, by its number.
+    /// Sends that end when the peer's application matches their message, by the message's number.
     awaiting_match: BTreeMap<u64, SendId>,
 }
 

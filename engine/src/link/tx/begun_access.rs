@@ -2,7 +2,7 @@
 
 use super::message_mark::MessageMark;
 
-/// How an access began. Its link needs this when the access ends.
+/// How an access began. The link needs this when the access ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BegunAccess {
     /// The messages that the link had taken before.

@@ -4,7 +4,7 @@ use super::LinkTx;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
 
-/// What the sender has asked, and knows, of the messages before a fence.
+/// What the sender has asked about the messages before a fence, and what the peer has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fence {
     /// The peer was not asked.

@@ -5,13 +5,13 @@
 pub(crate) struct MessageMark {
     /// How many eager messages.
     pub(super) messages: u64,
-    /// How many requested payloads, of those for which the peer sends no answer.
+    /// How many requested payloads, without those that the peer answers.
     pub(super) payloads: u64,
 }
 
 impl MessageMark {
-    /// Records that the peer has these messages. It may already be known to have more, since
-    /// answers come in another order than their operations.
+    /// Records that the peer has these messages. The peer may already be known to have more, since
+    /// answers may come in another order than their operations.
     pub(super) fn advance_to(&mut self, mark: MessageMark) {
         self.messages = self.messages.max(mark.messages);
         self.payloads = self.payloads.max(mark.payloads);

@@ -3,16 +3,16 @@
 //!
 //! Frames arrive in the order of sending, and the target carries out almost every operation when
 //! its frame arrives: it matches messages, and applies small writes. Two kinds of accesses are
-//! *postponed*. The target fetches the data of an [offered](crate::wire::RmaKind::Offer) write when
-//! its turn comes, and it answers a read piece by piece. Later operations would overtake these. So
-//! the initiator holds an operation that must not overtake a postponed access at the head of its
-//! peer's queue, until the peer has answered the access. No frame carries anything for this, and an
-//! endpoint without these orders pays nothing.
+//! *postponed*: an [offered](crate::wire::RmaKind::Offer) write, whose data the target fetches
+//! later, and a read, which the target answers piece by piece. Later operations would overtake
+//! these accesses. Suppose that an operation must not overtake a postponed access. Then the
+//! initiator keeps the operation at the head of its peer's queue, until the peer has answered the
+//! access. No frame carries anything for this, and an endpoint without these orders never waits.
 //!
 //! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. If the
 //! order forbids that, this side makes such an access only when the peer is known to have all
 //! messages, since it has acknowledged them or has answered an access that was sent after them. So
-//! the first access after a message travels as a frame, and those after its answer do not.
+//! the first access after a message travels as a frame. Accesses after its answer do not.
 //!
 //! A short read need not be postponed. A target that has agreed on an order copies the data of a
 //! short read when the request arrives, unless a postponed read is ahead of it. The initiator

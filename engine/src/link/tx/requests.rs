@@ -196,8 +196,8 @@ impl LinkTx {
         self.requests.begun.push_back(Request { send, stage: RequestStage::Offered, is_remote });
     }
 
-    /// Records that the peer asks for the payload of an offer, and with `cannot_pull` that it
-    /// cannot pull.
+    /// Records that the peer asks for the payload of an offer; with `cannot_pull`, also that the
+    /// peer cannot pull.
     ///
     /// # Errors
     ///
@@ -239,13 +239,14 @@ impl LinkTx {
         SendEnd::Now
     }
 
-    /// Records that the peer has the payload of a message, or with `fault` that it could not read
-    /// it. Returns the message's send, which has now ended.
+    /// Records that the peer has the payload of a message; with `fault`, that the peer could not
+    /// read the payload. Returns the message's send, which has now ended.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the message was not offered, or if the operation is an access,
-    /// which has answers of its own. `is_message` tells them apart.
+    /// A [`ProtocolViolation`] if the message was not offered, if `fault` is set though the link
+    /// has carried the payload, or if the operation is an access: `Done` does not answer accesses.
+    /// `is_message` tells messages from accesses.
     pub(crate) fn take_done_send(
         &mut self,
         op: u64,

@@ -13,7 +13,8 @@ pub enum Outcome {
     /// The memory that the initiator had exposed was unreadable
     /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
     Fault,
-    /// The target has written all bytes, but could not make them durable.
+    /// The target could not make the bytes durable, or could not make earlier writes durable. The
+    /// bytes may have been written.
     NotDurable,
 }
 

@@ -54,7 +54,7 @@ impl AwaitedReply {
     }
 
     /// Whether the receiver reports the match to the sender. The report names an eager message by its
-    /// number. The payload of a request is not fetched before the match.
+    /// number. The receiver does not fetch the payload of such a request before the match.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {

@@ -28,7 +28,8 @@ pub enum Durable {
     Nothing,
     /// The bytes that the access writes.
     Written,
-    /// The bytes that the access writes, and all earlier writes of this link to persistent memory.
+    /// The bytes that the access writes, and all earlier writes of the same peer to persistent
+    /// memory.
     Everything,
 }
 

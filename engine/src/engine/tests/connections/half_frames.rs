@@ -105,7 +105,7 @@ fn shutdown_does_not_wait_for_peer_to_request_offered_payload() {
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);
     assert_eq!(sent_headers_from(&transport, 1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
-    // The peer asks for the payload after the shutdown, which is too late.
+    // The peer asks for the payload after the shutdown: the engine ignores this.
     receive_frame(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     assert!(transport.closed.is_empty() && sink.events.is_empty());
 }

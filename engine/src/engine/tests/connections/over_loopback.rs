@@ -183,7 +183,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
                     }
                 }
             }
-            // Settle the request once both sides are connected, or both have failed.
+            // End the request once the acceptor is connected, or has failed.
             if (connected[1] || ended[1])
                 && let Some(request) = request.take()
             {

@@ -86,7 +86,7 @@ struct Sent {
 struct Posted {
     context: u64,
     from: Option<usize>,
-    /// For a buffer, where its free room begins, and the room with less of which it ends.
+    /// For a buffer: where its free room begins, and how much room must be free for it to go on.
     buffer: Option<(usize, usize)>,
     is_used: bool,
     len: usize,
@@ -185,7 +185,8 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // The model does not know whether the step or the kept-aside messages come first.
+            // While messages are kept aside, the model cannot tell whether they or this step comes
+            // first, so the step is skipped.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),

@@ -149,7 +149,8 @@ fn budget_of_leaving_member_goes_to_other_members() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     first.receive_offer(3, LARGE_BYTES);
-    // The budget has no room for the payload of this offer, nor credit when the link is due some.
+    // The budget has no room for the payload of this offer. When the link is due a grant of
+    // credit, the budget has no room for this either.
     second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     let half = vec![0; CREDIT_INITIAL_BYTES as usize / 2];
     second.receive_frame(&untagged_header(half.len() as u64), &half);
