@@ -243,8 +243,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] if no address that was found has the vector's format, otherwise as
-    /// [`insert`](Self::insert).
+    /// [`Misuse::Unresolved`] if no address is found; [`Misuse::Unmet`] if no address that was found has the
+    /// vector's format; and as [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }

@@ -251,9 +251,9 @@ impl CompletionQueue {
     /// the vector did not hold the sender, if the endpoint was opened without
     /// [`Caps::SOURCE`](crate::Caps::SOURCE), and for sends.
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well
-    /// reports a completion whose sender the vector does not hold as an error with the sender's
-    /// address: [`read_entry`](Self::read_entry) reads it as [`Entry::UnknownSource`].
+    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well reports a receive whose sender
+    /// the vector does not hold as an error with the sender's address: [`read_entry`](Self::read_entry)
+    /// reads it as [`Entry::UnknownSource`].
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError`], if the oldest entry is no completion.
+    /// [`ReadError`], if the oldest entry is a failure, or the queue is empty and was overrun.
     #[inline(always)]
     pub fn read_each(
         &self,

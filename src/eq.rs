@@ -143,9 +143,9 @@ impl EqReadError {
 /// it refuses an application's event that does not fit, and has room for all others
 /// ([`EqAttr::size_entries`]).
 ///
-/// Connections make progress while a thread reads an event queue or a completion queue to which their
-/// endpoint is bound. With automatic progress they do so without a reader; only passive endpoints always
-/// need one, since they have no progress thread.
+/// Connections make progress while a thread reads an event queue, a completion queue or a counter to which
+/// their endpoint is bound. With automatic progress they need no reader. Passive endpoints always need a
+/// reader, since they have no progress thread.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -445,8 +445,8 @@ impl EqShared {
     }
 
     /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also settles the accepts that
-    /// a later reader would settle: perhaps no thread reads the queue any more, and they keep passive
-    /// endpoints alive that the application may have closed.
+    /// a later reader would settle: perhaps no thread reads the queue any more, and an unsettled accept
+    /// keeps its passive endpoint alive, even if the application has closed it.
     fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);

@@ -117,10 +117,11 @@ impl Fabric {
         names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
     }
 
-    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The parameter
-    /// [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An endpoint
-    /// that is bound to all interfaces gives its peers the first of them. If the parameter is not set and
-    /// there is none, or none but link-local ones, it gives them the loopback address.
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The
+    /// parameter [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An
+    /// endpoint that is bound to all interfaces gives its peers the first of these addresses. If the
+    /// parameter is not set, and the host has no address or only link-local ones, such an endpoint gives its
+    /// peers the loopback address.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl Fabric {
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
-    /// ([`Progress`](crate::info::Progress)) the domain has a thread from its first endpoint on. Any
+    /// ([`Progress`](crate::info::Progress)) the domain has a thread once its first endpoint is enabled. Any
     /// thread may use any of its objects at any time, whatever threading level the info has;
     /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
     ///
@@ -251,7 +252,7 @@ impl fmt::Debug for Fabric {
 /// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
 /// [`Caps::ATOMIC`] if the hints have neither of them.
 ///
-/// The domain `auto` comes first, which reaches every peer in the fastest way. If the hints name no domain
+/// The domain `auto`, which reaches each peer in the fastest way, comes first. If the hints name no domain
 /// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for hints
 /// with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that capability.
 /// Names of domains are compared without regard to case.
@@ -259,7 +260,7 @@ impl fmt::Debug for Fabric {
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
 /// in.
 ///
-/// If the hints leave a field open for which there is a parameter, the [parameter](crate::params) of the
+/// If the hints leave open a field for which there is a [parameter](crate::params), the parameter of the
 /// environment applies.
 ///
 /// The call may block while the system's resolver looks up names; [`InfoFlags::NUMERIC_HOST`] prevents

@@ -71,7 +71,8 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. If empty in hints, all that the provider grants without a request.
+    /// The endpoint's capabilities. Empty in hints means all capabilities that the provider grants without a
+    /// request.
     pub caps: Caps,
     /// In hints, the modes that the application supports; in a result, the modes that it must use.
     pub mode: Mode,
@@ -103,8 +104,8 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. If empty in hints, that of the endpoint. In
-    /// hints, capabilities of the receive side are ignored.
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints means the transmit capabilities
+    /// of [`Info::caps`]. In hints, capabilities of the receive side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission.
     pub mode: Mode,
@@ -112,8 +113,8 @@ pub struct TxAttr {
     pub op_flags: OpFlags,
     /// The operations to one peer that take effect in the order of their posting, if the peer's
     /// [`RxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
-    /// order in the hints, only these. With any other order, an operation that may not overtake an access
-    /// waits until a long access has ended.
+    /// order in the hints, only these. With any other order, an operation that must not overtake a long
+    /// access waits until the access has ended.
     pub msg_order: Order,
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
     /// empty. With it, a completion waits until all earlier operations have ended, including those that
@@ -142,8 +143,8 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. If empty in hints, that of the endpoint. In
-    /// hints, capabilities of the transmit side are ignored.
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints means the receive capabilities of
+    /// [`Info::caps`]. In hints, capabilities of the transmit side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for reception.
     pub mode: Mode,
@@ -194,8 +195,8 @@ pub struct EpAttr {
     /// buffers need none.
     pub msg_prefix_size_bytes: usize,
     /// The size in bytes up to which a read after a write keeps its order, if [`TxAttr::msg_order`] or
-    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX`, any size, or 0 without the order.
-    /// In hints, any number but 0 asks for the order.
+    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX` (any size) with the order, and 0
+    /// without it. In hints, any number but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,
@@ -483,9 +484,9 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {
-        /// Before version 1.5: peers use virtual addresses, and the provider chooses keys.
+        /// Before libfabric 1.5: peers use virtual addresses, and the provider chooses keys.
         const BASIC = 1 << 0;
-        /// Before version 1.5: peers use offsets, and the application chooses keys.
+        /// Before libfabric 1.5: peers use offsets, and the application chooses keys.
         const SCALABLE = 1 << 1;
         /// The application registers local buffers, too.
         const LOCAL = 1 << 2;

@@ -96,7 +96,7 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Set once the endpoint listens, or its address was asked for.
+    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken it over.
     listener: OnceLock<Arc<Listener>>,
 }
 

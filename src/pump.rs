@@ -47,12 +47,12 @@ use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
 use crate::works::queue::WorkQueue;
 
-/// The number of frames that a pass receives before it hands completions to the application.
+/// The largest number of frames that one pass receives, so that the application soon gets its completions.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// The number of polls, between two visits of the progress thread, that do not yet stop that thread from
-/// driving the endpoint. An application that polls more often needs no thread. An application that sleeps
-/// polls once or twice before it does.
+/// The largest number of polls between two visits of the progress thread with which that thread still drives
+/// the endpoint. An application that polls more often needs no thread. An application that sleeps polls once
+/// or twice before it does.
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// An endpoint's engine and transport, and the objects that it reports to.
@@ -91,7 +91,7 @@ impl<T: Transport> State<T> {
         engine.peek(request, &mut bound.queues_without_reader())
     }
 
-    /// Counts a poll of the application that reads no completion queue, and makes a pass.
+    /// Makes a pass for a poll of the application, and counts the poll. The poll reads no completion queue.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
@@ -228,7 +228,8 @@ impl<T: Transport> Pump<T> {
         received.map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Posts a receive of a special kind, or a peek, to the engine.
+    /// Carries out a receive that is not [plain](ReceivePost::is_plain_single_receive): also a peek, a claim
+    /// or a discard.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         let ReceivePost { context, work, .. } = *post;

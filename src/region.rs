@@ -35,7 +35,8 @@ pub struct MrAttr {
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
     /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored
-    /// in a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
+    /// in a domain with [`MrMode::PROV_KEY`] or [`MrMode::BASIC`], where every region gets such a random
+    /// key.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
     /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]).
@@ -74,11 +75,11 @@ impl MrAttr {
 /// capability [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or
 /// [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
-/// A region of [`Domain::register`] owns its memory: its length, rounded up to 8 bytes.
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from and to it while peers access it,
-/// too. There is no `&[u8]` of it, since peers could change the bytes. A region of
-/// [`Domain::register_raw`] is the caller's memory, and a region of [`Domain::register_file`] is a part
-/// of a file.
+/// A region of [`Domain::register`] owns its memory. It takes the region's length, rounded up to 8 bytes, or
+/// to whole pages if it is shareable. [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from
+/// and to it while peers access it, too. There is no `&[u8]` of it, since peers could change the bytes. A
+/// region of [`Domain::register_raw`] is the caller's memory, and a region of [`Domain::register_file`] is a
+/// part of a file.
 ///
 /// A counter can count accesses by peers: see [`bind_counter`](Self::bind_counter). Applications made for
 /// [`MrMode::RMA_EVENT`] register with [`MrFlags::RMA_EVENT`]. Then peers can access the region only
@@ -141,17 +142,16 @@ impl Domain {
         })
     }
 
-    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. It has up to
-    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which count as one after the
-    /// other; segments may be empty. A single segment at the null address stands for the whole address
-    /// space, in which most addresses are unmapped.
+    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. The memory has up to
+    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow one another in the
+    /// region's addresses. Segments may be empty. A single segment at the null address stands for the whole
+    /// address space, in which most addresses are unmapped.
     ///
-    /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then
-    /// wait until their writes are durable
-    /// ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a file is mapped with
-    /// `MAP_SYNC`, or its device is memory, homespun flushes the processor's caches. Otherwise it calls
-    /// `msync(2)`, and the endpoint makes no progress meanwhile. Registration asks the system once how
-    /// the memory is mapped.
+    /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then wait
+    /// until their writes are durable ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a
+    /// file is mapped with `MAP_SYNC`, or is itself a memory device (`/dev/dax*`), homespun on x86-64
+    /// flushes the processor's caches. In all other cases it calls `msync(2)`, and the endpoint makes no
+    /// progress meanwhile. Registration asks the system once how the memory is mapped.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ use crate::works::domain::WorkDomain;
 /// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
 ///   its messages was filling fails at another endpoint, with
 ///   [`OperationError::Cancelled`](crate::OperationError::Cancelled).
-/// - When a connection ends, receives that its messages were filling end, and no others.
+/// - When a connection ends, only the receives that its messages were filling fail.
 ///
 /// The context has one depth, [`RxAttr::size_ops`], and one budget for unexpected messages,
 /// [`RxAttr::total_buffered_recv_bytes`]. The infos of its endpoints do not change these. In addition,
@@ -72,7 +72,7 @@ use crate::works::domain::WorkDomain;
 /// let domain = fabric.domain(info)?;
 /// let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
 ///
-/// // Two receives, before there is any endpoint. They ask for a completion.
+/// // Two receives, before there is any endpoint.
 /// let context = domain.shared_receive_context(&info.rx)?;
 /// for number in [1, 2] {
 ///     context.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, number)?;
@@ -162,7 +162,8 @@ impl SharedReceiveContext {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags).
+    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags). Also [`Misuse::Flags`] for
+    /// `TRIGGER`, even with that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -184,9 +185,9 @@ impl SharedReceiveContext {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or that waits for a
-    /// counter: `fi_cancel`. The receive ends with an error completion, ECANCELED, in the receive queue
-    /// of the endpoint that was enabled first.
+    /// Cancels the oldest posted receive with this `context` that no message has matched; if there is none,
+    /// the oldest one that waits for a counter: `fi_cancel`. The receive ends with an error completion,
+    /// ECANCELED, in the receive queue of the endpoint that was enabled first.
     ///
     /// # Errors
     ///

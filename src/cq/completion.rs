@@ -80,7 +80,7 @@ pub enum OperationKind {
     Write,
     /// A read of a peer's memory.
     Read,
-    /// An atomic access of a peer's memory that fetches nothing.
+    /// An atomic access to a peer's memory that fetches nothing.
     Atomic,
     /// An atomic access to a peer's memory that fetches the previous elements.
     FetchAtomic,
@@ -137,7 +137,8 @@ impl Completion {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }
 
-    /// The kind of the operation. A queue for sends and receives needs no contexts to tell them apart.
+    /// The kind of the operation. An application whose sends and receives report to one queue can tell them
+    /// apart by it, and needs no contexts for that.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};
@@ -262,7 +263,7 @@ impl From<completion::EndedOperation> for Completion {
 }
 
 impl CqFormat {
-    /// Clears the fields of an entry that this format excludes.
+    /// Clears the fields that this format excludes.
     #[inline(always)]
     pub(crate) fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {

@@ -50,9 +50,9 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
-    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE`
-    /// is refused; to make the changed elements durable, post a write with it and with a fence. If it is
-    /// a default flag of the endpoint, atomic operations ignore it.
+    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE` is
+    /// refused; to make the changed elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
+    /// Atomic operations ignore `COMMIT_COMPLETE` among the default flags of the endpoint.
     pub flags: OpFlags,
 }
 

@@ -1,8 +1,9 @@
 //! Access to the memory of peers, with owned memory and with the caller's: `fi_rma(3)`.
 //!
-//! A write or a read completes when its target has answered, whatever its completion level. Until then
-//! the target may refuse it because of its key, its range, or the rights of the region. A refused access
-//! ends with an error and changes nothing.
+//! A write or a read completes when its target has answered, whatever its completion level; an access to a
+//! region that this side has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when it
+//! is posted. Until the target has answered, it may refuse the access because of its key, its range, or the
+//! rights of the region. A refused access ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 

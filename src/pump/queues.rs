@@ -96,9 +96,9 @@ impl<'a, 'r> Queues<'a, 'r> {
         }
     }
 
-    /// Reports a completion whose source is not in the address vector as an error with the source's
-    /// address. If the queue has no room, returns the completion unchanged: when there is room, the
-    /// vector may have the source.
+    /// Reports a completion whose source is not in the address vector as an error with the source's address.
+    /// If the queue has no room, returns the completion unchanged: by the time there is room, the vector may
+    /// have the source.
     #[cold]
     fn report_unknown_source(
         &mut self,

@@ -184,8 +184,8 @@ impl WaitSet {
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<WaitSetMembership, Error> {
         let number = self.shared.members.lock().add_opening_member();
-        // List the member first: a sleeper that this wakes then finds the member in the list, and yields
-        // until it is open.
+        // List the member first: a sleeper that the member's descriptor wakes then finds the member in the
+        // list, and yields until the member is open.
         let watched = self.shared.waiter.watch_member(sleepers);
         if watched.is_err() {
             self.shared.members.lock().remove(number);

@@ -40,7 +40,7 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// Broadcast when there may be an entry to read.
+    /// The thread broadcasts it when there may be an entry to read, or a counter may have changed.
     pub cond: *mut pthread_cond_t,
 }
 

@@ -165,7 +165,8 @@ impl<C, W> CounterWorks<C, W> {
         }
     }
 
-    /// Moves the works with thresholds up to `sum` behind those that were reached before.
+    /// Moves the works with thresholds up to `sum` behind those that were reached before. Returns whether
+    /// any work is due now.
     fn mark_due_up_to(&mut self, sum: u64) -> bool {
         let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
         while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {

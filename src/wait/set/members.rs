@@ -32,7 +32,8 @@ pub(super) struct AnyMember<'a> {
 #[derive(Default)]
 struct Present {
     members: Vec<Arc<dyn WaitSetMember>>,
-    /// Whether another member is being opened. The set watches its descriptor, but cannot arm it yet.
+    /// Whether another member is being opened. The set may watch the descriptor of that member already, but
+    /// cannot arm the member yet.
     is_incomplete: bool,
 }
 
