@@ -14,7 +14,8 @@ use homespun_engine::moment::Moment;
 /// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) use it for two time limits: the
 /// longest silence of a peer before the peer counts as gone, and the longest wait of a closing endpoint for
 /// peers to read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An endpoint that sleeps
-/// while it closes advances the clock by the time that it has slept. Timeouts of calls, such as
+/// while it closes advances the clock by the time that it has slept, or as
+/// [`with_sleep_pace`](Self::with_sleep_pace) describes. Timeouts of calls, such as
 /// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.

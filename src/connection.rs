@@ -27,7 +27,8 @@ pub enum ConnectionEvent {
     Connected {
         /// The endpoint.
         endpoint: u64,
-        /// At the requester, the data that the acceptor's application has passed.
+        /// At the requester, the data that the other application has passed to
+        /// [`accept`](crate::Endpoint::accept).
         data: Box<[u8]>,
     },
     /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed or is gone, or the

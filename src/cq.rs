@@ -80,8 +80,8 @@ pub enum ReadError {
     /// [`CompletionQueue::read_entry`] reads either kind.
     #[error("the next completion is an error")]
     ErrorAvailable,
-    /// The queue is empty and was overrun: completions were lost, and all later ones will be. Only
-    /// in a domain without resource management; see [`CompletionQueue`].
+    /// The queue is empty and was overrun: completions were lost, and all later completions will be lost,
+    /// too. Only in a domain without resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
     /// A blocking read would have to wait, but the queue has no wait object, or is a member of a

@@ -39,10 +39,10 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 )]
 pub struct EqAttr {
     /// The number of unread events that the application may have written, and likewise of errors; 0 for
-    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded
-    /// otherwise: an endpoint has two in its life, and a passive endpoint has at most its backlog of
-    /// requests, since the request of a requester that is gone leaves the queue unread. Only entries in
-    /// the queue take memory.
+    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded in another
+    /// way: an endpoint has two in its life, and a passive endpoint has at most its backlog of requests,
+    /// since the request of a requester that is gone leaves the queue unread. Only entries in the queue take
+    /// memory.
     pub size_entries: usize,
     /// The ways in which the application uses the queue.
     pub flags: EqFlags,
@@ -91,7 +91,7 @@ pub struct EventError {
     pub data: u64,
     /// The error number (`err`).
     pub errno: Errno,
-    /// The provider's error number (`prov_errno`), for [`EventQueue::strerror`].
+    /// homespun's error number (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
     /// Data about the error (`err_data`): for a rejected connection, the data that the peer's application
     /// sent with the rejection.

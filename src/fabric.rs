@@ -139,9 +139,9 @@ impl Fabric {
         interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
-    /// Returns facts about this host that users of a domain may want to know, as its provider has found
-    /// them, one sentence each. For `"shm"`, whether large messages can be copied straight from process
-    /// to process. Empty if the domain does not exist.
+    /// Returns facts about this host that users of a domain may want to know, as the domain's provider has
+    /// found them, one sentence each. For `"shm"`, whether large messages can be copied straight from
+    /// process to process. Empty if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -229,24 +229,24 @@ impl fmt::Debug for Fabric {
 /// Returns the ways to communicate on this host, best first: `fi_getinfo(3)`.
 ///
 /// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint to be
-/// opened. A service without a node is a port of this host: on every interface as a source, on the
-/// loopback interface as a peer. The address of the other side comes from the hints. If neither hints nor
-/// arguments have a source, the source is the address of the interface that leads to the peer. Without
-/// any name or address, the result has each address format of the host once, with the wildcard as the
-/// source: peers reach such an endpoint on every interface.
+/// opened. A service without a node is a port of this host: on every interface as a source, on the loopback
+/// interface as a peer. The hints may have the other address: the source if node and service name a peer, or
+/// the destination if they name the source. If neither hints nor arguments have a source, the source is the
+/// address of the interface that leads to the peer. Without any name or address, the sources are the
+/// wildcards of the host's address formats: peers reach such an endpoint on every interface.
 ///
-/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then the same
-/// for connected ones.
+/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then those for
+/// connected endpoints.
 ///
-/// An empty service counts as no service. The wildcard address as a peer stands for this host. Unknown
-/// flags are ignored.
+/// An empty service counts as no service, or, for a source without a node, as any port. The wildcard address
+/// as a peer stands for this host. Unknown flags are ignored.
 ///
-/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded,
-/// with two exceptions. Traffic class and prefix size need not be granted, since an application loses
-/// nothing without them. Other fields only describe a provider: the numbers of objects that a
-/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and
-/// [`FabricAttr::prov_version`]. The application reads those from the result. [`FabricAttr::api_version`]
-/// is returned as the hints have it.
+/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, with
+/// two exceptions. Traffic class and prefix size need not be granted, since an application loses nothing
+/// without them. Other fields only describe homespun: the numbers of objects that a
+/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
+/// The application reads those from the result. [`FabricAttr::api_version`] is returned as the hints have
+/// it.
 ///
 /// A capability that adds to another implies that one: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
 /// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and

@@ -2,12 +2,13 @@
 //! attributes.
 //!
 //! One type serves for both. [`Info::default`] leaves every field open, and hints start from it;
-//! [`getinfo`](crate::getinfo()) returns infos with all fields filled in. An application may change an
-//! info (drop a capability, lower a size, set an address) before it opens an object with it.
+//! [`getinfo`](crate::getinfo()) returns infos with the fields filled in, except where homespun has no
+//! preference, such as for the type of address vectors. An application may change an info (drop a
+//! capability, lower a size, set an address) before it opens an object with it.
 //!
 //! Zero, `None` and the empty text mean "unspecified", as in C, so every structure converts to C and back
-//! without loss. With the feature `serde` it also converts to a text and back. A field that the text
-//! lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
+//! without loss. With the feature `serde` every structure also converts to a text and back. A field that the
+//! text lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
 //! overlooked. The C fields that name open objects have no counterpart: `handle`, `nic`,
 //! `fabric_attr->fabric` and `domain_attr->domain`.
 
@@ -18,10 +19,10 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 
-/// The name of the provider (`fabric_attr->prov_name`). Hints may ask for it.
+/// The name of homespun as a provider of libfabric (`fabric_attr->prov_name`). Hints may ask for it.
 pub const PROVIDER_NAME: &str = "homespun";
 
-/// The version of the provider: that of this crate.
+/// The version of homespun as a provider of libfabric: that of this crate.
 pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MAJOR")),
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
@@ -71,12 +72,12 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. Empty in hints means all capabilities that the provider grants without a
+    /// The endpoint's capabilities. Empty in hints means all capabilities that homespun grants without a
     /// request.
     pub caps: Caps,
     /// In hints, the modes that the application supports; in a result, the modes that it must use.
     pub mode: Mode,
-    /// The format of all addresses. `None` leaves the choice to the provider. `FI_SOCKADDR`, "any socket
+    /// The format of all addresses. `None` leaves the choice to homespun. `FI_SOCKADDR`, "any socket
     /// address", is `None` here, since homespun has no other addresses.
     pub addr_format: Option<AddressFormat>,
     /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
@@ -296,16 +297,16 @@ pub struct DomainAttr {
 pub struct FabricAttr {
     /// The fabric's name. Endpoints of one fabric can reach each other.
     pub name: Option<String>,
-    /// The provider's name.
+    /// The name of the provider in libfabric: [`PROVIDER_NAME`] in results.
     pub prov_name: Option<String>,
-    /// The provider's version. Ignored as a hint.
+    /// The version of the provider in libfabric. Ignored as a hint.
     pub prov_version: Version,
     /// The version of libfabric's interface that the application has requested; 0.0 for a Rust
     /// application.
     pub api_version: Version,
 }
 
-/// A version of an interface or a provider, as `FI_VERSION(major, minor)` packs it.
+/// A version of libfabric's interface or of homespun, as `FI_VERSION(major, minor)` packs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version {
@@ -431,10 +432,10 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// The provider drives it, without calls of the application. The domain has a thread for it, with
-        /// two file descriptors, from the first enabled endpoint until the last handle of the domain and
-        /// of its endpoints is gone. The thread takes no processor time until an event comes. If a
-        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
+        /// homespun drives it, without calls of the application. The domain has a thread for it, with two
+        /// file descriptors, from the first enabled endpoint until the last handle of the domain and of its
+        /// endpoints is gone. The thread takes no processor time until an event comes. If a transport has no
+        /// descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
         /// Reads of an empty queue also drive progress. An application that polls is faster than one that
         /// sleeps, and as fast as with manual progress. While it polls, the thread pauses; it resumes a
@@ -472,7 +473,7 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The provider chooses the fabric address of an inserted address.
+        /// homespun chooses the fabric address of an inserted address.
         Map = 1,
         /// The fabric address of an inserted address is its index.
         Table = 2,
@@ -484,7 +485,7 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {
-        /// Before libfabric 1.5: peers use virtual addresses, and the provider chooses keys.
+        /// Before libfabric 1.5: peers use virtual addresses, and homespun chooses keys.
         const BASIC = 1 << 0;
         /// Before libfabric 1.5: peers use offsets, and the application chooses keys.
         const SCALABLE = 1 << 1;
@@ -496,9 +497,9 @@ bitflags! {
         const VIRT_ADDR = 1 << 4;
         /// The pages of registered memory are allocated.
         const ALLOCATED = 1 << 5;
-        /// The provider chooses the key.
+        /// homespun chooses the key.
         const PROV_KEY = 1 << 6;
-        /// The application reports changes of the address space to the provider.
+        /// The application reports changes of the address space to homespun.
         const MMU_NOTIFY = 1 << 7;
         /// The application enables regions with counters explicitly.
         const RMA_EVENT = 1 << 8;

@@ -12,7 +12,7 @@
 //! event ends the sleep:
 //!
 //! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings the doorbell, and so
-//!   does a thread that adds an endpoint;
+//!    does a thread that adds an endpoint;
 //! 2. visit the endpoints: make a pass over each, and arm its transport if the pass has found no work;
 //! 3. sleep, unless there was work.
 

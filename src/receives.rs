@@ -191,8 +191,8 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
     /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends, or
     /// an attempt to connect to it fails. If the endpoint has lost the sender before the receive is posted,
-    /// the receive makes the endpoint connect again. If it has not, only sends and accesses connect, and the
-    /// receive waits for a sender that may not have started yet.
+    /// the receive makes the endpoint connect again. If the endpoint has not lost the sender, only sends and
+    /// accesses connect, and the receive waits for a sender that may not have started yet.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,

@@ -39,12 +39,13 @@ pub struct MrAttr {
     /// key.
     pub requested_key: Option<u64>,
     /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
-    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]).
-    /// After its first access a peer accesses the region by plain copies, without the owner's help and
-    /// without a system call. Accesses with remote data or a fence still go through the owner, and so do
-    /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers: a
-    /// malicious process of the same user can write to mapped memory. The memory takes whole pages, as
-    /// they are touched, one more page, and a descriptor. It is freed when the last peer unmaps it.
+    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]). After
+    /// its first access a peer reads and writes the region by plain copies, without the owner's help and
+    /// without a system call. Atomic operations, and accesses with remote data or a fence, still go through
+    /// the owner, and so do accesses that a counter [counts](MemoryRegion::bind_counter). The rights of the
+    /// region bind only honest peers: a malicious process of the same user can write to mapped memory. The
+    /// memory takes whole pages, as they are touched, one more page, and a descriptor. It is freed when the
+    /// last peer unmaps it.
     pub shareable: bool,
     /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
@@ -362,8 +363,8 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or
-    /// if it is the caller's memory and peers may not write to it, since such memory need not be
+    /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or if
+    /// the region is the caller's memory and peers may not write to it, since such memory need not be
     /// writable. No byte is copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)

@@ -38,10 +38,10 @@ use crate::works::domain::WorkDomain;
 /// endpoint is bound. The endpoints themselves refuse receives.
 ///
 /// - The endpoint that a message reaches reports its receive: the receive completes in this endpoint's
-///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no
-///   message, and claims of lost messages belong to no endpoint. The enabled endpoint that was enabled
-///   first reports them; while there is none, these reports wait. When an endpoint is closed, another one
-///   takes over those of its reports that its queue had no room for.
+///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no message,
+///   and claims of lost messages belong to no endpoint. The enabled endpoint that was enabled first reports
+///   them; while there is none, these reports wait. When an endpoint is closed, another endpoint takes over
+///   such reports for which the closed endpoint's queue had no room.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
 /// - Unconnected endpoints that share a context also share an address vector. The source of a directed
 ///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector.

@@ -79,9 +79,10 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The endpoint. It must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work
         /// does not keep the endpoint open; when the endpoint is closed, the work is dropped.
         endpoint: Endpoint,
-        /// The operation. The endpoint counts and reports its success only if its flags have
-        /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and
-        /// not handed back. The endpoint's completion queue reports a failure in any case.
+        /// The operation. The endpoint counts and reports the success of the operation only if the
+        /// operation's flags have [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without this flag,
+        /// owned memory is dropped and not handed back. The endpoint's completion queue reports a failure in
+        /// any case.
         ///
         /// A multi-receive buffer ends with its release, which then is a completion without a message.
         /// Until then its messages are counted and reported as those of any such buffer. A peek is not

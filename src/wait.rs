@@ -10,7 +10,7 @@
 //! order. A later step finds an event that comes during an earlier one, or the event wakes the sleeper:
 //!
 //! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
-//!   endpoints rings the doorbell;
+//!    endpoints rings the doorbell;
 //! 2. arm each endpoint, whose transport checks once more for frames;
 //! 3. carry out the works that arming has made due, without any lock of the sleepers;
 //! 4. check the ring of entries, or the counter, once more;

@@ -92,8 +92,8 @@ pub enum OperationKind {
     Unknown,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, and whose sender is not
-/// in the address vector: see [`unknown_source`](Self::unknown_source).
+/// A failed operation: `struct fi_cq_err_entry`. It can also be a receive that has succeeded, but whose
+/// sender is not in the address vector: see [`unknown_source`](Self::unknown_source).
 ///
 /// A failure is reported even if the success of the operation would not have been. Fields of its
 /// completion that are not known are 0 or empty.
@@ -247,7 +247,7 @@ impl CompletionError {
         }
     }
 
-    /// Returns the provider's own error number (`prov_errno`), for
+    /// Returns homespun's own error number (`prov_errno`), for
     /// [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
     pub fn prov_errno(&self) -> i32 {
         strerror::prov_errno(&self.error)

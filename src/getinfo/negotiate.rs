@@ -1,7 +1,7 @@
 //! Compares hints with the capabilities and limits of a provider.
 //!
 //! By `fi_getinfo(3)`, a provider is offered only if it meets or exceeds every hint that is not zero. Each
-//! refusal names the unmet hint. Hints in fields that only describe a provider are ignored.
+//! refusal names the unmet hint. Hints in fields that only describe homespun are ignored.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Misuse, Unmet};

@@ -68,8 +68,8 @@ waitable! { CompletionQueue Counter EventQueue WaitSet }
 impl Fabric {
     /// Prepares to sleep until one of these queues, counters and wait sets has an event: `fi_trywait(3)`.
     /// Returns whether the application may sleep. Each object needs a wait object on which the application
-    /// can sleep. The call makes the `try_wait` of one object after the other, until one returns `false`:
-    /// that of [`CompletionQueue`], [`Counter`], [`EventQueue`] or [`WaitSet`].
+    /// can sleep. This function calls the `try_wait` of one object after the other, and stops when a call
+    /// returns `false`.
     ///
     /// # Errors
     ///

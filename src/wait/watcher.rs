@@ -6,8 +6,8 @@
 //!
 //! The application calls `fi_trywait(3)`, and then waits for the condition. If the application holds the
 //! mutex during both, the thread broadcasts either before the call or after the application has gone to
-//! sleep. Otherwise a broadcast may come between the two and be lost. So the thread repeats the broadcast,
-//! less and less often, as long as the descriptor is readable.
+//! sleep. If the application does not hold the mutex, a broadcast may come between the two and be lost. So
+//! the thread repeats the broadcast, less and less often, as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;

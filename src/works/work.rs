@@ -35,8 +35,8 @@ pub(crate) enum CounterChange {
     Set(u64),
 }
 
-/// An operation that waits. It accesses memory of the application only once it is posted; only an injected
-/// triggered operation copies its memory before it waits.
+/// An operation that waits. It accesses memory of the application once it is posted. An injected triggered
+/// operation copies that memory before it waits.
 pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),

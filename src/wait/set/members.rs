@@ -107,7 +107,7 @@ impl<'a> AnyMember<'a> {
         has_reported
     }
 
-    /// Whether another thread got a report since this one began to wait.
+    /// Whether another thread got a report since this thread began to wait.
     fn was_reported_elsewhere(&self) -> bool {
         self.reports_before.is_some_and(|before| self.set.report_count() != before)
     }
