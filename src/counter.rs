@@ -72,8 +72,8 @@ impl CounterWaitError {
 /// Counts operations that have succeeded or failed: `fi_cntr(3)`.
 ///
 /// A counter has two values: a successful operation increments the *value*, and a failed operation
-/// increments the *error value*. It counts an operation even if no completion is reported for it, or the
-/// completion queue has no room. It can be bound to any number of endpoints
+/// increments the *error value*. A counter counts an operation even if no completion is reported for the
+/// operation, or the completion queue has no room. A counter can be bound to any number of endpoints
 /// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter)) and memory regions
 /// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), and counts the events of all of
 /// them.

@@ -87,7 +87,7 @@ pub(crate) struct DomainShared {
     domain_counters: Arc<DomainCounters>,
     /// The works that wait for counters.
     works: Arc<WorkQueue>,
-    /// Whether a work has ever waited for a counter. It changes under the lock of `pumps`.
+    /// Whether a work has ever waited for a counter. This flag changes under the lock of `pumps`.
     has_had_works: AtomicBool,
     /// The pumps of the domain's endpoints. Some of the endpoints may be gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,

@@ -39,10 +39,10 @@ use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
-/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it.
-/// It then posts operations, and its queues report their completions. Operations make progress when the
-/// application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with automatic
-/// [`Progress`](crate::info::Progress) also in a thread of the domain.
+/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it. The
+/// application then posts operations, and the endpoint's queues report their completions. Operations make
+/// progress when the application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with
+/// automatic [`Progress`](crate::info::Progress) also in a thread of the domain.
 ///
 /// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue
 /// instead of an address vector. It asks for a [connection](Self::connect) or [accepts](Self::accept)

@@ -232,8 +232,8 @@ pub struct DomainAttr {
     /// any other value is returned unchanged. Only
     /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
-    /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any
-    /// other value is returned unchanged. It makes a difference only for connections; all other control
+    /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
+    /// value is returned unchanged. The choice makes a difference only for connections; all other control
     /// operations complete inside their call.
     pub control_progress: Option<Progress>,
     /// How data transfers make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other

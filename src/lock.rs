@@ -1,9 +1,9 @@
 //! The lock of an endpoint's state, and that of a completion queue's ring. Every post and every poll takes
 //! such a lock.
 //!
-//! It is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check for
-//! them at every release, which would cost as much as the work under the lock. This lock is released by a
-//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
+//! The lock is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check
+//! for them at every release, which would cost as much as the work under the lock. This lock is released by
+//! a store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
 //! job, needs no atomic read-modify-write operation for it. The objects of a domain whose application
 //! serialises its calls need none, either.
 

@@ -66,7 +66,7 @@ const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
 /// The flags that a read or a write refuses.
 const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
 
-/// The flags that an atomic operation refuses. It cannot make its result durable.
+/// The flags that an atomic operation refuses. An atomic operation cannot make its result durable.
 const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that a receive refuses.
@@ -132,7 +132,7 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Checks that a receive may be posted with these flags. It ignores flags that receives do not have.
+/// Checks that a receive may be posted with these flags. Receives ignore flags that they do not have.
 ///
 /// # Errors
 ///

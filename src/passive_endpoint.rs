@@ -32,7 +32,7 @@ use crate::params::Params;
 /// rejected if it drops them without accepting.
 ///
 /// A passive endpoint has a transport of its own, like other endpoints: for `"tcp"`, a socket, and a
-/// connection for each requester that waits. It has its address from the first call of
+/// connection for each requester that waits. The passive endpoint has its address from the first call of
 /// [`name`](Self::name) or [`listen`](Self::listen) on. A requester that asks before the passive endpoint
 /// listens has to wait.
 ///

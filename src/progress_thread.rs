@@ -129,9 +129,8 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // This thread may be the progress thread itself: it may have dropped the last handle of the
-        // domain, inside a buffer that a completion owned. It cannot wait for itself, and ends after its
-        // pass.
+        // This thread may be the progress thread, which has dropped the last handle of the domain, inside a
+        // buffer that a completion owned. The thread cannot wait for itself, and ends after its pass.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }

@@ -1,7 +1,8 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
-//! It is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
-//! none. A thread that takes both its lock and that of a completion queue takes the pump's lock first.
+//! A pump is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
+//! none. A thread that takes both the lock of a pump and that of a completion queue takes the pump's lock
+//! first.
 
 mod address_cache;
 mod connections;
@@ -590,8 +591,8 @@ impl Backoff {
     }
 }
 
-/// Returns the error of a call at an endpoint that is not enabled. It is a function, so that a call that
-/// needs no error makes and drops none.
+/// Returns the error of a call at an endpoint that is not enabled. This is a function and no value, so that
+/// a call that needs no error makes and drops none.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

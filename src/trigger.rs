@@ -46,9 +46,9 @@ pub struct Trigger {
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. Its memory is not used before it is carried out, with
-/// one exception: a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its
-/// memory when it is posted.
+/// An operation that can wait for a [`Trigger`]. The memory of an operation is not used before the operation
+/// is carried out, with one exception: a triggered operation with
+/// [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory when it is posted.
 ///
 /// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>`, or,
 /// for the caller's memory, `&[Segment]` and `&[SegmentMut]`.

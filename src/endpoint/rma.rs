@@ -32,17 +32,17 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data. The target reports a completion with it in the queue of its receives, with
-    /// [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// Remote data. The target reports a completion with this data in the queue of the target's receives,
+    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). A write may also have
-    /// [`OpFlags::COMMIT_COMPLETE`]: it completes when it is durable, that is, when the target has
-    /// written it to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be of
-    /// [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
-    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes
-    /// is enough for that.
+    /// [`OpFlags::COMMIT_COMPLETE`]: the write completes when it is durable, that is, when the target has
+    /// written the bytes to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be
+    /// of [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
+    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes is
+    /// enough for that.
     pub flags: OpFlags,
 }
 

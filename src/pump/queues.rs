@@ -219,8 +219,8 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for progress without a reader. This is a type of its own so that the compiler makes separate
-/// copies of the engine's and the transport's code for it. The copies for readers then remain small.
+/// The queues, for progress without a reader. Because of this type, the compiler makes separate copies of
+/// the engine's and the transport's code. The copies for readers then remain small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {

@@ -59,7 +59,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.counter.arm_threshold(threshold);
     }
 
-    /// Puts a work back that was taken and has found no room. It is the first again.
+    /// Puts back a work that was taken and has found no room. The work is the first of its counter again.
     pub(super) fn put_back(
         &mut self,
         (counter_number, counter): (u64, C),
