@@ -395,8 +395,8 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Returns the value, the error value, and the number of changes by the application. After such
-    /// a change the values may be the same as before.
+    /// Returns the value, the error value, and the number of changes by the application. The last number
+    /// also tells of a change that leaves both values as they were.
     pub(crate) fn values_and_change_count(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }

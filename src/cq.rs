@@ -410,7 +410,8 @@ impl CompletionQueue {
         strerror(prov_errno)
     }
 
-    /// Closes this handle of the queue: `fi_close`. Entries that were not read are lost with the last clone.
+    /// Closes this handle of the queue: `fi_close`. Unread entries are lost when the last clone of the
+    /// handle is dropped.
     ///
     /// # Errors
     ///

@@ -242,13 +242,13 @@ impl fmt::Debug for Fabric {
 /// as a peer stands for this host. Unknown flags are ignored.
 ///
 /// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, with
-/// two exceptions. Traffic class and prefix size need not be granted, since an application loses nothing
-/// without them. Other fields only describe homespun: the numbers of objects that a
+/// exceptions of two kinds. First, traffic class and prefix size need not be granted, since an application
+/// loses nothing without them. Second, some fields only describe homespun: the numbers of objects that a
 /// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
 /// The application reads those from the result. [`FabricAttr::api_version`] is returned as the hints have
 /// it.
 ///
-/// A capability that adds to another implies that one: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
+/// Some capabilities imply the capability to which they add: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
 /// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
 /// [`Caps::ATOMIC`] if the hints have neither of them.
 ///

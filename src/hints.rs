@@ -79,9 +79,9 @@ impl Hints {
         self
     }
 
-    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they cost
-    /// nothing. Without this call the endpoint gets all capabilities, except those that are granted only on
-    /// request.
+    /// The capabilities that the endpoint must have ([`Info::caps`]). Other capabilities are granted only if
+    /// they cost nothing. Without this call the endpoint gets all capabilities, except those that are
+    /// granted only on request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }

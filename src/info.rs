@@ -218,7 +218,7 @@ pub struct EpAttr {
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
 /// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. In hints these are ignored, so a result may have lower numbers.
+/// key. Hints in these fields are ignored, so a result may have lower numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -438,8 +438,9 @@ choices! {
         /// descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
         /// Reads of an empty queue also drive progress. An application that polls is faster than one that
-        /// sleeps, and as fast as with manual progress. While it polls, the thread pauses; it resumes a
-        /// millisecond after the last poll, or at once when a reader blocks on a queue.
+        /// sleeps, and as fast as with manual progress. While the application polls, the thread pauses; it
+        /// resumes within about two milliseconds of the last poll, or at once when a reader blocks on a
+        /// queue.
         ///
         /// The thread may drop a buffer that an operation owns, and so may any call, while the endpoint
         /// is locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not

@@ -25,8 +25,8 @@ pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The largest value of [`EAGER_BYTES`], in bytes. A message beyond a link's credit waits for its
-/// receiver anyway.
+/// The largest value of [`EAGER_BYTES`], in bytes. A larger value would make little difference: a message
+/// that exceeds the credit of its link waits for its receiver in any case.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
 /// The largest value of [`TCP_ACCEPTED_LINKS`], more than the descriptors that a process may have by
@@ -93,8 +93,8 @@ pub const CLOSE_LINGER_MS: Param = param!(
     default: "2000"
 );
 
-/// Whether other processes of this user may read this process's memory if the system requires its
-/// consent.
+/// Whether other processes of the user may read this process's memory on a system that requires the
+/// process's consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \

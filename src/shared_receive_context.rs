@@ -37,15 +37,15 @@ use crate::works::domain::WorkDomain;
 /// the earliest matching receive of the context. Receives are posted to the context, even before an
 /// endpoint is bound. The endpoints themselves refuse receives.
 ///
-/// - The endpoint that a message reaches reports its receive: the receive completes in this endpoint's
+/// - The endpoint that a message reaches reports the receive: the receive completes in this endpoint's
 ///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no message,
-///   and claims of lost messages belong to no endpoint. The enabled endpoint that was enabled first reports
-///   them; while there is none, these reports wait. When an endpoint is closed, another endpoint takes over
-///   such reports for which the closed endpoint's queue had no room.
+///   and claims of lost messages belong to no endpoint. Of the enabled endpoints, the first that was enabled
+///   reports them; while no endpoint is enabled, these reports wait. When an endpoint is closed, another
+///   endpoint takes over such reports for which the closed endpoint's queue had no room.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
 /// - Unconnected endpoints that share a context also share an address vector. The source of a directed
-///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector.
-///   Such a receive ends when the last link of its source to any of the endpoints ends, or when an endpoint
+///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector. Such
+///   a receive fails when the last link of its source to any of the endpoints ends, or when an endpoint
 ///   fails to connect to that source and no other endpoint has a link to it.
 /// - If the queue of an endpoint is full, only the completions of that endpoint wait.
 /// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of

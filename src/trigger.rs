@@ -94,7 +94,7 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work does
         /// not keep the context open.
         receive_context: SharedReceiveContext,
-        /// The receive. The endpoint that its message reaches counts and reports it, as for an
+        /// The receive. The endpoint that the message reaches counts and reports the receive, as for an
         /// [operation](Self::Post).
         receive: RecvMsg<D>,
     },

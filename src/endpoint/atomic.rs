@@ -26,7 +26,7 @@ use crate::post::Post;
 /// and its siblings return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub peer: FabricAddress,
     /// The first element, in the peer's memory.
     pub memory: RemoteMemory,

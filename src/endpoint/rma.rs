@@ -28,7 +28,7 @@ use crate::post::Post;
 pub struct WriteMsg<B = Vec<Bytes>> {
     /// The bytes to write, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: B,
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
@@ -55,7 +55,7 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
     /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The length
     /// of the read is the sum of their lengths.
     pub buffers: B,
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub from: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,

@@ -12,8 +12,8 @@ pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     /// Whether it is a shared mapping of a file that has a name.
     pub(super) is_of_file: bool,
-    /// Whether bytes are durable once they have left the processor's caches, since the device is memory: in
-    /// mappings with `MAP_SYNC` of `mmap(2)`, and of the memory devices of `ndctl`.
+    /// Whether this is a DAX mapping: its bytes are durable once they have left the processor's caches. Such
+    /// are mappings with `MAP_SYNC` of `mmap(2)`, and mappings of the memory devices of `ndctl`.
     pub(super) is_dax: bool,
 }
 

@@ -70,8 +70,8 @@ pub struct WaitSet {
 struct WaitSetShared {
     waiter: Waiter,
     members: Mutex<SetMembers>,
-    /// The number of reports of members to threads. A report ends the waits of all other threads, which
-    /// may find no event any more.
+    /// How often a member was reported to a thread. A report ends the waits of all other threads, too, even
+    /// if they find no event any more.
     reports: AtomicU64,
 }
 

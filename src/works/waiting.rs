@@ -85,8 +85,8 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
-    /// Takes the first work of a counter if it is due. If not, makes the counter notify the queue when it
-    /// is.
+    /// Takes the first work of a counter if the work is due. If it is not, makes the counter notify the
+    /// queue once the work is due.
     pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
         let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;
         self.unindex_work(number, &work);
