@@ -214,8 +214,8 @@ impl Endpoint {
     ///
     /// [`Misuse::Flags`] for a flag that [`TxAttr::op_flags`](crate::info::TxAttr::op_flags) cannot have:
     /// one without meaning for sends and accesses, or one that concerns a single operation (a fence, remote
-    /// data). [`Misuse::Flags`] also for `TRIGGER` if the endpoint lacks that capability;
-    /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
+    /// data). The exception is `TRIGGER` at an endpoint with that capability. [`Misuse::NoCapability`] for
+    /// `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
@@ -231,10 +231,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for every flag that [`getinfo`](crate::getinfo()) does not accept in
-    /// [`RxAttr::op_flags`](crate::info::RxAttr::op_flags): flags that receives do not have, and flags such
-    /// as a peek, which only a single receive can have. [`Misuse::NoCapability`] for `MULTI_RECV` if the
-    /// endpoint lacks that capability.
+    /// [`Misuse::Flags`] for a flag that [`RxAttr::op_flags`](crate::info::RxAttr::op_flags) cannot have:
+    /// one without meaning for receives, or one that only a single receive can have, such as a peek. The
+    /// exception is [`OpFlags::TRIGGER`] at an endpoint with that capability, as for
+    /// [`set_tx_op_flags`](Self::set_tx_op_flags). [`Misuse::NoCapability`] for `MULTI_RECV` if the endpoint
+    /// lacks that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {

@@ -339,7 +339,7 @@ impl EventQueue {
     }
 
     /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own errors in
-    /// event queues have the fabric's error numbers.
+    /// event queues have libfabric's error numbers.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }

@@ -163,7 +163,7 @@ pub struct RxAttr {
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
-    /// `fi_endpoint(3)` the number is a hint, so no number is refused; one below
+    /// `fi_endpoint(3)` the number is a hint, so no number is refused; a number below
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) is raised to that
     /// minimum.
     pub total_buffered_recv_bytes: usize,

@@ -231,8 +231,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive whose memory is owned, or hands the memory back. Memory that the receive would not
-    /// fill is dropped.
+    /// Posts a receive whose memory is owned, or hands the memory back. If the receive is accepted and will
+    /// not fill its memory, the memory is dropped.
     #[inline(always)]
     fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,

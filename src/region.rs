@@ -435,8 +435,9 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. It is for applications
-    /// made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their domain.
+    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. This call is for
+    /// applications made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their
+    /// domain.
     ///
     /// # Errors
     ///

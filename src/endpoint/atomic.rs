@@ -177,7 +177,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Also [`Misuse::TooLong`] beyond the endpoint's inject size.
+    /// As [`atomic`](Self::atomic); also [`Misuse::TooLong`] beyond the endpoint's inject size.
     pub fn inject_atomic(&self, operand: &[u8], target: AtomicTarget) -> Result<(), Error> {
         let segment = Segment { address: operand.as_ptr(), len_bytes: operand.len() };
         // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected

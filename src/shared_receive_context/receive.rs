@@ -74,7 +74,7 @@ receive_calls! {
     recv_into,
 
     /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
-    /// endpoint of the context has received, and makes progress at all of them.
+    /// endpoint of the context has received, and makes progress at all endpoints of the context.
     ///
     /// # Errors
     ///

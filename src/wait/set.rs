@@ -101,10 +101,10 @@ impl WaitSet {
     /// Waits until a member has an event: `fi_wait`. Without a timeout it waits without limit. Returns
     /// `false` after the timeout.
     ///
-    /// A queue has an event while it is not empty; a counter has one once after each change.
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A
-    /// counter's event ends the waits of all threads that wait at that moment, and no wait that begins
-    /// later. So threads that wait for different counters need different sets, or wait for a value
+    /// A queue has an event while it is not empty; a counter has one event after each change.
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A counter's
+    /// event ends the waits of all threads that wait at that moment, and no wait that begins later. So
+    /// threads that wait for different counters need different sets, or wait for a value
     /// ([`Counter::wait`](crate::Counter::wait)).
     ///
     /// The thread sleeps, and makes progress at every event of a member's endpoints. With

@@ -61,8 +61,9 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// False only while the thread is known to sleep on the queue's descriptor. While true,
-    /// `begin_broadcasting` must notify the thread.
+    /// False from the end of the broadcasts until the queue's descriptor wakes the thread: until then the
+    /// thread sees by itself that the descriptor becomes readable. While true, `begin_broadcasting` must
+    /// notify the thread.
     needs_notification: AtomicBool,
 }
 
