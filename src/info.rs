@@ -28,7 +28,8 @@ pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the only fabric: within a domain, every endpoint of homespun can reach every other.
+/// The name of the only fabric. Endpoints of one domain can reach each other; those of `shm` only on one
+/// host.
 pub const FABRIC_NAME: &str = "homespun";
 
 /// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
@@ -295,7 +296,7 @@ pub struct DomainAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct FabricAttr {
-    /// The fabric's name. Endpoints of one fabric can reach each other.
+    /// The fabric's name: [`FABRIC_NAME`] in results.
     pub name: Option<String>,
     /// The name of the provider in libfabric: [`PROVIDER_NAME`] in results.
     pub prov_name: Option<String>,

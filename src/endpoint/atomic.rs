@@ -98,10 +98,10 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 }
 
 /// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. They fail as
-/// [`post_send`](Self::post_send) does, and hand the memory back. They also fail with
+/// [`post_send`](Self::post_send) does, and hand owned memory back with the error. They also fail with
 /// [`Misuse::NoAtomic`] if the type of the elements or the call does not support the operation, with
-/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or
-/// for buffers of different lengths.
+/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or for
+/// buffers of different lengths.
 ///
 /// An operation on no elements changes nothing, and may name any key and any address. It completes in
 /// order, like other operations. The counter of a region counts it if it names a range that the peer may

@@ -67,7 +67,7 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 }
 
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand the memory back.
+/// [`post_send`](Self::post_send) does. A call that takes owned memory hands it back with the error.
 ///
 /// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It
 /// completes in order, like other accesses. The counter of a region counts it if it names a range that
