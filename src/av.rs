@@ -22,7 +22,8 @@ use table::Table;
 /// says.
 const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 
-/// An application's name for a peer: `fi_addr_t`. It is valid only in its own address vector.
+/// An application's name for a peer: `fi_addr_t`. A fabric address is valid only in the address vector that
+/// returned it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FabricAddress(pub u64);
 
@@ -243,8 +244,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Unmet`] if no address that was found has the vector's format, otherwise as
-    /// [`insert`](Self::insert).
+    /// [`Misuse::Unresolved`] if no address is found; [`Misuse::Unmet`] if no address that was found has the
+    /// vector's format; and as [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }

@@ -11,10 +11,11 @@ use homespun_engine::moment::Moment;
 /// A clock that stands still until it is advanced: for tests and simulations, over a provider
 /// inside the process.
 ///
-/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) use it for two timeouts:
-/// until a silent peer counts as gone, and, when an endpoint closes, until it gives up on peers that have
-/// not yet read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An endpoint that
-/// sleeps while it closes advances the clock by that time. Timeouts of calls, such as
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) use it for two time limits: the
+/// longest silence of a peer before the peer counts as gone, and the longest wait of a closing endpoint for
+/// peers to read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An endpoint that sleeps
+/// while it closes advances the clock by the time that it has slept, or as
+/// [`with_sleep_pace`](Self::with_sleep_pace) describes. Timeouts of calls, such as
 /// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.

@@ -27,7 +27,8 @@ pub enum ConnectionEvent {
     Connected {
         /// The endpoint.
         endpoint: u64,
-        /// At the requester, the acceptor's data.
+        /// At the requester, the data that the other application has passed to
+        /// [`accept`](crate::Endpoint::accept).
         data: Box<[u8]>,
     },
     /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed or is gone, or the
@@ -174,11 +175,11 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it was accepted before.
+    /// [`Misuse::State`] if it was accepted or rejected before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
         self.change_decision(Decision::Reserved, Decision::Accepted)?;
-        // A thread that withdraws a request locks the pump, then the listener. So release the listener's
-        // lock before waiting for the pump.
+        // A thread that withdraws a request locks the pump, then `listener`. So unlock `listener` before
+        // waiting for the pump.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.mark_request_being_accepted(self.shared.id);

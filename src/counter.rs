@@ -71,9 +71,9 @@ impl CounterWaitError {
 
 /// Counts operations that have succeeded or failed: `fi_cntr(3)`.
 ///
-/// A counter has two values: each successful operation increments the value, each failed one the error
-/// value. It counts an operation even if no completion is reported for it, or the completion queue has no
-/// room. It can be bound to any number of endpoints
+/// A counter has two values: a successful operation increments the *value*, and a failed operation
+/// increments the *error value*. A counter counts an operation even if no completion is reported for the
+/// operation, or the completion queue has no room. A counter can be bound to any number of endpoints
 /// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter)) and memory regions
 /// ([`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), and counts the events of all of
 /// them.
@@ -123,8 +123,8 @@ pub(crate) struct CounterShared {
     errors: AtomicU64,
     /// How often the application has changed a value.
     changes: AtomicU64,
-    /// The state that [`try_wait`](Counter::try_wait) has reported last. Reads by other threads do not
-    /// change it.
+    /// The state that [`try_wait`](Counter::try_wait), or a wait for the counter's wait set, has reported
+    /// last. Reads of the counter do not change it.
     reported: Reported,
     /// The number of users: bound endpoints and regions, enabled or not, poll sets, and dependent
     /// works.
@@ -165,8 +165,8 @@ impl Counter {
     }
 
     /// Returns the number of failed operations, plus the numbers that the application has added:
-    /// `fi_cntr_readerr`. If the endpoint has a completion queue for that direction, the queue reports
-    /// each failure, too.
+    /// `fi_cntr_readerr`. If the endpoint has a completion queue for the direction of the operation, the
+    /// queue reports the failure, too.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
@@ -298,7 +298,7 @@ impl Counter {
         Ok(())
     }
 
-    /// Whether an endpoint, a region or a work depends on the counter, so that it cannot be
+    /// Whether an endpoint, a region, a poll set or a work uses the counter, so that it cannot be
     /// [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
         // A work that is being posted may be about to release the counter, so check again while none is
@@ -338,8 +338,8 @@ impl CounterShared {
         self.wake_sleepers();
     }
 
-    /// Whether an endpoint, a region or a work depends on the counter. A work that is being posted may
-    /// release it shortly.
+    /// Whether an endpoint, a region, a poll set or a work uses the counter. A work that is being posted may
+    /// release the counter shortly.
     pub(crate) fn has_users(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }
@@ -375,7 +375,8 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Wakes sleepers, after a change that no lock orders with their last check.
+    /// Wakes sleepers after a change that was made without the lock under which they check. The fence orders
+    /// the change and that check.
     fn fence_and_wake_sleepers(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring_after_seqcst_fence();
@@ -394,8 +395,8 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Returns the value, the error value, and the number of changes by the application. After such
-    /// a change the values may be the same as before.
+    /// Returns the value, the error value, and the number of changes by the application. The last number
+    /// also tells of a change that leaves both values as they were.
     pub(crate) fn values_and_change_count(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }

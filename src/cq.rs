@@ -80,8 +80,8 @@ pub enum ReadError {
     /// [`CompletionQueue::read_entry`] reads either kind.
     #[error("the next completion is an error")]
     ErrorAvailable,
-    /// The queue is empty and was overrun: completions were lost, and all later ones will be. Only
-    /// in a domain without resource management; see [`CompletionQueue`].
+    /// The queue is empty and was overrun: completions were lost, and all later completions will be lost,
+    /// too. Only in a domain without resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
     /// A blocking read would have to wait, but the queue has no wait object, or is a member of a
@@ -246,14 +246,14 @@ impl CompletionQueue {
 
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
-    /// The source of a receive is the sender's address in the endpoint's address vector when the
-    /// completion entered the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if
-    /// the vector did not hold the sender, if the endpoint was opened without
-    /// [`Caps::SOURCE`](crate::Caps::SOURCE), and for sends.
+    /// The source of a receive is the sender's address in the endpoint's address vector when the completion
+    /// entered the queue. The source is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if the vector
+    /// did not hold the sender, if the endpoint was opened without [`Caps::SOURCE`](crate::Caps::SOURCE),
+    /// and for sends.
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well
-    /// reports a completion whose sender the vector does not hold as an error with the sender's
-    /// address: [`read_entry`](Self::read_entry) reads it as [`Entry::UnknownSource`].
+    /// An endpoint with [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR) as well reports a receive whose sender
+    /// the vector does not hold as an error with the sender's address: [`read_entry`](Self::read_entry)
+    /// reads it as [`Entry::UnknownSource`].
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError`], if the oldest entry is no completion.
+    /// [`ReadError`], if the oldest entry is a failure, or the queue is empty and was overrun.
     #[inline(always)]
     pub fn read_each(
         &self,
@@ -410,7 +410,8 @@ impl CompletionQueue {
         strerror(prov_errno)
     }
 
-    /// Closes this handle of the queue: `fi_close`. Entries that were not read are lost with the last clone.
+    /// Closes this handle of the queue: `fi_close`. Unread entries are lost when the last clone of the
+    /// handle is dropped.
     ///
     /// # Errors
     ///

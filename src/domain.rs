@@ -76,7 +76,8 @@ pub(crate) struct DomainShared {
     locking: Locking,
     control_progress: Progress,
     data_progress: Progress,
-    /// The thread runs only while an endpoint with automatic progress exists.
+    /// The thread starts when the first endpoint with automatic progress is enabled, and ends with the
+    /// domain.
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
@@ -86,7 +87,7 @@ pub(crate) struct DomainShared {
     domain_counters: Arc<DomainCounters>,
     /// The works that wait for counters.
     works: Arc<WorkQueue>,
-    /// Whether a work has ever waited for a counter. It changes under the lock of `pumps`.
+    /// Whether a work has ever waited for a counter. This flag changes under the lock of `pumps`.
     has_had_works: AtomicBool,
     /// The pumps of the domain's endpoints. Some of the endpoints may be gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
@@ -189,8 +190,9 @@ impl Domain {
         AddressVector::open(attr, self.shared.format, self.shared.id)
     }
 
-    /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities and orders,
-    /// and sizes of 0, stand for all that the domain supports.
+    /// Opens a transmit context that endpoints share: `fi_stx_context`. Empty capabilities, empty orders and
+    /// sizes of 0 stand for the values that [`getinfo`](crate::getinfo()) would fill in, without regard to
+    /// the [parameters](crate::params).
     ///
     /// # Errors
     ///
@@ -378,7 +380,7 @@ impl DomainShared {
         &self.regions
     }
 
-    /// Returns the counters that drive all endpoints that can be targets, or have works.
+    /// Returns the counters to which regions are bound, or on which works depend.
     pub(crate) fn domain_counters(&self) -> &Arc<DomainCounters> {
         &self.domain_counters
     }

@@ -17,10 +17,9 @@ use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread
 /// may be asleep on the descriptor.
 ///
-/// A doorbell is either armed or readable. A thread arms the doorbell, then sleeps, and wakes when
-/// another thread rings. If several threads sleep, all of them wake, unless one arms the doorbell anew
-/// before the others have woken. A new doorbell is readable: a thread that sleeps without arming it
-/// wakes at once.
+/// A doorbell is either armed or readable. A thread arms the doorbell, then sleeps, and wakes when another
+/// thread rings. If several threads sleep, all of them wake, unless a thread arms the doorbell anew before
+/// all have woken. A new doorbell is readable: a thread that sleeps without arming it wakes at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: EventFd,
@@ -72,7 +71,8 @@ impl Doorbell {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
+    /// As [`ring`](Self::ring), after a change that was made without the lock under which a sleeper checks.
+    /// The fence orders the change and the check.
     #[cold]
     pub(crate) fn ring_after_seqcst_fence(&self) {
         // SYNC POINT sleep.

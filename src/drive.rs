@@ -12,11 +12,11 @@ pub(crate) trait Drive: Send + Sync {
     fn progress(&self, reader: &mut Reader<'_>);
     /// As [`progress`](Self::progress), for a reader of a counter or an event queue.
     fn progress_without_reader(&self);
-    /// Arms the transport. Returns whether the descriptor of [`with_wake_fd`](Self::with_wake_fd) wakes
-    /// for the next event. A reader that goes to sleep first arms the doorbell of its queue, then makes a
-    /// pass, then calls this. It misses no event: every other thread that uses the endpoint meanwhile leaves
-    /// the transport armed, or rings the doorbell. If the endpoint has a progress thread, the reader only
-    /// arms the doorbell, since that thread then drives the endpoint.
+    /// Arms the transport. Returns whether the descriptor of [`with_wake_fd`](Self::with_wake_fd) wakes for
+    /// the next event. A reader that goes to sleep makes a pass, then arms the doorbell of its queue, then
+    /// calls this function. The reader misses no event: every other thread that uses the endpoint from then
+    /// on leaves the transport armed, or rings the doorbell. If the endpoint has a progress thread, this
+    /// function arms nothing: it only makes that thread drive the endpoint.
     fn arm(&self) -> Armed;
     /// Runs the due works of the domain. The caller has the endpoint unlocked, since a work may post to
     /// it. [`arm`](Self::arm) and the mail of a shared receive context do not run due works; their

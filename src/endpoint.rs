@@ -39,10 +39,10 @@ use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
-/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it.
-/// It then posts operations, and its queues report their completions. Operations make progress when the
-/// application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with automatic
-/// [`Progress`](crate::info::Progress) also in a thread of the domain.
+/// Open an endpoint from an [`Info`], bind it to completion queues and an address vector, and enable it. The
+/// application then posts operations, and the endpoint's queues report their completions. Operations make
+/// progress when the application reads those queues ([`CompletionQueue`](crate::CompletionQueue)), and with
+/// automatic [`Progress`](crate::info::Progress) also in a thread of the domain.
 ///
 /// An endpoint of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue
 /// instead of an address vector. It asks for a [connection](Self::connect) or [accepts](Self::accept)
@@ -61,15 +61,15 @@ use crate::works::domain::WorkDomain;
 /// a message that is too long, a capability that the endpoint lacks, or an endpoint that is not enabled.
 /// A call that fails changes nothing, and hands an owned buffer back with the error, in a [`Rejected`].
 ///
-/// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
-/// flags that change the meaning of another argument. These are `FI_TRIGGER` and `FI_XPU_TRIGGER`, with
-/// which the context would describe the trigger ([`trigger`](Self::trigger) takes the counter as an
-/// argument), and, for calls with a destination, `FI_MULTICAST`, with which the destination would be a
-/// group.
+/// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], a flag
+/// that changes the meaning of another argument, or whose promise it cannot keep. With `FI_TRIGGER` and
+/// `FI_XPU_TRIGGER` the context would describe the trigger ([`trigger`](Self::trigger) takes the counter as
+/// an argument). With `FI_MULTICAST` the destination would be a group. An atomic operation cannot keep the
+/// promise of `FI_COMMIT_COMPLETE`.
 ///
-/// An endpoint costs a socket and a connection for each peer that it talks to, about 130 KiB for the two
-/// buffers that its connections share, and some 150 bytes for each outstanding operation and each peer.
-/// See `fi_endpoint(3)`.
+/// Over TCP an endpoint takes one socket to listen, one connection for each peer that it talks to, and about
+/// 130 KiB for the two buffers that its connections share. Over any transport it takes some 150 bytes for
+/// each outstanding operation and for each peer. See `fi_endpoint(3)`.
 ///
 /// [`Again`]: crate::Again
 /// [`Rejected`]: crate::Rejected
@@ -119,7 +119,7 @@ struct EndpointShared {
     domain: Arc<domain::DomainShared>,
     min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
-    /// Set once the endpoint is enabled, or its address was asked for.
+    /// Set once the endpoint is enabled, its address was asked for, or it has taken over a passive endpoint.
     pump: OnceLock<Arc<dyn EndpointPump>>,
     /// The part of the set-up that each operation reads.
     service: Service,
@@ -194,7 +194,7 @@ impl Endpoint {
         Endpoint { shared: self.shared.clone(), default_flags }
     }
 
-    /// Returns the flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
+    /// Returns the flags of sends and accesses that are posted without flags of their own (`FI_GETOPSFLAG`).
     #[inline]
     pub fn tx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.default_flags.transmit.load(Ordering::Relaxed))
@@ -214,8 +214,8 @@ impl Endpoint {
     ///
     /// [`Misuse::Flags`] for a flag that [`TxAttr::op_flags`](crate::info::TxAttr::op_flags) cannot have:
     /// one without meaning for sends and accesses, or one that concerns a single operation (a fence, remote
-    /// data). Also for `TRIGGER` without the capability.
-    /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
+    /// data). The exception is `TRIGGER` at an endpoint with that capability. [`Misuse::NoCapability`] for
+    /// `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
@@ -231,10 +231,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for every flag that [`getinfo`](crate::getinfo()) does not accept in
-    /// [`RxAttr::op_flags`](crate::info::RxAttr::op_flags): flags that receives do not have, and flags
-    /// such as a peek, which only a single receive can have. [`Misuse::NoCapability`] for `MULTI_RECV`
-    /// without the capability.
+    /// [`Misuse::Flags`] for a flag that [`RxAttr::op_flags`](crate::info::RxAttr::op_flags) cannot have:
+    /// one without meaning for receives, or one that only a single receive can have, such as a peek. The
+    /// exception is [`OpFlags::TRIGGER`] at an endpoint with that capability, as for
+    /// [`set_tx_op_flags`](Self::set_tx_op_flags). [`Misuse::NoCapability`] for `MULTI_RECV` if the endpoint
+    /// lacks that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -267,13 +268,13 @@ impl Endpoint {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels an outstanding operation with this context, a receive before a send: `fi_cancel`. The
-    /// operation ends with an error completion, ECANCELED.
+    /// Cancels one outstanding operation with this context: `fi_cancel`. A receive is cancelled before a
+    /// send or an access. The cancelled operation ends with an error completion, ECANCELED.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if no operation with this context is outstanding, or it can no longer be
-    /// cancelled; then it completes by itself.
+    /// [`Misuse::NotFound`] if no operation with this context is outstanding, or if the operation can no
+    /// longer be cancelled and will complete by itself.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
@@ -296,15 +297,17 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Returns the endpoint's pump. The first call opens it, bound to an address: `name`, or else the info's,
-    /// or else a wildcard; the origin of the endpoint may require another.
+    /// Returns the endpoint's pump. The first call opens it, bound to `name`, or else to the address of the
+    /// info, or else to the wildcard. An endpoint for a request is bound to the passive endpoint's address
+    /// instead, at another port.
     fn pump_or_open(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
         let info = &self.info;
         let bind = match &self.origin {
-            // The application sees the passive endpoint's address, which only a listener can share.
+            // The passive endpoint may still use its port, so bind to another one. `name` returns the
+            // address of the passive endpoint anyway.
             EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
@@ -401,7 +404,8 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns the accesses that a peer may make with operations of this kind, by these capabilities.
+/// Returns the accesses that peers may make with operations of this kind at an endpoint with these
+/// capabilities.
 fn granted_remote_access(caps: Caps, kind: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, caps.contains(kind | Caps::REMOTE_READ));

@@ -76,7 +76,8 @@ pub(crate) trait Connect {
     /// Stops listening: peers can make no more requests.
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
-    /// An endpoint is about to accept this request, so the request does not wait any longer.
+    /// Records that an endpoint is about to accept this request. The request then no longer counts as
+    /// waiting.
     fn mark_request_being_accepted(&self, request: RequestId);
     /// Ends the requester's wait: its request was accepted, or the accepting endpoint has failed.
     fn end_accepted_request(&self, request: RequestId);
@@ -92,7 +93,7 @@ pub(crate) struct Bindings {
     pub(crate) counters: BoundCounters,
     /// The domain's counters, if they drive the endpoint.
     pub(crate) domain_counters: Option<Arc<DomainCounters>>,
-    /// Takes the events of its connections.
+    /// Takes the events of the endpoint's connections.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,

@@ -39,10 +39,10 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 )]
 pub struct EqAttr {
     /// The number of unread events that the application may have written, and likewise of errors; 0 for
-    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded
-    /// otherwise: an endpoint has two in its life, and a passive endpoint has at most its backlog of
-    /// requests, since the request of a requester that is gone leaves the queue unread. Only entries in
-    /// the queue take memory.
+    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Events of connections do not count. Their number is bounded in another
+    /// way: an endpoint has two in its life, and a passive endpoint has at most its backlog of requests,
+    /// since the request of a requester that is gone leaves the queue unread. Only entries in the queue take
+    /// memory.
     pub size_entries: usize,
     /// The ways in which the application uses the queue.
     pub flags: EqFlags,
@@ -91,7 +91,7 @@ pub struct EventError {
     pub data: u64,
     /// The error number (`err`).
     pub errno: Errno,
-    /// The provider's error number (`prov_errno`), for [`EventQueue::strerror`].
+    /// homespun's error number (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
     /// Data about the error (`err_data`): for a rejected connection, the data that the peer's application
     /// sent with the rejection.
@@ -143,9 +143,9 @@ impl EqReadError {
 /// it refuses an application's event that does not fit, and has room for all others
 /// ([`EqAttr::size_entries`]).
 ///
-/// Connections make progress while a thread reads an event queue or a completion queue to which their
-/// endpoint is bound. With automatic progress they do so without a reader; only passive endpoints always
-/// need one, since they have no progress thread.
+/// Connections make progress while a thread reads an event queue, a completion queue or a counter to which
+/// their endpoint is bound. With automatic progress they need no reader. Passive endpoints always need a
+/// reader, since they have no progress thread.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -339,7 +339,7 @@ impl EventQueue {
     }
 
     /// Returns the text of an [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own errors in
-    /// event queues have the fabric's error numbers.
+    /// event queues have libfabric's error numbers.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }
@@ -445,8 +445,8 @@ impl EqShared {
     }
 
     /// Drops the entries of a closed endpoint. Dropping a request rejects it. Also settles the accepts that
-    /// a later reader would settle: perhaps no thread reads the queue any more, and they keep passive
-    /// endpoints alive that the application may have closed.
+    /// a later reader would settle: perhaps no thread reads the queue any more, and an unsettled accept
+    /// keeps its passive endpoint alive, even if the application has closed it.
     fn drop_entries_of_endpoint_and_settle_accepts(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);

@@ -117,10 +117,11 @@ impl Fabric {
         names.filter(|name| only.is_none_or(|only| only.eq_ignore_ascii_case(name))).collect()
     }
 
-    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The parameter
-    /// [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An endpoint
-    /// that is bound to all interfaces gives its peers the first of them. If the parameter is not set and
-    /// there is none, or none but link-local ones, it gives them the loopback address.
+    /// Returns the addresses of this host at which peers can reach an endpoint, the best first. The
+    /// parameter [`IFACE`](crate::params::IFACE), if it is set, selects them, and its order comes first. An
+    /// endpoint that is bound to all interfaces gives its peers the first of these addresses. If the
+    /// parameter is not set, and the host has no address or only link-local ones, such an endpoint gives its
+    /// peers the loopback address.
     ///
     /// # Errors
     ///
@@ -138,9 +139,9 @@ impl Fabric {
         interfaces::local_addresses(format, self.params.iface.as_ref())
     }
 
-    /// Returns facts about this host that users of a domain may want to know, as its provider has found
-    /// them, one sentence each. For `"shm"`, whether large messages can be copied straight from process
-    /// to process. Empty if the domain does not exist.
+    /// Returns facts about this host that users of a domain may want to know, as the domain's provider has
+    /// found them, one sentence each. For `"shm"`, whether large messages can be copied straight from
+    /// process to process. Empty if the domain does not exist.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().host_findings("shm") {
@@ -154,7 +155,7 @@ impl Fabric {
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
-    /// ([`Progress`](crate::info::Progress)) the domain has a thread from its first endpoint on. Any
+    /// ([`Progress`](crate::info::Progress)) the domain has a thread once its first endpoint is enabled. Any
     /// thread may use any of its objects at any time, whatever threading level the info has;
     /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens a domain without locks.
     ///
@@ -228,30 +229,30 @@ impl fmt::Debug for Fabric {
 /// Returns the ways to communicate on this host, best first: `fi_getinfo(3)`.
 ///
 /// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint to be
-/// opened. A service without a node is a port of this host: on every interface as a source, on the
-/// loopback interface as a peer. The address of the other side comes from the hints. If neither hints nor
-/// arguments have a source, the source is the address of the interface that leads to the peer. Without
-/// any name or address, the result has each address format of the host once, with the wildcard as the
-/// source: peers reach such an endpoint on every interface.
+/// opened. A service without a node is a port of this host: on every interface as a source, on the loopback
+/// interface as a peer. The hints may have the other address: the source if node and service name a peer, or
+/// the destination if they name the source. If neither hints nor arguments have a source, the source is the
+/// address of the interface that leads to the peer. Without any name or address, the sources are the
+/// wildcards of the host's address formats: peers reach such an endpoint on every interface.
 ///
-/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then the same
-/// for connected ones.
+/// If the hints have no endpoint type, all infos for unconnected endpoints come first, and then those for
+/// connected endpoints.
 ///
-/// An empty service counts as no service. The wildcard address as a peer stands for this host. Unknown
-/// flags are ignored.
+/// An empty service counts as no service, or, for a source without a node, as any port. The wildcard address
+/// as a peer stands for this host. Unknown flags are ignored.
 ///
-/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded,
-/// with two exceptions. Traffic class and prefix size need not be granted, since an application loses
-/// nothing without them. Other fields only describe a provider: the numbers of objects that a
-/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and
-/// [`FabricAttr::prov_version`]. The application reads those from the result. [`FabricAttr::api_version`]
-/// is returned as the hints have it.
+/// Fields that the hints leave unspecified are filled in. Fields that they specify are met or exceeded, with
+/// exceptions of two kinds. First, traffic class and prefix size need not be granted, since an application
+/// loses nothing without them. Second, some fields only describe homespun: the numbers of objects that a
+/// [domain](crate::info::DomainAttr) has room for, the size of its keys, and [`FabricAttr::prov_version`].
+/// The application reads those from the result. [`FabricAttr::api_version`] is returned as the hints have
+/// it.
 ///
-/// A capability that adds to another implies that one: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
+/// Some capabilities imply the capability to which they add: [`Caps::MULTI_RECV`] implies [`Caps::MSG`], and
 /// [`Caps::RMA_PMEM`] implies [`Caps::RMA`]. [`Caps::RMA_EVENT`] implies both [`Caps::RMA`] and
 /// [`Caps::ATOMIC`] if the hints have neither of them.
 ///
-/// The domain `auto` comes first, which reaches every peer in the fastest way. If the hints name no domain
+/// The domain `auto`, which reaches each peer in the fastest way, comes first. If the hints name no domain
 /// and the environment does ([`DOMAIN`](crate::params::DOMAIN)), only that domain is offered, even for hints
 /// with [`Caps::REMOTE_COMM`]. If the domain does not reach other hosts, the result lacks that capability.
 /// Names of domains are compared without regard to case.
@@ -259,7 +260,7 @@ impl fmt::Debug for Fabric {
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the result is one `Info` in which only [`Info::fabric`] is filled
 /// in.
 ///
-/// If the hints leave a field open for which there is a parameter, the [parameter](crate::params) of the
+/// If the hints leave open a field for which there is a [parameter](crate::params), the parameter of the
 /// environment applies.
 ///
 /// The call may block while the system's resolver looks up names; [`InfoFlags::NUMERIC_HOST`] prevents

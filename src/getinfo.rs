@@ -1,8 +1,9 @@
 //! `fi_getinfo(3)`: finds the domains, endpoint types and addresses that satisfy the hints.
 //!
-//! Two independent steps make the result. [`negotiate`] compares the capabilities and limits of a
-//! provider with the hints, and [`resolve`](crate::resolve) finds the addresses; each pair of source and
-//! destination address, in a format that the provider supports, yields one [`Info`].
+//! Two independent steps make the result. [`negotiate`] compares the capabilities and limits of a provider
+//! with the hints, and [`resolve`](crate::resolve) finds the addresses; each pair of source and destination
+//! address yields one [`Info`] for each offer whose provider supports the format and reaches the
+//! destination.
 
 mod negotiate;
 
@@ -16,8 +17,8 @@ use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PR
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first. If `only_domain` is given, and the
-/// hints name no other domain, only over the provider of that domain.
+/// Implements [`getinfo`](crate::getinfo()) over these providers, of which the best comes first. If
+/// `only_domain` is given and the hints name no other domain, only the provider of `only_domain` counts.
 pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only_domain: Option<&str>,
@@ -51,9 +52,8 @@ pub(crate) fn getinfo_from_providers(
     Ok(infos)
 }
 
-/// Returns the attributes of an endpoint that is opened with `info`. That is a result of
-/// [`getinfo`](crate::fabric::getinfo), which the application may have changed. Unspecified fields are
-/// filled in.
+/// Returns the attributes of an endpoint that is opened with `info`, with unspecified fields filled in.
+/// `info` is a result of [`getinfo`](crate::fabric::getinfo) that the application may have changed.
 ///
 /// # Errors
 ///
@@ -91,7 +91,8 @@ pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<Tx
     Ok(negotiate::make_offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
-/// Returns an application's hints. Fields that they leave open are taken from the user's parameters.
+/// Returns an application's hints. The queue sizes and the memory for unexpected messages, where the hints
+/// leave them open, come from the user's parameters.
 pub(crate) fn hints_with_param_defaults(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;

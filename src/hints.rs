@@ -11,8 +11,8 @@ use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManageme
 /// an [`Info`]. See `fi_getinfo(3)`.
 ///
 /// homespun chooses values for fields that the hints leave open. Every result meets or exceeds the hints,
-/// with the exceptions that [`getinfo`](crate::getinfo()) lists. Each method sets the field of [`Info`]
-/// that its documentation names; [`with`](Self::with) sets any other field.
+/// with the exceptions that [`getinfo`](crate::getinfo()) lists. A method sets the field of [`Info`] that
+/// its documentation names, if it names one; [`with`](Self::with) sets any other field.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -79,9 +79,9 @@ impl Hints {
         self
     }
 
-    /// The capabilities that the endpoint must have ([`Info::caps`]). Others are granted only if they cost
-    /// nothing. Without this call the endpoint gets all capabilities, except those that are granted only on
-    /// request.
+    /// The capabilities that the endpoint must have ([`Info::caps`]). Other capabilities are granted only if
+    /// they cost nothing. Without this call the endpoint gets all capabilities, except those that are
+    /// granted only on request.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }

@@ -2,12 +2,13 @@
 //! attributes.
 //!
 //! One type serves for both. [`Info::default`] leaves every field open, and hints start from it;
-//! [`getinfo`](crate::getinfo()) returns infos with all fields filled in. An application may change an
-//! info (drop a capability, lower a size, set an address) before it opens an object with it.
+//! [`getinfo`](crate::getinfo()) returns infos with the fields filled in, except where homespun has no
+//! preference, such as for the type of address vectors. An application may change an info (drop a
+//! capability, lower a size, set an address) before it opens an object with it.
 //!
 //! Zero, `None` and the empty text mean "unspecified", as in C, so every structure converts to C and back
-//! without loss. With the feature `serde` it also converts to a text and back. A field that the text
-//! lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
+//! without loss. With the feature `serde` every structure also converts to a text and back. A field that the
+//! text lacks is unspecified. A text with an unknown field is refused, since a misspelt field must not be
 //! overlooked. The C fields that name open objects have no counterpart: `handle`, `nic`,
 //! `fabric_attr->fabric` and `domain_attr->domain`.
 
@@ -18,16 +19,17 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 
-/// The name of the provider (`fabric_attr->prov_name`). Hints may ask for it.
+/// The name of homespun as a provider of libfabric (`fabric_attr->prov_name`). Hints may ask for it.
 pub const PROVIDER_NAME: &str = "homespun";
 
-/// The version of the provider: that of this crate.
+/// The version of homespun as a provider of libfabric: that of this crate.
 pub const PROVIDER_VERSION: Version = Version::new(
     parse_version_number(env!("CARGO_PKG_VERSION_MAJOR")),
     parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
 );
 
-/// The name of the only fabric: within a domain, every endpoint of homespun can reach every other.
+/// The name of the only fabric. Endpoints of one domain can reach each other; those of `shm` only on one
+/// host.
 pub const FABRIC_NAME: &str = "homespun";
 
 /// The number of the protocol that endpoints speak. The highest bit marks it as a protocol outside
@@ -71,11 +73,12 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// The endpoint's capabilities. If empty in hints, all that the provider grants without a request.
+    /// The endpoint's capabilities. Empty in hints means all capabilities that homespun grants without a
+    /// request.
     pub caps: Caps,
     /// In hints, the modes that the application supports; in a result, the modes that it must use.
     pub mode: Mode,
-    /// The format of all addresses. `None` leaves the choice to the provider. `FI_SOCKADDR`, "any socket
+    /// The format of all addresses. `None` leaves the choice to homespun. `FI_SOCKADDR`, "any socket
     /// address", is `None` here, since homespun has no other addresses.
     pub addr_format: Option<AddressFormat>,
     /// The address to which an endpoint opened with this info is bound. With `None`, it is bound to every
@@ -103,8 +106,8 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. If empty in hints, that of the endpoint. In
-    /// hints, capabilities of the receive side are ignored.
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints means the transmit capabilities
+    /// of [`Info::caps`]. In hints, capabilities of the receive side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission.
     pub mode: Mode,
@@ -112,8 +115,8 @@ pub struct TxAttr {
     pub op_flags: OpFlags,
     /// The operations to one peer that take effect in the order of their posting, if the peer's
     /// [`RxAttr::msg_order`] has the same orders. Every result has the orders that cost nothing; with no
-    /// order in the hints, only these. With any other order, an operation that may not overtake an access
-    /// waits until a long access has ended.
+    /// order in the hints, only these. With any other order, an operation that must not overtake a long
+    /// access waits until the access has ended.
     pub msg_order: Order,
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
     /// empty. With it, a completion waits until all earlier operations have ended, including those that
@@ -142,8 +145,8 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. If empty in hints, that of the endpoint. In
-    /// hints, capabilities of the transmit side are ignored.
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints means the receive capabilities of
+    /// [`Info::caps`]. In hints, capabilities of the transmit side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for reception.
     pub mode: Mode,
@@ -161,7 +164,7 @@ pub struct RxAttr {
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By
-    /// `fi_endpoint(3)` the number is a hint, so no number is refused; one below
+    /// `fi_endpoint(3)` the number is a hint, so no number is refused; a number below
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) is raised to that
     /// minimum.
     pub total_buffered_recv_bytes: usize,
@@ -194,8 +197,8 @@ pub struct EpAttr {
     /// buffers need none.
     pub msg_prefix_size_bytes: usize,
     /// The size in bytes up to which a read after a write keeps its order, if [`TxAttr::msg_order`] or
-    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX`, any size, or 0 without the order.
-    /// In hints, any number but 0 asks for the order.
+    /// [`RxAttr::msg_order`] has that order. Results have `usize::MAX` (any size) with the order, and 0
+    /// without it. In hints, any number but 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// As [`max_order_raw_size_bytes`](Self::max_order_raw_size_bytes), for a write after a read.
     pub max_order_war_size_bytes: usize,
@@ -216,7 +219,7 @@ pub struct EpAttr {
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
 /// Results set the numbers of queues, endpoints, contexts, counters and memory regions, and the size of a
-/// key. In hints these are ignored, so a result may have lower numbers.
+/// key. Hints in these fields are ignored, so a result may have lower numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -230,8 +233,8 @@ pub struct DomainAttr {
     /// any other value is returned unchanged. Only
     /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
-    /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any
-    /// other value is returned unchanged. It makes a difference only for connections; all other control
+    /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
+    /// value is returned unchanged. The choice makes a difference only for connections; all other control
     /// operations complete inside their call.
     pub control_progress: Option<Progress>,
     /// How data transfers make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
@@ -293,18 +296,18 @@ pub struct DomainAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct FabricAttr {
-    /// The fabric's name. Endpoints of one fabric can reach each other.
+    /// The fabric's name: [`FABRIC_NAME`] in results.
     pub name: Option<String>,
-    /// The provider's name.
+    /// The name of the provider in libfabric: [`PROVIDER_NAME`] in results.
     pub prov_name: Option<String>,
-    /// The provider's version. Ignored as a hint.
+    /// The version of the provider in libfabric. Ignored as a hint.
     pub prov_version: Version,
     /// The version of libfabric's interface that the application has requested; 0.0 for a Rust
     /// application.
     pub api_version: Version,
 }
 
-/// A version of an interface or a provider, as `FI_VERSION(major, minor)` packs it.
+/// A version of libfabric's interface or of homespun, as `FI_VERSION(major, minor)` packs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version {
@@ -430,14 +433,15 @@ choices! {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: UnknownProgress {
-        /// The provider drives it, without calls of the application. The domain has a thread for it, with
-        /// two file descriptors, from the first enabled endpoint until the last handle of the domain and
-        /// of its endpoints is gone. The thread takes no processor time until an event comes. If a
-        /// transport has no descriptor to sleep on, the thread polls its endpoints every millisecond.
+        /// homespun drives it, without calls of the application. The domain has a thread for it, with two
+        /// file descriptors, from the first enabled endpoint until the last handle of the domain and of its
+        /// endpoints is gone. The thread takes no processor time until an event comes. If a transport has no
+        /// descriptor to sleep on, the thread polls its endpoints every millisecond.
         ///
         /// Reads of an empty queue also drive progress. An application that polls is faster than one that
-        /// sleeps, and as fast as with manual progress. While it polls, the thread pauses; it resumes a
-        /// millisecond after the last poll, or at once when a reader blocks on a queue.
+        /// sleeps, and as fast as with manual progress. While the application polls, the thread pauses; it
+        /// resumes within about two milliseconds of the last poll, or at once when a reader blocks on a
+        /// queue.
         ///
         /// The thread may drop a buffer that an operation owns, and so may any call, while the endpoint
         /// is locked. So the destructor of a [`Bytes`](crate::Bytes) with an owner of its own must not
@@ -471,7 +475,7 @@ choices! {
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
     pub enum AvType, unknown: UnknownAvType {
-        /// The provider chooses the fabric address of an inserted address.
+        /// homespun chooses the fabric address of an inserted address.
         Map = 1,
         /// The fabric address of an inserted address is its index.
         Table = 2,
@@ -483,9 +487,9 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {
-        /// Before version 1.5: peers use virtual addresses, and the provider chooses keys.
+        /// Before libfabric 1.5: peers use virtual addresses, and homespun chooses keys.
         const BASIC = 1 << 0;
-        /// Before version 1.5: peers use offsets, and the application chooses keys.
+        /// Before libfabric 1.5: peers use offsets, and the application chooses keys.
         const SCALABLE = 1 << 1;
         /// The application registers local buffers, too.
         const LOCAL = 1 << 2;
@@ -495,9 +499,9 @@ bitflags! {
         const VIRT_ADDR = 1 << 4;
         /// The pages of registered memory are allocated.
         const ALLOCATED = 1 << 5;
-        /// The provider chooses the key.
+        /// homespun chooses the key.
         const PROV_KEY = 1 << 6;
-        /// The application reports changes of the address space to the provider.
+        /// The application reports changes of the address space to homespun.
         const MMU_NOTIFY = 1 << 7;
         /// The application enables regions with counters explicitly.
         const RMA_EVENT = 1 << 8;

@@ -22,9 +22,9 @@ fn list_interfaces() -> Result<LocalInterfaces, Error> {
     LocalInterfaces::list().map_err(|error| SystemRequest::InterfaceList.refused(error))
 }
 
-/// Removes each info for an endpoint at every interface if `selector` allows no interface with an address
-/// of its format: peers could not reach that endpoint. Keeps the infos of domains that use no interfaces:
-/// those for which `is_remote` says that they do not reach other hosts.
+/// Removes infos for endpoints that would be bound to every interface, if `selector` allows no interface
+/// with an address of their format: peers could not reach such an endpoint. Keeps all infos of domains that
+/// do not reach other hosts, as `is_remote` says: these domains use no interfaces.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Errors of reads and of operations as `io::Error`, so that `?` passes them on beside those of calls.
+//! Converts errors of reads and of operations into `io::Error`, so that `?` works on them in a function that
+//! returns `io::Result`, as it does on the errors of calls.
 
 use std::io;
 

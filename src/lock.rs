@@ -1,8 +1,9 @@
-//! The lock of an endpoint's state, which every post and every poll takes.
+//! The lock of an endpoint's state, and that of a completion queue's ring. Every post and every poll takes
+//! such a lock.
 //!
-//! It is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check for
-//! them at every release, which would cost as much as the work under the lock. This lock is released by a
-//! store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
+//! The lock is held for some hundred nanoseconds. A lock that can put waiting threads to sleep must check
+//! for them at every release, which would cost as much as the work under the lock. This lock is released by
+//! a store, and waiting threads yield the processor. A process with one thread, such as most ranks of an MPI
 //! job, needs no atomic read-modify-write operation for it. The objects of a domain whose application
 //! serialises its calls need none, either.
 
@@ -18,8 +19,8 @@ pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
 /// Access to the value of a locked [`Lock`].
 pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
-/// The number of times that a thread checks the lock before it yields: for as long as a cache line takes
-/// to move between processors a few times.
+/// The number of times that a thread checks the lock before it yields. The checks take about as long as a
+/// cache line takes to move between processors a few times.
 const SPINS_MAX: u32 = 64;
 
 /// Whether the locks of a domain's objects are taken. Each lock is created with this choice.
@@ -137,7 +138,7 @@ static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
 /// Looks up the C library's flag for a process with a single thread, for all locks. Before the first call,
-/// locks are always taken.
+/// the process counts as one with several threads.
 pub(crate) fn init_single_threaded_flag() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {

@@ -1,9 +1,9 @@
 //! The flags of posted operations: those that each kind of operation uses, those that it refuses, and the
 //! options that they become for the pump.
 //!
-//! An operation ignores flags that have no meaning for it, as other providers do: programs pass such
-//! flags from their defaults, from other calls and from newer headers. It refuses only a flag that
-//! changes the meaning of another argument.
+//! An operation ignores flags that have no meaning for it, as other providers do: programs pass such flags
+//! from their defaults, from other calls and from newer headers. It refuses a flag that changes the meaning
+//! of another argument, or whose promise it cannot keep.
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::OpFlags;
@@ -39,8 +39,8 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
 pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
-/// The default flags that receives may have. The levels only concern when devices see received data; host
-/// memory always has it.
+/// The default flags that receives may have. The completion levels of receives only say when devices can see
+/// received data. Received data is always visible in host memory.
 pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
     .union(OpFlags::MULTI_RECV)
@@ -66,7 +66,7 @@ const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
 /// The flags that a read or a write refuses.
 const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
 
-/// The flags that an atomic operation refuses. It cannot make its result durable.
+/// The flags that an atomic operation refuses. An atomic operation cannot make its result durable.
 const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that a receive refuses.
@@ -132,7 +132,7 @@ pub(crate) fn special_receive_kind(
     }
 }
 
-/// Checks that a receive may be posted with these flags. It ignores flags that receives do not have.
+/// Checks that a receive may be posted with these flags. Receives ignore flags that they do not have.
 ///
 /// # Errors
 ///

@@ -30,9 +30,9 @@ pub struct OpenEndpoint {
 /// that needs other choices takes the single steps: [`Domain::endpoint`], [`Endpoint::bind_cq`],
 /// [`Endpoint::bind_av`] and [`Endpoint::enable`].
 ///
-/// Objects that are not given are opened with defaults: one completion queue for both directions that can
-/// be waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] say what
-/// the defaults cost. Of several calls for the queue, or for the vector, the last counts.
+/// Objects that are not given are opened with defaults: one completion queue for both directions, with a
+/// wait object ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] say what the
+/// defaults cost. Of several calls for the queue, or for the vector, the last counts.
 ///
 /// Two endpoints of one domain that share a queue:
 ///

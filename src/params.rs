@@ -1,7 +1,7 @@
 //! The parameters that a user may set in the environment: `FI_HOMESPUN_*`.
 //!
-//! Only this module reads the environment. In the plugin, libfabric provides the values instead, and
-//! lists the parameters in `fi_info -e`; they come from the same variables.
+//! Only this module reads the environment. In the plugin, libfabric reads the same variables and passes on
+//! their values. It also lists the parameters in `fi_info -e`.
 
 mod offered_name;
 mod problem;
@@ -25,11 +25,12 @@ pub use self::problem::{ParamProblem, ParamProblemKind};
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The largest value of [`EAGER_BYTES`], in bytes. A message beyond a link's credit waits for its
-/// receiver anyway.
+/// The largest value of [`EAGER_BYTES`], in bytes. A larger value would make little difference: a message
+/// that exceeds the credit of its link waits for its receiver in any case.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
-/// The largest value of [`TCP_ACCEPTED_LINKS`]: more than a process may have descriptors by default.
+/// The largest value of [`TCP_ACCEPTED_LINKS`], more than the descriptors that a process may have by
+/// default.
 pub const TCP_ACCEPTED_LINKS_MAX: usize = 1 << 20;
 
 /// A parameter that a user may set.
@@ -92,8 +93,8 @@ pub const CLOSE_LINGER_MS: Param = param!(
     default: "2000"
 );
 
-/// Whether other processes of this user may read this process's memory if the system requires its
-/// consent.
+/// Whether other processes of the user may read this process's memory on a system that requires the
+/// process's consent.
 pub const SHM_ANY_TRACER: Param = param!(
     "shm_any_tracer",
     "1 to let every process of this user read this one's memory even if kernel.yama.ptrace_scope is 1, so \
@@ -220,15 +221,15 @@ impl Param {
         format!("{PREFIX}{}", self.name.to_uppercase())
     }
 
-    /// Returns its purpose and unit, without the default.
+    /// Returns the purpose and the unit of the parameter, without its default.
     pub fn purpose(&self) -> &'static str {
         self.help.rsplit_once(" (default: ").map_or(self.help, |(purpose, _)| purpose)
     }
 }
 
 impl Params {
-    /// Takes the values from the environment. Warns of each variable that has another effect than its text
-    /// says, or none.
+    /// Takes the values from the environment. Warns of each variable that is no parameter, or whose value is
+    /// not applied as it is written.
     pub fn from_env() -> Params {
         let (params, problems) = Params::check_env();
         problem::warn_once(&problems);

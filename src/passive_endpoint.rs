@@ -32,7 +32,7 @@ use crate::params::Params;
 /// rejected if it drops them without accepting.
 ///
 /// A passive endpoint has a transport of its own, like other endpoints: for `"tcp"`, a socket, and a
-/// connection for each requester that waits. It has its address from the first call of
+/// connection for each requester that waits. The passive endpoint has its address from the first call of
 /// [`name`](Self::name) or [`listen`](Self::listen) on. A requester that asks before the passive endpoint
 /// listens has to wait.
 ///
@@ -96,7 +96,7 @@ struct PassiveShared {
     params: Params,
     clock: Clock,
     setup: Mutex<PassiveSetup>,
-    /// Set once the endpoint listens, or its address was asked for.
+    /// Set once the endpoint listens, its address was asked for, or an active endpoint has taken it over.
     listener: OnceLock<Arc<Listener>>,
 }
 

@@ -42,7 +42,7 @@ impl PortRange {
         (self.low..=self.high).contains(&port)
     }
 
-    /// Opens an object at the first free port. Tries each port once, and starts at one that depends on
+    /// Opens an object at the first free port. Tries each port once, and starts at a port that depends on
     /// the `seed`, so that processes that open many objects at once seldom try the same ports.
     ///
     /// # Errors

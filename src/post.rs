@@ -99,7 +99,8 @@ impl ReceivePost {
         }
     }
 
-    /// Whether the engine takes the receive as any other: it receives one message, and is no deferred work.
+    /// Whether the receive is a plain one: it receives one message that no peek has claimed, and is no
+    /// deferred work.
     #[inline(always)]
     pub(crate) fn is_plain_single_receive(&self) -> bool {
         self.kind == ReceiveKind::Single && self.work.is_none()

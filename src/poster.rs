@@ -1,4 +1,5 @@
-//! Posts operations to an endpoint, for the endpoint itself and for works that wait for counters.
+//! Posts operations to an endpoint, or receives to a shared receive context: for the object itself, and for
+//! works that wait for counters.
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::{Error, OperationError};
@@ -6,7 +7,7 @@ use homespun_engine::flags::{CompletionFlags, CounterEvents};
 
 use crate::post::{Post, ReceivePost};
 
-/// Posts operations to an endpoint.
+/// Posts operations to an endpoint, or receives to a shared receive context.
 pub(crate) trait Poster: Send + Sync {
     /// Posts an operation. Takes its memory out of the post, unless the operation is refused.
     fn post(&self, post: &mut Post) -> Result<(), Error>;

@@ -11,8 +11,8 @@
 //! has these steps, in this order. A later step finds an event that comes during an earlier one, or the
 //! event ends the sleep:
 //!
-//! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings it, and so does a thread
-//!    that changes the list of endpoints;
+//! 1. arm the doorbell: from now on, a thread that leaves work to an endpoint rings the doorbell, and so
+//!    does a thread that adds an endpoint;
 //! 2. visit the endpoints: make a pass over each, and arm its transport if the pass has found no work;
 //! 3. sleep, unless there was work.
 
@@ -32,11 +32,11 @@ use crate::drive::{Drive, WatchResult};
 use crate::signals::with_signals_blocked;
 use crate::wait::EpollSet;
 
-/// The time after which the thread visits an endpoint again that does not wake it: one that the
-/// application polls, or one whose transport must be polled.
+/// The time after which the thread revisits an endpoint that does not wake it: the application polls the
+/// endpoint, or the transport must be polled.
 const REVISIT_AFTER_MS: u64 = 1;
 
-/// The progress thread of a domain. It starts with the first endpoint.
+/// The progress thread of a domain. It starts when the first endpoint is enabled, and ends with the domain.
 #[derive(Default)]
 pub(crate) struct ProgressThread {
     running: Mutex<Option<Running>>,
@@ -129,9 +129,8 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // This thread may be the progress thread itself: it may have dropped the last handle of the
-        // domain, inside a buffer that a completion owned. It cannot wait for itself, and ends after its
-        // pass.
+        // This thread may be the progress thread, which has dropped the last handle of the domain, inside a
+        // buffer that a completion owned. The thread cannot wait for itself, and ends after its pass.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }

@@ -1,7 +1,8 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
-//! It is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
-//! none. A thread that takes both its lock and that of a completion queue takes the pump's lock first.
+//! A pump is generic over the transport. A post costs one virtual call, and so does a pass; a frame costs
+//! none. A thread that takes both the lock of a pump and that of a completion queue takes the pump's lock
+//! first.
 
 mod address_cache;
 mod connections;
@@ -47,12 +48,12 @@ use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
 use crate::works::queue::WorkQueue;
 
-/// The number of frames that a pass receives before it hands completions to the application.
+/// The largest number of frames that one pass receives, so that the application soon gets its completions.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// The number of polls, between two visits of the progress thread, that do not yet stop that thread from
-/// driving the endpoint. An application that polls more often needs no thread. An application that sleeps
-/// polls once or twice before it does.
+/// The largest number of polls between two visits of the progress thread with which that thread still drives
+/// the endpoint. An application that polls more often needs no thread. An application that sleeps polls once
+/// or twice before it does.
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// An endpoint's engine and transport, and the objects that it reports to.
@@ -91,7 +92,7 @@ impl<T: Transport> State<T> {
         engine.peek(request, &mut bound.queues_without_reader())
     }
 
-    /// Counts a poll of the application that reads no completion queue, and makes a pass.
+    /// Makes a pass for a poll of the application, and counts the poll. The poll reads no completion queue.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
@@ -228,7 +229,8 @@ impl<T: Transport> Pump<T> {
         received.map_err(|rejected| post.put_back_rejected_memory(rejected))
     }
 
-    /// Posts a receive of a special kind, or a peek, to the engine.
+    /// Carries out a receive that is not [plain](ReceivePost::is_plain_single_receive): also a peek, a claim
+    /// or a discard.
     #[inline(never)]
     fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         let ReceivePost { context, work, .. } = *post;
@@ -589,8 +591,8 @@ impl Backoff {
     }
 }
 
-/// Returns the error of a call at an endpoint that is not enabled. It is a function, so that a call that
-/// needs no error makes and drops none.
+/// Returns the error of a call at an endpoint that is not enabled. This is a function and no value, so that
+/// a call that needs no error makes and drops none.
 #[cold]
 fn not_enabled_error() -> Error {
     Misuse::State(ObjectState::EndpointNotEnabled).into()

@@ -34,9 +34,9 @@ macro_rules! receive_calls {
                 self.post_owned_receive(buffers, from, None, context, self.rx_op_flags())
             }
 
-            /// Receives messages into `buffer[..buffer.len()]` until little room is left there:
-            /// `fi_recvmsg` with `FI_MULTI_RECV`. [`RecvMsg`](crate::RecvMsg) describes it. Endpoints
-            /// that share a context share its buffers.
+            /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg`
+            /// with `FI_MULTI_RECV`. [`RecvMsg`](crate::RecvMsg) describes such buffers. Endpoints that
+            /// share a receive context share its buffers.
             ///
             /// # Errors
             ///
@@ -51,7 +51,7 @@ macro_rules! receive_calls {
                 self.post_owned_receive(buffer, from, None, context, flags)
             }
 
-            /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a
+            /// Receives a message whose tag is among `tags`, a [`Tag`](crate::Tag) or a
             /// [`TagMatch`](crate::TagMatch): `fi_trecv`.
             ///
             /// # Errors

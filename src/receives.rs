@@ -1,5 +1,4 @@
-//! Receives, from the call to the object that they are posted to: an endpoint, or a shared receive
-//! context.
+//! Prepares receives, and posts them to an endpoint or to a shared receive context.
 
 use std::mem::ManuallyDrop;
 
@@ -31,7 +30,7 @@ use crate::tag::TagMatch;
 /// | `PEEK` | looks for the earliest message that this receive would take |
 /// | `PEEK \| CLAIM` | as `PEEK`, and claims the message: no other receive takes it, and no peek finds it |
 /// | `PEEK \| DISCARD` | as `PEEK`, and discards the message |
-/// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
+/// | `CLAIM` | receives the message, tagged or not, that a peek with the same context has claimed |
 /// | `CLAIM \| DISCARD` | discards that message |
 ///
 /// A peek completes at once, from the messages that the endpoint had received before the call. Its
@@ -190,10 +189,10 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     /// piece has room for as many bytes as it is long.
     pub buffers: B,
     /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
-    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends,
-    /// or an attempt to connect to it fails. If the endpoint has lost the sender before the receive is
-    /// posted, the receive makes it connect again. Otherwise only sends and accesses connect, and the
-    /// receive waits for a sender that may yet start.
+    /// [`FabricAddress::UNSPECIFIED`] for any. The receive fails when the last link to that sender ends, or
+    /// an attempt to connect to it fails. If the endpoint has lost the sender before the receive is posted,
+    /// the receive makes the endpoint connect again. If the endpoint has not lost the sender, only sends and
+    /// accesses connect, and the receive waits for a sender that may not have started yet.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,
@@ -232,8 +231,8 @@ pub(crate) trait ReceivePoster {
         self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
-    /// Posts a receive whose memory is owned, or hands the memory back. Memory that the receive would not
-    /// fill is dropped.
+    /// Posts a receive whose memory is owned, or hands the memory back. If the receive is accepted and will
+    /// not fill its memory, the memory is dropped.
     #[inline(always)]
     fn post_owned_receive<B: Owned<Lent = Destination>>(
         &self,

@@ -35,15 +35,17 @@ pub struct MrAttr {
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
     /// The key by which peers name the region; `None` for 64 random bits, which peers cannot guess. Ignored
-    /// in a domain that picks all keys itself ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]), at random.
+    /// in a domain with [`MrMode::PROV_KEY`] or [`MrMode::BASIC`], where every region gets such a random
+    /// key.
     pub requested_key: Option<u64>,
-    /// Whether peers may map the memory. This needs [`Domain::register`], and a domain whose provider
-    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]).
-    /// After its first access a peer accesses the region by plain copies, without the owner's help and
-    /// without a system call. Accesses with remote data or a fence still go through the owner, and so do
-    /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers: a
-    /// malicious process of the same user can write to mapped memory. The memory takes whole pages, as
-    /// they are touched, one more page, and a descriptor. It is freed when the last peer unmaps it.
+    /// Whether peers may map the memory. Sharing needs [`Domain::register`], and a domain whose provider
+    /// supports it, as `"shm"` does; otherwise the flag is ignored ([`MemoryRegion::is_shareable`]). After
+    /// its first access a peer reads and writes the region by plain copies, without the owner's help and
+    /// without a system call. Atomic operations, and accesses with remote data or a fence, still go through
+    /// the owner, and so do accesses that a counter [counts](MemoryRegion::bind_counter). The rights of the
+    /// region bind only honest peers: a malicious process of the same user can write to mapped memory. The
+    /// memory takes whole pages, as they are touched, one more page, and a descriptor. The memory is freed
+    /// when the last peer unmaps it.
     pub shareable: bool,
     /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
@@ -69,16 +71,16 @@ impl MrAttr {
 
 /// Memory that peers may read and write without a posted receive: a registered region, `fi_mr(3)`.
 ///
-/// Peers name the region by its [`key`](Self::key), and a byte in it by an address; the first byte has
-/// the address [`address`](Self::address). They reach it through any endpoint of its domain that has the
-/// capability [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or
+/// Peers name the region by its [`key`](Self::key), and a byte in it by an address; the first byte has the
+/// address [`address`](Self::address). Peers reach the region through any endpoint of its domain that has
+/// the capability [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or
 /// [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
-/// A region of [`Domain::register`] owns its memory: its length, rounded up to 8 bytes.
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from and to it while peers access it,
-/// too. There is no `&[u8]` of it, since peers could change the bytes. A region of
-/// [`Domain::register_raw`] is the caller's memory, and a region of [`Domain::register_file`] is a part
-/// of a file.
+/// A region of [`Domain::register`] owns its memory. It takes the region's length, rounded up to 8 bytes, or
+/// to whole pages if it is shareable. [`read_at`](Self::read_at) and [`write_at`](Self::write_at) copy from
+/// and to the memory while peers access it, too. There is no `&[u8]` of the memory, since peers could change
+/// the bytes. A region of [`Domain::register_raw`] is the caller's memory, and a region of
+/// [`Domain::register_file`] is a part of a file.
 ///
 /// A counter can count accesses by peers: see [`bind_counter`](Self::bind_counter). Applications made for
 /// [`MrMode::RMA_EVENT`] register with [`MrFlags::RMA_EVENT`]. Then peers can access the region only
@@ -141,17 +143,16 @@ impl Domain {
         })
     }
 
-    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. It has up to
-    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which count as one after the
-    /// other; segments may be empty. A single segment at the null address stands for the whole address
-    /// space, in which most addresses are unmapped.
+    /// Registers the caller's memory: `fi_mr_reg`, `fi_mr_regv`. The memory has up to
+    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow one another in the
+    /// region's addresses. Segments may be empty. A single segment at the null address stands for the whole
+    /// address space, in which most addresses are unmapped.
     ///
-    /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then
-    /// wait until their writes are durable
-    /// ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a file is mapped with
-    /// `MAP_SYNC`, or its device is memory, homespun flushes the processor's caches. Otherwise it calls
-    /// `msync(2)`, and the endpoint makes no progress meanwhile. Registration asks the system once how
-    /// the memory is mapped.
+    /// With [`MrFlags::RMA_PMEM`] the memory must consist of shared mappings of files. Peers may then wait
+    /// until their writes are durable ([`COMMIT_COMPLETE`](crate::flags::OpFlags::COMMIT_COMPLETE)). If a
+    /// file is mapped with `MAP_SYNC`, or is itself a memory device (`/dev/dax*`), homespun on x86-64
+    /// flushes the processor's caches. In all other cases it calls `msync(2)`, and the endpoint makes no
+    /// progress meanwhile. Registration asks the system once how the memory is mapped.
     ///
     /// # Errors
     ///
@@ -162,8 +163,8 @@ impl Domain {
     ///
     /// # Safety
     ///
-    /// Until the region is dropped, every segment must be initialised memory that any thread may read,
-    /// and may write if peers may write. Until then there must be no Rust reference to it, other than to
+    /// Until the region is dropped, every segment must be initialised memory that any thread may read, and
+    /// may write if peers may write. Until then there must be no Rust reference to the memory, other than to
     /// atomics or cells. Bytes that a peer and another thread access at the same time have no particular
     /// value. The mapping of persistent memory must not change. For the address space as a region, all of
     /// this must hold for the memory that peers access, during each access.
@@ -188,10 +189,10 @@ impl Domain {
         })
     }
 
-    /// Maps a part of a file and registers it. It is persistent memory, as with
-    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], but needs no promise by the
-    /// caller. The part begins at `offset_bytes` in the file, a multiple of the page size. Peers read
-    /// what other processes write to the file, and other processes read what peers write.
+    /// Maps a part of a file and registers it. The region is persistent memory, as with
+    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], but needs no promise by the caller.
+    /// The part begins at `offset_bytes` in the file, a multiple of the page size. Peers read what other
+    /// processes write to the file, and other processes read what peers write.
     ///
     /// The region takes no memory except the file's pages, and no descriptor once the application has
     /// closed the file. If the file is truncated while peers access the region, the system kills this
@@ -357,13 +358,13 @@ impl MemoryRegion {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
 
-    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same time
-    /// may get a part of it.
+    /// Copies all of `from` into the region, from `offset_bytes` on. A peer that reads at the same time may
+    /// get a part of the new bytes.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or
-    /// if it is the caller's memory and peers may not write to it, since such memory need not be
+    /// [`Misuse::Memory`] if the range reaches beyond the region, if the region is the address space, or if
+    /// the region is the caller's memory and peers may not write to it, since such memory need not be
     /// writable. No byte is copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
@@ -378,7 +379,8 @@ impl MemoryRegion {
     /// that is bound for both counts it once. A compare-and-swap counts as a change even if it compares
     /// unequal. A refused access is not counted; its initiator gets the error.
     ///
-    /// Reads of the counter, and waits for it, drive all these endpoints of the domain.
+    /// Reads of the counter, and waits for it, drive all endpoints of the domain that have
+    /// [`Caps::RMA_EVENT`].
     ///
     /// ```
     /// use homespun::flags::{CounterEvents, MrAccess};
@@ -433,8 +435,9 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. It is for applications
-    /// made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their domain.
+    /// Declares an endpoint through which peers access the region: `fi_mr_bind`. This call is for
+    /// applications made for [`MrMode::ENDPOINT`], and has no effect, since regions here belong to their
+    /// domain.
     ///
     /// # Errors
     ///

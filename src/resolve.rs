@@ -91,7 +91,8 @@ pub(crate) fn resolve_address_pairs(
 ///
 /// # Errors
 ///
-/// [`Misuse::Unresolved`], with the name, if it does not resolve, and for a number that is no port.
+/// [`Misuse::Unresolved`], with the node and the service, if they do not resolve, or if the service is a
+/// number that is no port.
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,

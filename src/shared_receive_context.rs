@@ -37,21 +37,21 @@ use crate::works::domain::WorkDomain;
 /// the earliest matching receive of the context. Receives are posted to the context, even before an
 /// endpoint is bound. The endpoints themselves refuse receives.
 ///
-/// - The endpoint that a message reaches reports its receive: the receive completes in this endpoint's
-///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no
-///   message, and claims of lost messages belong to no endpoint. The enabled endpoint that was enabled
-///   first reports them; while there is none, these reports wait. When an endpoint is closed, another one
-///   takes over those of its reports that its queue had no room for.
+/// - The endpoint that a message reaches reports the receive: the receive completes in this endpoint's
+///   receive queue, and this endpoint's counters count it. Cancelled receives, peeks that find no message,
+///   and claims of lost messages belong to no endpoint. Of the enabled endpoints, the first that was enabled
+///   reports them; while no endpoint is enabled, these reports wait. When an endpoint is closed, another
+///   endpoint takes over such reports for which the closed endpoint's queue had no room.
 /// - Messages of one peer to one endpoint keep their order. Messages to different endpoints have none.
 /// - Unconnected endpoints that share a context also share an address vector. The source of a directed
-///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector.
-///   Such a receive ends when the last link of its source to any of the endpoints ends, or when an endpoint
+///   receive ([`Caps::DIRECTED_RECV`], which the attributes must request) is an address of that vector. Such
+///   a receive fails when the last link of its source to any of the endpoints ends, or when an endpoint
 ///   fails to connect to that source and no other endpoint has a link to it.
 /// - If the queue of an endpoint is full, only the completions of that endpoint wait.
 /// - When an endpoint is closed, its messages that no receive has taken are lost. A receive that one of
 ///   its messages was filling fails at another endpoint, with
 ///   [`OperationError::Cancelled`](crate::OperationError::Cancelled).
-/// - When a connection ends, receives that its messages were filling end, and no others.
+/// - When a connection ends, only the receives that its messages were filling fail.
 ///
 /// The context has one depth, [`RxAttr::size_ops`], and one budget for unexpected messages,
 /// [`RxAttr::total_buffered_recv_bytes`]. The infos of its endpoints do not change these. In addition,
@@ -72,7 +72,7 @@ use crate::works::domain::WorkDomain;
 /// let domain = fabric.domain(info)?;
 /// let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
 ///
-/// // Two receives, before there is any endpoint. They ask for a completion.
+/// // Two receives, before there is any endpoint.
 /// let context = domain.shared_receive_context(&info.rx)?;
 /// for number in [1, 2] {
 ///     context.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, number)?;
@@ -162,7 +162,8 @@ impl SharedReceiveContext {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags).
+    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags). Also [`Misuse::Flags`] for
+    /// `TRIGGER`, even with that capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -184,9 +185,9 @@ impl SharedReceiveContext {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or that waits for a
-    /// counter: `fi_cancel`. The receive ends with an error completion, ECANCELED, in the receive queue
-    /// of the endpoint that was enabled first.
+    /// Cancels the oldest posted receive with this `context` that no message has matched; if there is none,
+    /// the oldest one that waits for a counter: `fi_cancel`. The receive ends with an error completion,
+    /// ECANCELED, in the receive queue of that one of the enabled endpoints that was enabled first.
     ///
     /// # Errors
     ///

@@ -26,8 +26,8 @@ use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkActi
 /// and failures, has reached a threshold. If the threshold is reached already, the operation is carried
 /// out at once. Setting the counter back afterwards changes nothing.
 ///
-/// One call carries out about a thousand works. If more are due, such as those of a long chain of works,
-/// it wakes sleeping threads, and the next call that makes progress continues.
+/// One call carries out about a thousand works. If more are due, such as those of a long chain of works, the
+/// call wakes sleeping threads, and the next call that makes progress continues.
 ///
 /// Operations that wait for one counter are carried out in the order of their thresholds; with equal
 /// thresholds, in the order of their posting. This holds even if the counter passes several thresholds in
@@ -37,7 +37,7 @@ use crate::works::work::{CounterChange, CounterUse, DeferredPost, Work, WorkActi
 /// application makes. With manual progress this happens while the application drives an endpoint to which
 /// the counter is bound. A counter for which operations wait, or that counts [their
 /// ends](DeferredWork::completion), drives all endpoints of its domain that have
-/// [`Caps::TRIGGER`](crate::Caps::TRIGGER).
+/// [`Caps::TRIGGER`](crate::Caps::TRIGGER) or [`Caps::RMA_EVENT`](crate::Caps::RMA_EVENT).
 #[derive(Debug, Clone)]
 pub struct Trigger {
     /// The counter.
@@ -46,9 +46,9 @@ pub struct Trigger {
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. Its memory is not used before it is carried out, with
-/// one exception: a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its
-/// memory when it is posted.
+/// An operation that can wait for a [`Trigger`]. The memory of an operation is not used before the operation
+/// is carried out, with one exception: a triggered operation with
+/// [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies its memory when it is posted.
 ///
 /// `S` is the memory that is read, `D` the memory that is written: `Vec<Bytes>` and `Vec<BytesMut>`, or,
 /// for the caller's memory, `&[Segment]` and `&[SegmentMut]`.
@@ -56,8 +56,8 @@ pub struct Trigger {
 pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Sends a message, tagged or not.
     Send(SendMsg<S>),
-    /// Receives a message. The receive is posted when the threshold is reached, behind those that are
-    /// posted by then.
+    /// Receives a message. The receive is posted when the threshold is reached, behind the receives that
+    /// have been posted by then.
     Receive(RecvMsg<D>),
     /// Reads from a region of a peer.
     Read(ReadMsg<D>),
@@ -76,12 +76,13 @@ pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
 pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Carries out an operation.
     Post {
-        /// The endpoint. It must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does
-        /// not keep it open: when it is closed, its waiting work is dropped.
+        /// The endpoint. It must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work
+        /// does not keep the endpoint open; when the endpoint is closed, the work is dropped.
         endpoint: Endpoint,
-        /// The operation. The endpoint counts and reports its success only if its flags have
-        /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and
-        /// not handed back. The endpoint's completion queue reports a failure in any case.
+        /// The operation. The endpoint counts and reports the success of the operation only if the
+        /// operation's flags have [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without this flag,
+        /// owned memory is dropped and not handed back. The endpoint's completion queue reports a failure in
+        /// any case.
         ///
         /// A multi-receive buffer ends with its release, which then is a completion without a message.
         /// Until then its messages are counted and reported as those of any such buffer. A peek is not
@@ -90,10 +91,10 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     },
     /// Receives a message through a shared receive context.
     Receive {
-        /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not
-        /// keep it open.
+        /// The context. Its attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Waiting work does
+        /// not keep the context open.
         receive_context: SharedReceiveContext,
-        /// The receive. The endpoint that its message reaches counts and reports it, as for an
+        /// The receive. The endpoint that the message reaches counts and reports the receive, as for an
         /// [operation](Self::Post).
         receive: RecvMsg<D>,
     },
@@ -180,11 +181,11 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// With the memory of the operation: the errors of the call that posts it, except those that are
-    /// found only when it is due; [`Misuse::NoCapability`] without
-    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::OtherDomain`] for objects of another domain;
-    /// [`Misuse::Invalid`] for a change of a counter that has a counter of completions; the system's
-    /// error if waits for a counter cannot be woken: ENOMEM, ENOSPC.
+    /// With the memory of the operation: the errors of the call that posts it, except those that are found
+    /// only when it is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
+    /// [`Misuse::OtherDomain`] for objects of another domain; [`Misuse::Invalid`] for a change of a counter
+    /// that has a counter of completions; the system's error if an endpoint cannot wake threads that wait
+    /// for a counter: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.lend_buffers_and_queue_work(work, lend_source, lend_destination)
     }
@@ -220,7 +221,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if no such work waits: it was carried out, or is being carried out.
+    /// [`Misuse::NotFound`] if no such work waits, for example because it was or is being carried out.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
         self.shared.work_queue().cancel_deferred_work(context)
     }

@@ -10,17 +10,17 @@
 //! order. A later step finds an event that comes during an earlier one, or the event wakes the sleeper:
 //!
 //! 1. arm the doorbell: from now on each thread that inserts an entry, counts, or drives progress of the
-//!    endpoints rings it;
+//!    endpoints rings the doorbell;
 //! 2. arm each endpoint, whose transport checks once more for frames;
 //! 3. carry out the works that arming has made due, without any lock of the sleepers;
 //! 4. check the ring of entries, or the counter, once more;
 //! 5. sleep on the set.
 //!
 //! Arming the doorbell silences it. So a thread must not arm a rung doorbell before all its sleepers have
-//! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If
-//! the doorbell was rung, the thread first waits until they have woken. An application that sleeps by
-//! itself does not report when it wakes. So it has an epoll set and a doorbell of its own, which calls of
-//! this library do not arm.
+//! woken. A thread that wants to sleep while other threads sleep joins them if the doorbell is armed. If the
+//! doorbell was rung, the thread first waits until they have woken. An application that sleeps by itself,
+//! outside this library, does not report when it wakes. So a queue or a counter has a second epoll set and
+//! doorbell for the application, which blocking calls on that object do not arm.
 
 mod awaited;
 mod deadline;

@@ -17,8 +17,8 @@ impl AddressVector {
     /// # Errors
     ///
     /// [`Misuse::Invalid`] if `node_count` is above 1 and the name does not end in a number, if
-    /// `service_count` is above 1 and the service is not a number, and if a range goes beyond the last
-    /// address or port. Then nothing is inserted. Each result may be an error of
+    /// `service_count` is above 1 and the service is not a number, or if a range goes beyond the last
+    /// address or port. After this error nothing is inserted. Each result may be an error of
     /// [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,

@@ -1,6 +1,6 @@
 //! The counters to which memory regions are bound, or on which works depend. A peer may access a region
-//! through any endpoint of the domain. So these counters drive all endpoints of the domain that can be
-//! targets, or have works.
+//! through any endpoint of the domain. So these counters drive all endpoints of the domain that may count
+//! accesses by peers (`RMA_EVENT`) or may have works (`TRIGGER`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(crate) struct DomainCounters {
     /// Whether a progress thread drives the endpoints.
     has_progress_thread: bool,
     members: Mutex<CountersAndEndpoints>,
-    /// The same counters, for callers that have endpoints locked. This is an innermost lock.
+    /// The same counters again, for callers that have endpoints locked. This lock is an innermost one, and
+    /// that of `members` is not.
     sleeper_counters: Mutex<Vec<Arc<CounterShared>>>,
 }
 

@@ -17,7 +17,8 @@ bitflags! {
     pub(crate) struct DriveReason: u8 {
         /// The endpoint is bound to the counter.
         const BOUND = 1 << 0;
-        /// The counter drives all endpoints of its domain that can be targets, or have works.
+        /// Regions are bound to the counter, or works depend on it. So it drives all endpoints of its domain
+        /// that have `RMA_EVENT` or `TRIGGER`.
         const DOMAIN = 1 << 1;
     }
 }
@@ -93,8 +94,9 @@ impl CounterShared {
         self.fence_and_wake_sleepers();
     }
 
-    /// Removes a reason to drive an endpoint. After the last one the endpoint no longer wakes sleepers, and
-    /// the counter no longer drives it, unless it was the counter's first: that is driven until it closes.
+    /// Removes a reason to drive an endpoint. When no reason is left, the endpoint no longer wakes sleepers,
+    /// and the counter no longer drives it. The endpoint that was added first is an exception: the counter
+    /// drives it until it closes.
     pub(crate) fn remove_drive_reason(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.driven_endpoints.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };

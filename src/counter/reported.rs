@@ -13,7 +13,7 @@ impl Reported {
         self.0.iter().zip(state).any(|(reported, number)| reported.load(Ordering::SeqCst) != number)
     }
 
-    /// Reports the counter's state to the application. Returns whether it has changed since the
+    /// Records the counter's current state as reported. Returns whether it has changed since the
     /// last report.
     pub(crate) fn update_if_outdated(&self, state: [u64; 3]) -> bool {
         let mut has_changed = false;

@@ -9,12 +9,13 @@ use crate::sync::{AtomicU64, Ordering, fence_for_loom};
 use crate::works::queue::WorkQueue;
 use crate::works::work::CounterChange;
 
-/// The highest threshold of works: the number above it means that no work waits.
+/// The highest threshold of works. `u64::MAX` means that the counter has no threshold to watch.
 pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 
 /// The works that a counter triggers.
 pub(super) struct TriggeredWorks {
-    /// The sum of both values at which a work is due; the largest number if no work waits.
+    /// The sum of both values at which the counter marks itself as due; `u64::MAX` if no work waits, or if
+    /// the counter has marked itself and the queue has not yet armed it again.
     threshold: AtomicU64,
     /// The work queue of the domain, and the counter's number in it. Set when the counter gets its first
     /// work.
@@ -27,8 +28,8 @@ impl Default for TriggeredWorks {
     }
 }
 
-/// A counter on which works depend. From its first work until its last handle is dropped, it drives
-/// all endpoints of its domain that may have works.
+/// A counter, as its handles share it. From the counter's first work until its last handle is dropped, the
+/// counter drives all endpoints of its domain that may have works.
 pub(super) struct WorkCounter {
     counter: Arc<CounterShared>,
     domain_counters: OnceLock<Arc<DomainCounters>>,
@@ -84,7 +85,7 @@ impl CounterShared {
         }
     }
 
-    /// Returns the number to compare with thresholds: all operations that have succeeded or failed.
+    /// Returns the number to compare with thresholds: the sum of the value and the error value.
     pub(crate) fn sum(&self) -> u64 {
         let [value, errors, _] = self.values_and_change_count();
         value.saturating_add(errors)

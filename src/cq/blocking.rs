@@ -61,12 +61,12 @@ impl CompletionQueue {
         Ok(read)
     }
 
-    /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an
-    /// error. Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the
-    /// timeout, or a signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a
-    /// `max` of 0, waits and reads nothing. If the queue has no wait object of its own, this call does
-    /// not wait: it reads the entries that the queue has. If the queue has none and the timeout is not 0,
-    /// it returns [`ReadError::NoWaitObject`].
+    /// Waits until the queue has `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or is full, or has an error.
+    /// Then reads up to `max` completions as [`read_each`](Self::read_each) does. After the timeout, or a
+    /// signal, reads the entries that the queue has. A threshold of 0 counts as 1. With a `max` of 0, waits
+    /// and reads nothing. If the queue has no wait object of its own, this call does not wait: it reads the
+    /// entries that the queue has. If the queue has no entry and the timeout is not 0, it returns
+    /// [`ReadError::NoWaitObject`].
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ pub enum OperationKind {
     Write,
     /// A read of a peer's memory.
     Read,
-    /// An atomic access of a peer's memory that fetches nothing.
+    /// An atomic access to a peer's memory that fetches nothing.
     Atomic,
     /// An atomic access to a peer's memory that fetches the previous elements.
     FetchAtomic,
@@ -92,8 +92,8 @@ pub enum OperationKind {
     Unknown,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, and whose sender is not
-/// in the address vector: see [`unknown_source`](Self::unknown_source).
+/// A failed operation: `struct fi_cq_err_entry`. It can also be a receive that has succeeded, but whose
+/// sender is not in the address vector: see [`unknown_source`](Self::unknown_source).
 ///
 /// A failure is reported even if the success of the operation would not have been. Fields of its
 /// completion that are not known are 0 or empty.
@@ -137,7 +137,8 @@ impl Completion {
         self.flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(self.data)
     }
 
-    /// The kind of the operation. A queue for sends and receives needs no contexts to tell them apart.
+    /// The kind of the operation. An application whose sends and receives report to one queue can tell them
+    /// apart by it, and needs no contexts for that.
     ///
     /// ```
     /// use homespun::{Completion, CompletionFlags, OperationKind};
@@ -246,7 +247,7 @@ impl CompletionError {
         }
     }
 
-    /// Returns the provider's own error number (`prov_errno`), for
+    /// Returns homespun's own error number (`prov_errno`), for
     /// [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
     pub fn prov_errno(&self) -> i32 {
         strerror::prov_errno(&self.error)
@@ -262,7 +263,7 @@ impl From<completion::EndedOperation> for Completion {
 }
 
 impl CqFormat {
-    /// Clears the fields of an entry that this format excludes.
+    /// Clears the fields that this format excludes.
     #[inline(always)]
     pub(crate) fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {

@@ -91,8 +91,8 @@ impl Ring {
         }
     }
 
-    /// Returns the number of entries to read; the largest number once the queue was overrun, since then
-    /// every read has the overrun to report.
+    /// Returns the number of entries to read, or `usize::MAX` once the queue was overrun: from then on no
+    /// read may take the queue for empty, since it must report the overrun.
     #[inline]
     pub(super) fn unread_entries(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }

@@ -11,7 +11,8 @@ struct State {
     readers: usize,
     /// The number of signals that were raised while readers waited.
     raised: u64,
-    /// Whether a signal was raised while no reader waited. The next reader takes it.
+    /// Whether a signal was raised while no reader waited. The next reader that waits takes the
+    /// signal, or the next wait for the queue's wait set.
     is_pending: bool,
 }
 
@@ -34,7 +35,7 @@ impl Signals {
         }
     }
 
-    /// Whether a signal was raised while no reader waited, and no reader has taken it yet.
+    /// Whether a signal was raised while no reader waited, and no wait has taken it yet.
     pub(super) fn is_pending(&self) -> bool {
         self.0.lock().is_pending
     }

@@ -1,14 +1,14 @@
-//! The provider's own error numbers and their texts: `prov_errno`, `fi_cq_strerror(3)`.
+//! homespun's own error numbers and their texts: `prov_errno`, `fi_cq_strerror(3)`.
 //!
-//! The fabric's error number names only the kind of an error. Where homespun knows more, `prov_errno` is
-//! a number of its own; otherwise it is the fabric's error number.
+//! libfabric's error number names only the kind of an error. Where homespun knows more, `prov_errno` is a
+//! number of its own. Where it does not, `prov_errno` is libfabric's error number.
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
 use homespun_engine::transport::LinkError;
 use homespun_engine::wire::Refusal;
 
-/// The first of homespun's own numbers, above all of the fabric's.
+/// The first of homespun's own numbers, above all of libfabric's.
 const FIRST: i32 = 400;
 
 const TRUNCATED: i32 = FIRST;
@@ -26,7 +26,7 @@ const VOLATILE: i32 = FIRST + 11;
 const NOT_DURABLE: i32 = FIRST + 12;
 const REFUSED_WHEN_DUE: i32 = FIRST + 13;
 
-/// Returns the provider's number of an error.
+/// Returns homespun's number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
     match error {
         OperationError::Truncated { .. } => TRUNCATED,
@@ -47,7 +47,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
     }
 }
 
-/// Returns the text of a provider's error number, also for an unknown one.
+/// Returns the text of an error number of homespun, also for an unknown number.
 pub fn strerror(prov_errno: i32) -> &'static str {
     match prov_errno {
         TRUNCATED => "the message was longer than the buffer of its receive, and what did not fit is lost",

@@ -19,8 +19,7 @@ pub(super) struct EventFd {
 #[derive(Debug)]
 struct State {
     is_readable: Mutex<bool>,
-    /// Notified when this event becomes readable, or when an event becomes readable whose epoll set is
-    /// nested in this one's.
+    /// Notified when this event, or an inner event, becomes readable.
     changed: Condvar,
     inner: Uncontended<Vec<Arc<State>>>,
     outer: Uncontended<Vec<Weak<State>>>,

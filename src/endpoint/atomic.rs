@@ -26,7 +26,7 @@ use crate::post::Post;
 /// and its siblings return the largest number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicTarget {
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub peer: FabricAddress,
     /// The first element, in the peer's memory.
     pub memory: RemoteMemory,
@@ -50,9 +50,9 @@ pub struct AtomicMsg<S = Vec<Bytes>> {
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), in place of those of
-    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE`
-    /// is refused; to make the changed elements durable, post a write with it and with a fence. If it is
-    /// a default flag of the endpoint, atomic operations ignore it.
+    /// [`Endpoint::atomic_op_flags`]. Remote data has no meaning for atomic operations. `COMMIT_COMPLETE` is
+    /// refused; to make the changed elements durable, post a write with `COMMIT_COMPLETE` and `FENCE`.
+    /// Atomic operations ignore `COMMIT_COMPLETE` among the default flags of the endpoint.
     pub flags: OpFlags,
 }
 
@@ -98,10 +98,10 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 }
 
 /// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. They fail as
-/// [`post_send`](Self::post_send) does, and hand the memory back. They also fail with
+/// [`post_send`](Self::post_send) does, and hand owned memory back with the error. They also fail with
 /// [`Misuse::NoAtomic`] if the type of the elements or the call does not support the operation, with
-/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or
-/// for buffers of different lengths.
+/// [`Misuse::TooLong`] for too many elements, and with [`Misuse::Memory`] for a part of an element, or for
+/// buffers of different lengths.
 ///
 /// An operation on no elements changes nothing, and may name any key and any address. It completes in
 /// order, like other operations. The counter of a region counts it if it names a range that the peer may
@@ -177,7 +177,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Also [`Misuse::TooLong`] beyond the endpoint's inject size.
+    /// As [`atomic`](Self::atomic); also [`Misuse::TooLong`] beyond the endpoint's inject size.
     pub fn inject_atomic(&self, operand: &[u8], target: AtomicTarget) -> Result<(), Error> {
         let segment = Segment { address: operand.as_ptr(), len_bytes: operand.len() };
         // SAFETY: `operand` is borrowed until this call returns, and the engine copies an injected

@@ -14,7 +14,7 @@ use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
 use crate::random;
 
-/// The way in which an endpoint was opened.
+/// How an endpoint was opened.
 pub(crate) enum EndpointOrigin {
     /// From an info alone. It has an address of its own, and can ask for a connection.
     Alone,
@@ -57,8 +57,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
-    /// [`Misuse::State`] if it was not opened for a request, or has accepted it;
-    /// [`Misuse::Invalid`] for more data than
+    /// [`Misuse::State`] if the endpoint was not opened for a request, or the request was accepted or
+    /// rejected before; [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
     /// [`enable`](Self::enable).
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
@@ -91,8 +91,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the address of the other end: `fi_getpeer`. It is the address of the passive endpoint that
-    /// was asked, or of the endpoint that has asked.
+    /// Returns the address of the other end: `fi_getpeer`. At an endpoint that has asked for a connection,
+    /// this is the address of the passive endpoint; at an endpoint that has accepted a request, it is that
+    /// of the requester.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl EndpointShared {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] if it has connections, and no queue is bound.
+    /// [`Misuse::NoEventQueue`] if the endpoint has connections and no event queue.
     pub(super) fn init_reporter_if_connection_oriented(
         &self,
         eq: Option<&(EventQueue, u64)>,

@@ -1,8 +1,9 @@
 //! Access to the memory of peers, with owned memory and with the caller's: `fi_rma(3)`.
 //!
-//! A write or a read completes when its target has answered, whatever its completion level. Until then
-//! the target may refuse it because of its key, its range, or the rights of the region. A refused access
-//! ends with an error and changes nothing.
+//! A write or a read completes when its target has answered, whatever its completion level; an access to a
+//! region that this side has mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) may complete when it
+//! is posted. Until the target has answered, it may refuse the access because of its key, its range, or the
+//! rights of the region. A refused access ends with an error and changes nothing.
 
 use std::mem::ManuallyDrop;
 
@@ -27,21 +28,21 @@ use crate::post::Post;
 pub struct WriteMsg<B = Vec<Bytes>> {
     /// The bytes to write, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: B,
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub to: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
-    /// Remote data. The target reports a completion with it in the queue of its receives, with
-    /// [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
+    /// Remote data. The target reports a completion with this data in the queue of the target's receives,
+    /// with [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). A write may also have
-    /// [`OpFlags::COMMIT_COMPLETE`]: it completes when it is durable, that is, when the target has
-    /// written it to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be of
-    /// [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
-    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes
-    /// is enough for that.
+    /// [`OpFlags::COMMIT_COMPLETE`]: the write completes when it is durable, that is, when the target has
+    /// written the bytes to its device. The endpoint needs the capability `RMA_PMEM`, and the region must be
+    /// of [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] as well, all earlier
+    /// writes of this endpoint to persistent memory of the target are durable, too; a write of no bytes is
+    /// enough for that.
     pub flags: OpFlags,
 }
 
@@ -54,7 +55,7 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
     /// The memory for the data, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces. The length
     /// of the read is the sum of their lengths.
     pub buffers: B,
-    /// The endpoint through which to reach the region, from the endpoint's address vector.
+    /// The peer's endpoint through which to reach the region: an address of this endpoint's vector.
     pub from: FabricAddress,
     /// The start of the access, in the peer's memory.
     pub memory: RemoteMemory,
@@ -66,7 +67,7 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
 }
 
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand the memory back.
+/// [`post_send`](Self::post_send) does. A call that takes owned memory hands it back with the error.
 ///
 /// An access of no bytes may name any key and any address, except a write with `COMMIT_COMPLETE`. It
 /// completes in order, like other accesses. The counter of a region counts it if it names a range that

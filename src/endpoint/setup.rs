@@ -148,16 +148,16 @@ impl Endpoint {
     /// event may have one counter; one counter may count several kinds. A counter that is bound for no
     /// event drives the endpoint like other counters.
     ///
-    /// Once a counter of accesses by peers is bound, all accesses through the endpoint travel in frames.
-    /// Then a region that peers have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is no
-    /// longer shareable.
+    /// Once a counter of accesses by peers is bound, peers reach regions through this endpoint only by
+    /// frames, which the endpoint can count. Regions that peers have mapped through it
+    /// ([`MrAttr::shareable`](crate::MrAttr::shareable)) are no longer shareable.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for unknown events; [`Misuse::NoCapability`] for accesses by peers without
-    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`]
-    /// for a counter of another domain; [`Error::System`] if the endpoint is enabled and lacks
-    /// descriptors or memory to wake the counter's sleepers.
+    /// [`Misuse::Flags`] for unknown events; [`Misuse::NoCapability`] for accesses by peers if the endpoint
+    /// lacks [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already;
+    /// [`Misuse::OtherDomain`] for a counter of another domain; [`Error::System`] if the endpoint is enabled
+    /// and lacks descriptors or memory to wake the counter's sleepers.
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if counter.shared().domain() != self.shared.domain.id() {
@@ -280,11 +280,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] if an
-    /// object is not bound that the endpoint's type and capabilities need; [`Misuse::State`] if it was
-    /// opened with a shared context and none is bound; and as [`name`](Self::name). Also
-    /// [`Error::System`] if the system lacks descriptors or memory to wake the sleepers of a queue, or to
-    /// start a thread.
+    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] if an object
+    /// that the endpoint's type and capabilities need is not bound; [`Misuse::State`] if the endpoint needs
+    /// a shared context and none is bound; and as [`name`](Self::name). Also [`Error::System`] if the system
+    /// lacks descriptors or memory to wake the sleepers of a queue, or to start a thread.
     pub fn enable(&self) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if self.shared.service.is_enabled() {
@@ -330,8 +329,8 @@ impl EndpointShared {
         setup.av.clone().ok_or(Misuse::NoAddressVector.into())
     }
 
-    /// Makes the endpoint wake the progress thread; if there is none, the sleepers of the queues and
-    /// counters.
+    /// Makes events of the endpoint wake the progress thread, or, if there is none, the sleepers of the
+    /// queues and counters. Also notes the endpoint at its counters.
     fn add_wake_source_to_readers(
         &self,
         driven: &Arc<dyn Drive>,
@@ -401,8 +400,9 @@ impl EndpointShared {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the endpoint is driven by the domain's counters, to which regions are bound or on which
-    /// works depend: if peers may access regions through it, or it may have works.
+    /// Whether the domain's counters, to which regions are bound or on which works depend, drive the
+    /// endpoint. They drive endpoints that count accesses to regions (`RMA_EVENT`) or may have works
+    /// (`TRIGGER`).
     pub(super) fn is_driven_by_domain_counters(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }

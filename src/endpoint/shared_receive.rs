@@ -19,7 +19,7 @@ pub(super) struct BoundReceiveContext {
 }
 
 impl BoundReceiveContext {
-    /// From now on the endpoint reports only the success of receives that ask for it.
+    /// From now on the endpoint reports the success of a receive only if the receive asks for it.
     pub(super) fn set_selective_completion(&self) {
         if let Some(member) = self.member {
             self.context.shared().receiver().set_selective(member, true);
@@ -28,16 +28,17 @@ impl BoundReceiveContext {
 }
 
 impl Endpoint {
-    /// Binds the receive context that the endpoint shares with others: `fi_ep_bind`. An endpoint needs
-    /// one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`], and before it is
-    /// enabled. The application posts receives to the context; the endpoint refuses them with
+    /// Binds the receive context that the endpoint shares with others: `fi_ep_bind`. An endpoint whose
+    /// [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`] needs such a context before it
+    /// is enabled. The application posts receives to the context; the endpoint refuses them with
     /// [`Misuse::NotSupported`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or the context lacks
-    /// capabilities of the endpoint; [`Misuse::Busy`] if the endpoint has a context already;
-    /// [`Misuse::State`] once it is enabled; [`Misuse::OtherDomain`] for a context of another domain.
+    /// [`Misuse::Invalid`] if the endpoint was opened without [`SHARED_CONTEXT`], or the context lacks a
+    /// kind of messages that the endpoint receives (`MSG`, `TAGGED`); [`Misuse::Busy`] if the endpoint has a
+    /// context already; [`Misuse::State`] once it is enabled; [`Misuse::OtherDomain`] for a context of
+    /// another domain.
     pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         let shared = context.shared();

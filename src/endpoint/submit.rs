@@ -1,5 +1,4 @@
-//! Passes every transmit operation from an endpoint to its pump: checks it, and turns its flags into
-//! options.
+//! Passes transmit operations from an endpoint to its pump: checks them, and turns their flags into options.
 
 use std::mem::ManuallyDrop;
 
@@ -36,8 +35,8 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post no
-    /// longer has the memory afterwards, so it need not be dropped.
+    /// Posts an operation whose memory is owned, or hands the memory back. In both cases the post no longer
+    /// has the memory afterwards, so the post need not be dropped.
     #[inline(always)]
     pub(super) fn submit_owned<B: Owned>(
         &self,

@@ -92,8 +92,8 @@ impl Reporter {
                 let request = ConnectionRequest::new(listener, request, endpoint);
                 (Ok(ConnectionEvent::Request(request)), None)
             }
-            // The application gets no event when a requester is gone. If it has read the request, it may
-            // still accept it; the attempt then fails.
+            // The application gets no event when a requester is gone. An application that has read the
+            // request may still accept it; that attempt then fails.
             engine::ConnectionReport::Withdrawn(request) => {
                 return self.eq.withdraw_request(self.origin, request);
             }

@@ -1,7 +1,7 @@
 //! Compares hints with the capabilities and limits of a provider.
 //!
 //! By `fi_getinfo(3)`, a provider is offered only if it meets or exceeds every hint that is not zero. Each
-//! refusal names the unmet hint. Hints in fields that only describe a provider are ignored.
+//! refusal names the unmet hint. Hints in fields that only describe homespun are ignored.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::{Misuse, Unmet};
@@ -105,8 +105,8 @@ const EP_COUNT: usize = 1 << 15;
 /// or one after the other. They are granted without a request.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
-/// The orders of reads and writes. Each set has the order of all of them, that of non-atomic operations,
-/// and that of atomic operations.
+/// The orders of reads and writes. Each set has three orders: of all accesses, of non-atomic ones, and of
+/// atomic operations.
 const RAR_ORDERS: Order = Order::RAR.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_RAW);
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
@@ -164,8 +164,9 @@ fn reach_caps(provider: &ProviderAttr) -> Caps {
     reach
 }
 
-/// Returns all capabilities if none is requested; else the requested ones, with the modifiers that they
-/// imply, and the secondary capabilities that cost nothing.
+/// If no capability is requested, returns all except [`CAPS_IF_ASKED`]. If some are, returns these, the
+/// primary capabilities and the directions that they imply, and the secondary capabilities that cost
+/// nothing.
 fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
     let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);
@@ -212,7 +213,8 @@ fn with_primary_caps(asked: Caps) -> Caps {
 }
 
 /// Adds the directions that a request implies. Messages without a requested direction get all possible
-/// directions, and so does access to memory. Other requested modifiers may concern only one direction.
+/// directions, and so does access to memory. A fence alone implies sends, and a capability of sources alone
+/// implies receives.
 fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -422,9 +424,9 @@ fn negotiate_domain(
 }
 
 /// Returns the modes of memory registration that the application must support. Modern applications must
-/// support none: peers address a region from its start, and the application chooses its key. Hints with
-/// one of the two modes from before version 1.5 get that mode. An application of such a version that
-/// names no mode gets `FI_MR_SCALABLE`.
+/// support none: peers address a region from its start, and the application chooses its key. Hints with one
+/// of the two modes from before libfabric 1.5 get that mode. Hints of an application for such a version that
+/// do not name `FI_MR_BASIC` get `FI_MR_SCALABLE`.
 fn negotiate_mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
     if asked.contains(MrMode::BASIC) {

@@ -45,7 +45,7 @@ impl OfferedName {
     /// All names.
     pub const ALL: [OfferedName; 3] = [OfferedName::Homespun, OfferedName::Tcp, OfferedName::Sockets];
 
-    /// Returns the name of the provider as libfabric shows it.
+    /// Returns the name under which libfabric shows homespun.
     pub const fn as_str(self) -> &'static str {
         match self {
             OfferedName::Homespun => PROVIDER_NAME,

@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use tracing::{Level, warn};
 
-/// A variable that has another effect than its text says, or none.
+/// A variable that is no parameter, or whose value is not applied as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamProblem {
     /// The name of the variable.

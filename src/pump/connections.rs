@@ -48,8 +48,8 @@ impl<T: Transport> Connect for Pump<T> {
         let Some(State { engine, transport, bound, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
-        // Break a cycle that would never be freed: open requests keep this pump, and its event queue may
-        // keep the objects that keep the requests.
+        // Break a cycle that would never be freed: open requests keep this pump, the pump's reporter keeps
+        // the event queue, and entries of the queue may keep the requests.
         let reporter = bound.as_mut().and_then(|bound| bound.bindings.reporter.take());
         drop(endpoint);
         // This may be the last reference to the event queue. Dropping the queue's entries needs the lock

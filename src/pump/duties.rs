@@ -26,8 +26,8 @@ bitflags! {
     }
 }
 
-/// The use that a call has made of an endpoint. It decides which of its [`Duties`] the call carries out,
-/// and how.
+/// The use that a call has made of an endpoint. The use decides which of the endpoint's [`Duties`] the call
+/// carries out, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A call of the application.

@@ -42,7 +42,7 @@ impl BoundObjects {
 
     /// Passes an access to the engine, which carries it out after earlier operations. The caller has tried
     /// to carry it out at once.
-    // Out of line, since it makes the path of other accesses longer.
+    // Not inlined, since that would make the path of other accesses longer.
     #[inline(never)]
     fn post_access_behind_earlier_operations(
         &mut self,

@@ -96,9 +96,9 @@ impl<'a, 'r> Queues<'a, 'r> {
         }
     }
 
-    /// Reports a completion whose source is not in the address vector as an error with the source's
-    /// address. If the queue has no room, returns the completion unchanged: when there is room, the
-    /// vector may have the source.
+    /// Reports a completion whose source is not in the address vector as an error with the source's address.
+    /// If the queue has no room, returns the completion unchanged: by the time there is room, the vector may
+    /// have the source.
     #[cold]
     fn report_unknown_source(
         &mut self,
@@ -224,8 +224,8 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for progress without a reader. This is a type of its own so that the compiler makes separate
-/// copies of the engine's and the transport's code for it. The copies for readers then remain small.
+/// The queues, for progress without a reader. Because of this type, the compiler makes separate copies of
+/// the engine's and the transport's code. The copies for readers then remain small.
 pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
 impl Sink for WithoutReader<'_> {

@@ -4,8 +4,8 @@ use crate::endpoint_pump::Bindings;
 use crate::wait::Waiter;
 
 impl Bindings {
-    /// Returns the waiters of this endpoint's queues and counters, without counters to which regions are
-    /// bound.
+    /// Returns the waiters of this endpoint's queues and of the counters that are bound to the endpoint
+    /// itself.
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.waiter());
         let events = self.reporter.iter().filter_map(|reporter| reporter.waiter());

@@ -76,8 +76,8 @@ unsafe fn write_back_by(method: FlushMethod, address: *const u8, len_bytes: usiz
 mod tests {
     use super::*;
 
-    /// Without persistent memory, a test cannot check that lines have left the caches. It checks that no
-    /// byte changes.
+    /// Without persistent memory, a test cannot check that lines have left the caches. This test checks only
+    /// that no byte changes.
     #[test]
     fn cache_line_write_back_keeps_contents() {
         let methods = [FlushMethod::WriteBack, FlushMethod::FlushUnordered, FlushMethod::Flush];

@@ -12,8 +12,8 @@ pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     /// Whether it is a shared mapping of a file that has a name.
     pub(super) is_of_file: bool,
-    /// Whether the file's device is memory, so that bytes are durable once they have left the processor's
-    /// caches: mappings with `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
+    /// Whether this is a DAX mapping: its bytes are durable once they have left the processor's caches. Such
+    /// are mappings with `MAP_SYNC` of `mmap(2)`, and mappings of the memory devices of `ndctl`.
     pub(super) is_dax: bool,
 }
 
@@ -29,7 +29,7 @@ const MEMORY_DEVICES: &str = "/dev/dax";
 ///
 /// The system's error.
 pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
-    // Without `smaps` every file counts as one on an ordinary device. That is safe, since `msync` makes
+    // Without `smaps` a mapping with `MAP_SYNC` counts as one without it. That is safe, since `msync` makes
     // any file durable.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),

@@ -1,9 +1,10 @@
 //! Makes persistent memory durable: `FI_RMA_PMEM` of `fi_mr(3)`.
 //!
-//! Memory is persistent if it is a shared mapping of a file. If the file's device is memory, and it is
-//! mapped so that bytes are durable once they have left the processor's caches (`MAP_SYNC`), this module
-//! flushes cache lines. Otherwise it calls `msync(2)`, which takes as long as the device does. On a file
-//! system in ordinary memory, such as tmpfs, `msync(2)` succeeds and makes nothing durable.
+//! Memory is persistent if it is a shared mapping of a file. In a *DAX* mapping, bytes are durable once they
+//! have left the processor's caches: the device is memory, and the mapping has `MAP_SYNC` or is of the
+//! device itself. On x86-64 this module flushes cache lines there. In all other cases it calls `msync(2)`,
+//! which takes as long as the device does. On a file system in ordinary memory, such as tmpfs, `msync(2)`
+//! succeeds and makes nothing durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
@@ -87,7 +88,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
         unsafe { cache_lines::write_back(address, len_bytes) };
         return Ok(());
     }
-    // On other processors `msync` makes both kinds durable.
+    // On other processors `msync` makes DAX mappings durable, too.
     let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);

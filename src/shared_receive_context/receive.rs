@@ -42,8 +42,8 @@ impl ReceiveContext {
         // The capability `RECV` of each endpoint decides whether that endpoint receives; the context need
         // not have it.
         self.check_caps(post.required_caps() - Caps::RECV)?;
-        // Set only what the flags request. An endpoint without selective completion reports the receive
-        // anyway.
+        // Ask for a report only if the flags do. An endpoint without selective completion reports the
+        // receive anyway.
         post.signalled = signalled_from_flags(true, flags);
         Ok(())
     }
@@ -74,7 +74,7 @@ receive_calls! {
     recv_into,
 
     /// Receives with all options: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
-    /// endpoint of the context has received, and makes progress at all of them.
+    /// endpoint of the context has received, and makes progress at all endpoints of the context.
     ///
     /// # Errors
     ///

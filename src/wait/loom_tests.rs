@@ -185,7 +185,7 @@ fn one_ring_wakes_all_sleepers() {
     });
 }
 
-/// A thread whose wait times out must not ring the doorbell of other waiters.
+/// A thread that abandons its wait, as after a timeout, must not ring the doorbell of other waiters.
 #[test]
 fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     explore_interleavings(|| {

@@ -3,8 +3,8 @@
 /// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
 ///
 /// A wait takes no processor time, except with [`Yield`](Self::Yield) and for transports that must be
-/// polled. An object with a wait object to sleep on costs three file descriptors, and two more if the
-/// application can sleep by itself. [`MutexCond`](Self::MutexCond) costs another two and a thread, once
+/// polled. A queue or a counter with a wait object to sleep on costs three file descriptors, and two more if
+/// the application can sleep by itself. [`MutexCond`](Self::MutexCond) costs another two and a thread, once
 /// the application has asked for the pair. A member of a [set](Self::Set) costs five descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(

@@ -1,9 +1,9 @@
 //! Wait sets: a thread sleeps until one of several queues and counters has an event. `fi_poll(3)`.
 //!
-//! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll
-//! set of the wait set contains those of its members. To sleep, a thread follows the steps of
-//! [`wait`](super); it does each step for every member before the next step. Adding a member rings the
-//! wait set's own doorbell.
+//! Each member has an epoll set and a doorbell, the same that an application would sleep on. The epoll set
+//! of the wait set contains those of its members. To sleep, a thread follows the steps of [`wait`](super);
+//! the thread does each step for every member before the next step. Adding a member rings the wait set's own
+//! doorbell.
 
 mod members;
 #[cfg(test)]
@@ -70,8 +70,8 @@ pub struct WaitSet {
 struct WaitSetShared {
     waiter: Waiter,
     members: Mutex<SetMembers>,
-    /// The number of reports of members to threads. A report ends the waits of all other threads, which
-    /// may find no event any more.
+    /// How often a member was reported to a thread. A report ends the waits of all other threads, too, even
+    /// if they find no event any more.
     reports: AtomicU64,
 }
 
@@ -101,10 +101,10 @@ impl WaitSet {
     /// Waits until a member has an event: `fi_wait`. Without a timeout it waits without limit. Returns
     /// `false` after the timeout.
     ///
-    /// A queue has an event while it is not empty; a counter has one once after each change.
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A
-    /// counter's event ends the waits of all threads that wait at that moment, and no wait that begins
-    /// later. So threads that wait for different counters need different sets, or wait for a value
+    /// A queue has an event while it is not empty; a counter has one event after each change.
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. A counter's
+    /// event ends the waits of all threads that wait at that moment, and no wait that begins later. So
+    /// threads that wait for different counters need different sets, or wait for a value
     /// ([`Counter::wait`](crate::Counter::wait)).
     ///
     /// The thread sleeps, and makes progress at every event of a member's endpoints. With
@@ -184,8 +184,8 @@ impl WaitSet {
     /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn add_opening_member(&self, sleepers: Option<&Sleepers>) -> Result<WaitSetMembership, Error> {
         let number = self.shared.members.lock().add_opening_member();
-        // List the member first: a sleeper that this wakes then finds the member in the list, and yields
-        // until it is open.
+        // List the member first: a sleeper that the member's descriptor wakes then finds the member in the
+        // list, and yields until the member is open.
         let watched = self.shared.waiter.watch_member(sleepers);
         if watched.is_err() {
             self.shared.members.lock().remove(number);

@@ -231,8 +231,8 @@ impl Sleepers {
         }
     }
 
-    /// Disarms the doorbell, since no thread sleeps at this place. Otherwise endpoints that find it armed
-    /// would continue to do the work for sleepers.
+    /// Disarms the doorbell, since no thread sleeps at this place any more. Endpoints that find a doorbell
+    /// armed do additional work, to wake its sleepers.
     pub(super) fn disarm(&self, place: SleepPlace) {
         if self.is_of_this_process()
             && let Some(wakeup) = self.wakeup_at(place)

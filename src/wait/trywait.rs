@@ -13,8 +13,8 @@ use crate::fabric::Fabric;
 /// An object with a wait object on which an application can sleep: a [`CompletionQueue`], a [`Counter`],
 /// an [`EventQueue`] or a [`WaitSet`].
 pub trait Waitable: sealed::Sealed {
-    /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may
-    /// sleep, `false` if there may be an entry to read. Call it before each sleep.
+    /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may sleep.
+    /// Returns `false` if there may be an event, or if the application must poll. Call it before each sleep.
     ///
     /// # Errors
     ///
@@ -67,9 +67,9 @@ waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
     /// Prepares to sleep until one of these queues, counters and wait sets has an event: `fi_trywait(3)`.
-    /// Returns whether the application may sleep. Each object needs a wait object for the application. It
-    /// does for all objects what [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
-    /// [`WaitSet::try_wait`] do for one.
+    /// Returns whether the application may sleep. Each object needs a wait object on which the application
+    /// can sleep. This function calls the `try_wait` of one object after the other, and stops when a call
+    /// returns `false`.
     ///
     /// # Errors
     ///

@@ -222,7 +222,8 @@ impl Waiter {
         }
     }
 
-    /// As [`ring`](Self::ring), after a change that no lock orders with a sleeper's last check.
+    /// As [`ring`](Self::ring), after a change that was made without the lock under which a sleeper checks.
+    /// The fence orders the change and the check.
     #[cold]
     pub(crate) fn ring_after_seqcst_fence(&self) {
         if let Some(sleepers) = &self.sleepers {

@@ -6,8 +6,8 @@
 //!
 //! The application calls `fi_trywait(3)`, and then waits for the condition. If the application holds the
 //! mutex during both, the thread broadcasts either before the call or after the application has gone to
-//! sleep. Otherwise a broadcast may come between the two and be lost. So the thread repeats the broadcast,
-//! less and less often, as long as the descriptor is readable.
+//! sleep. If the application does not hold the mutex, a broadcast may come between the two and be lost. So
+//! the thread repeats the broadcast, less and less often, as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -40,7 +40,7 @@ const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 pub struct MutexCond {
     /// The watcher thread holds it while it broadcasts the condition.
     pub mutex: *mut pthread_mutex_t,
-    /// Broadcast when there may be an entry to read.
+    /// The thread broadcasts it when there may be an entry to read, or a counter may have changed.
     pub cond: *mut pthread_cond_t,
 }
 
@@ -61,8 +61,9 @@ struct Watched {
     /// Readable when the thread must wake and check its state.
     notify_fd: OwnedFd,
     is_stopping: AtomicBool,
-    /// False only while the thread is known to sleep on the queue's descriptor. While true,
-    /// `begin_broadcasting` must notify the thread.
+    /// False from the end of the broadcasts until the queue's descriptor wakes the thread: until then the
+    /// thread sees by itself that the descriptor becomes readable. While true, `begin_broadcasting` must
+    /// notify the thread.
     needs_notification: AtomicBool,
 }
 

@@ -15,9 +15,9 @@ pub(super) struct Firing {
     is_due: AtomicBool,
     /// Set when a thread leaves due works to the thread that runs works.
     is_left: AtomicBool,
-    /// Held while a thread runs works. So a thread that locks it knows that no work is being posted. Its
-    /// owner may lock it again: the post of an operation, or the destructor of memory that is dropped, may
-    /// call back.
+    /// Held while a thread runs works. So a thread that locks it knows that no work is being posted. The
+    /// thread that holds the lock may take it again: the post of an operation, or the destructor of memory
+    /// that is dropped, may call back.
     turn: ReentrantMutex,
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct WorkQueue {
 struct Due {
     /// The counters that may be due.
     counters: BTreeSet<u64>,
-    /// The counters whose first work has found no room. The next call tries it again, since that call may
-    /// have made room.
+    /// The counters whose first work has found no room. The next call tries that work again, since the call
+    /// may have made room.
     blocked: BTreeSet<u64>,
     /// The counter at which the next round begins, so that one counter does not delay the others.
     resume_at: u64,

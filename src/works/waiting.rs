@@ -59,7 +59,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         works.counter.arm_threshold(threshold);
     }
 
-    /// Puts a work back that was taken and has found no room. It is the first again.
+    /// Puts back a work that was taken and has found no room. The work is the first of its counter again.
     pub(super) fn put_back(
         &mut self,
         (counter_number, counter): (u64, C),
@@ -85,8 +85,8 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
-    /// Takes the first work of a counter if it is due. If not, makes the counter notify the queue when it
-    /// is.
+    /// Takes the first work of a counter if the work is due. If it is not, makes the counter notify the
+    /// queue once the work is due.
     pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
         let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;
         self.unindex_work(number, &work);
@@ -165,7 +165,8 @@ impl<C, W> CounterWorks<C, W> {
         }
     }
 
-    /// Moves the works with thresholds up to `sum` behind those that were reached before.
+    /// Moves the works with thresholds up to `sum` behind those that were reached before. Returns whether
+    /// any work is due now.
     fn mark_due_up_to(&mut self, sum: u64) -> bool {
         let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
         while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {

@@ -35,7 +35,8 @@ pub(crate) enum CounterChange {
     Set(u64),
 }
 
-/// An operation that waits. It accesses memory of the application only once it is posted.
+/// An operation that waits. It accesses memory of the application once it is posted. An injected triggered
+/// operation copies that memory before it waits.
 pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),
@@ -120,7 +121,7 @@ pub(crate) fn is_same_endpoint(one: &Arc<dyn Poster>, other: &dyn Poster) -> boo
 }
 
 impl WorkAction {
-    /// Returns the context of the operation. Changes of counters have none, which is 0.
+    /// Returns the context of the operation; 0 for a change of a counter, which has no context.
     fn context(&self) -> u64 {
         match self {
             WorkAction::Post { post, .. } => post.context(),

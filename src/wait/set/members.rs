@@ -32,7 +32,8 @@ pub(super) struct AnyMember<'a> {
 #[derive(Default)]
 struct Present {
     members: Vec<Arc<dyn WaitSetMember>>,
-    /// Whether another member is being opened. The set watches its descriptor, but cannot arm it yet.
+    /// Whether another member is being opened. The set may watch the descriptor of that member already, but
+    /// cannot arm the member yet.
     is_incomplete: bool,
 }
 
@@ -106,7 +107,7 @@ impl<'a> AnyMember<'a> {
         has_reported
     }
 
-    /// Whether another thread got a report since this one began to wait.
+    /// Whether another thread got a report since this thread began to wait.
     fn was_reported_elsewhere(&self) -> bool {
         self.reports_before.is_some_and(|before| self.set.report_count() != before)
     }

@@ -18,7 +18,8 @@ use crate::works::domain::WorkDomain;
 use crate::works::firing::ROUNDS_MAX;
 use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
 
-/// An endpoint that has no room for the first post. Meanwhile another thread makes room.
+/// An endpoint that has no room for the first post. During that post another thread runs the due
+/// works, as a call that makes room does.
 #[derive(Default)]
 struct Crowded {
     works: Arc<WorkQueue>,
@@ -87,7 +88,8 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
     let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
     works.add_and_fire(make_triggered_send(&trigger, endpoint.clone()));
-    // The endpoint was asked, and does not have the operation yet. Then the work is posted to it.
+    // The caller has asked the endpoint, which does not have the operation yet. Then the work is
+    // posted.
     trigger.add(1);
     works.cancel_operation_of_endpoint(&*endpoint, 5).unwrap();
     assert_eq!(*endpoint.cancelled.lock(), [5]);
