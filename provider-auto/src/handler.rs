@@ -56,6 +56,7 @@ impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
         match &event {
             LinkEvent::Up { peer, .. } => self.proven.link_begun(link, *peer),
             LinkEvent::Down(_) => self.proven.link_ended(link),
+            LinkEvent::Confirmed => {}
         }
         self.receiver.link_event(Carried::Near(link).number(), event);
     }

@@ -2,6 +2,7 @@
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
+use super::dropping::UnprovenMessages;
 use super::payload_destination::PayloadDestination;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
@@ -32,6 +33,8 @@ pub(super) struct ReceiverLink {
     /// How many kept messages came before the last fence, if the peer awaits an answer to it. The
     /// answer is sent when none of these messages is left.
     pub(super) fenced_messages: u64,
+    /// The kept messages of a peer that is not proven; `None` if it is.
+    pub(super) unproven_messages: Option<Box<UnprovenMessages>>,
 }
 
 /// A message that has arrived in part.
@@ -95,6 +98,10 @@ impl ReceiverLinks {
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReceiverLink> {
+        self.by_id.iter_mut().flatten()
+    }
+
     /// Returns the link that a message came from, if it has not ended.
     pub(super) fn link_of_origin(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
         self.get_mut(origin.link).filter(|link| link.creation_number == origin.creation_number)
@@ -126,6 +133,7 @@ impl ReceiverLinks {
             unmatched_messages: 0,
             received_fences: 0,
             fenced_messages: 0,
+            unproven_messages: None,
         });
     }
 

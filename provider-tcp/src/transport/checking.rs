@@ -182,7 +182,24 @@ impl TcpTransport {
             }
         }
         let refuted = self.claims.check_ended(plan, outcome, now);
-        self.end_claims(&refuted, receiver)
+        let reported = self.end_claims(&refuted, receiver);
+        reported + self.report_confirmed(outcome, receiver)
+    }
+
+    /// Reports the links whose claim an endpoint has confirmed. A link that is held is reported when it is
+    /// admitted. Returns how many events it has reported.
+    fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) -> u32 {
+        let CheckOutcome::Answered(answers) = outcome else { return 0 };
+        let mut reported = 0;
+        for &(id, token, kind) in answers {
+            if kind == ClaimKind::Confirmed
+                && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
+            {
+                receiver.link_event(id, LinkEvent::Confirmed);
+                reported += 1;
+            }
+        }
+        reported
     }
 
     /// Lets a check wait for a descriptor. Returns how many events it has reported.
@@ -210,7 +227,8 @@ impl TcpTransport {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
-        receiver.link_event(id, LinkEvent::Up { peer: claimed.address, instance: claimed.instance });
+        let (peer, instance, proof) = (claimed.address, claimed.instance, link.proof_of_claim());
+        receiver.link_event(id, LinkEvent::Up { peer, instance, proof });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);
         1
