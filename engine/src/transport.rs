@@ -148,7 +148,8 @@ pub enum LinkEvent {
     },
     /// The endpoint at the address of a link has confirmed that it made the link, which came up as
     /// merely [`Claimed`](AddressProof::Claimed). This event comes at most once, between `Up` and
-    /// `Down`.
+    /// `Down`. It does not count in the result of [`Transport::receive`], since it gives the caller
+    /// nothing to do.
     Confirmed,
     /// The link has ended. The transport has reported everything that arrived before, and reports
     /// nothing after.

@@ -311,7 +311,7 @@ impl Grant {
     }
 
     /// Charges the link's host for what is outstanding now.
-    pub(super) fn update_charge(&mut self, budget: &mut Budget) {
+    fn update_charge(&mut self, budget: &mut Budget) {
         if let Some(host) = self.host {
             let outstanding_bytes = self.outstanding_bytes();
             budget.shares.change_charge(host, self.charged_bytes, outstanding_bytes);

@@ -33,12 +33,12 @@ impl UnprovenMessages {
 }
 
 impl Receiver {
-    /// Makes room for a new link to a peer, whose address is known by `proof`. Returns whether the
-    /// link may come up.
+    /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
+    /// whether the link may come up.
     ///
-    /// The initial credit of a link comes from the reserve. It is refused only if the messages that
-    /// ended links have left behind overdraw the budget, or if the peer's host has left behind more
-    /// than its share. The latter does not matter for a link that this side has connected.
+    /// A link is refused if the messages that ended links have left behind overdraw the budget and
+    /// its reserve. One that this side has accepted is also refused if the peer's host has left more
+    /// behind than its share. Messages that may be dropped do not count.
     pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
         let host = match proof {
             AddressProof::Credentials | AddressProof::Reached => None,
@@ -74,7 +74,8 @@ impl Receiver {
         }
     }
 
-    /// Drops messages until a host has this much room. Returns whether there was enough to drop.
+    /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
+    /// caller must not be going through the unexpected messages.
     pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
         if !self.budget.can_reclaim(bytes, host) {
             return false;

@@ -95,10 +95,10 @@ impl Receiver {
         }
     }
 
-    /// Makes room for the credit of a starved link by drops, if it needs that. No call may go through
-    /// the unexpected messages meanwhile.
+    /// Makes room for the credit of a starved link by drops, if it needs that. The caller must not be
+    /// going through the unexpected messages.
     fn make_room_for_starved(&mut self, id: LinkId) {
-        if let Some(link) = self.links.get(id) {
+        if let Some(link) = self.links.get(id).filter(|link| !link.is_grant_queued) {
             let (needed_bytes, host) = (link.grant.needed_room_bytes(&self.budget), link.grant.host());
             if needed_bytes > 0 {
                 self.try_make_room(needed_bytes, host);
@@ -116,8 +116,6 @@ impl Receiver {
     /// links may be unable to send, so no other event would give them credit.
     pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
         if self.budget.can_grant_starved() {
-            // Other links of a host may have returned credit that its share is still charged for.
-            self.links.iter_mut().for_each(|link| link.grant.update_charge(&mut self.budget));
             self.budget.reset_starved_at();
             for link in mem::take(&mut self.starved) {
                 self.make_room_for_starved(link);

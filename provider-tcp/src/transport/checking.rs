@@ -182,24 +182,21 @@ impl TcpTransport {
             }
         }
         let refuted = self.claims.check_ended(plan, outcome, now);
-        let reported = self.end_claims(&refuted, receiver);
-        reported + self.report_confirmed(outcome, receiver)
+        self.report_confirmed(outcome, receiver);
+        self.end_claims(&refuted, receiver)
     }
 
     /// Reports the links whose claim an endpoint has confirmed. A link that is held is reported when it is
-    /// admitted. Returns how many events it has reported.
-    fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) -> u32 {
-        let CheckOutcome::Answered(answers) = outcome else { return 0 };
-        let mut reported = 0;
+    /// admitted.
+    fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) {
+        let CheckOutcome::Answered(answers) = outcome else { return };
         for &(id, token, kind) in answers {
             if kind == ClaimKind::Confirmed
                 && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
             {
                 receiver.link_event(id, LinkEvent::Confirmed);
-                reported += 1;
             }
         }
-        reported
     }
 
     /// Lets a check wait for a descriptor. Returns how many events it has reported.

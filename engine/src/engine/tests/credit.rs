@@ -182,6 +182,45 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
     assert_eq!((engine.receive_side.unexpected_len(), transport.closed.len()), (before.0 + 1, before.1));
 }
 
+/// Brings a link up on which messages arrive, and ends it. Returns whether it was admitted.
+fn visit(engine: &mut Engine, instance: u64, events: &[LinkEvent], transport: &mut Scripted) -> bool {
+    let (link, mut sink) = (LinkId(20), Recorder::default());
+    let mut arrivals = engine.arrivals(&mut sink);
+    let (peer, proof) = (address(5), AddressProof::Claimed);
+    arrivals.link_event(link, LinkEvent::Up { peer, instance, proof });
+    for event in events {
+        arrivals.link_event(link, event.clone());
+    }
+    for _ in 0..FIRST_MESSAGES {
+        arrivals.frame(link, &untagged_header(0), b"");
+    }
+    engine.transmit(transport, &mut sink);
+    let is_admitted = engine.links.get(link).is_some();
+    engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(LinkError::Closed));
+    is_admitted
+}
+
+#[test]
+fn messages_of_confirmed_peers_are_kept_and_others_make_room() {
+    let (_, _, mut transport, _) = engine_with_peer();
+    let budget_bytes = 8 * CREDIT_INITIAL_BYTES;
+    let config = || Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() };
+    let mut engine = Engine::new(config());
+    let is_admitted = |admitted: &bool| *admitted;
+    let claimed: Vec<bool> =
+        (0..20).map(|instance| visit(&mut engine, instance, &[], &mut transport)).collect();
+    assert!(claimed.iter().all(is_admitted), "{claimed:?}");
+    assert!(engine.receive_side.unexpected_len() as u64 <= 8 * FIRST_MESSAGES);
+
+    let mut engine = Engine::new(config());
+    let confirmed: Vec<bool> = (0..20)
+        .map(|instance| visit(&mut engine, instance, &[LinkEvent::Confirmed], &mut transport))
+        .collect();
+    let count = confirmed.iter().take_while(|admitted| **admitted).count();
+    assert!((6..8).contains(&count) && !confirmed[count..].iter().any(is_admitted), "{confirmed:?}");
+    assert_eq!(engine.receive_side.unexpected_len() as u64, count as u64 * FIRST_MESSAGES);
+}
+
 fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
     let message = Message { awaits, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }

@@ -153,7 +153,7 @@ fn leftovers_of_one_host_are_not_dropped_for_the_share_of_another() {
 #[test]
 fn full_budget_of_proven_leftovers_refuses_new_links() {
     let (mut receiver, mut asked) = (Receiver::new(64, BUDGET_BYTES), EffectsRecorder::default());
-    // Peers that vouch for themselves have no share, so that they can fill all of it.
+    // Peers that are proven by credentials have no share, so that they can fill all of it.
     let visits = visit_many(&mut receiver, 1, AddressProof::Credentials, &mut asked);
     assert!(visits < 2 * BUDGET_BYTES as u64 / CREDIT_INITIAL_BYTES);
     assert!(!try_open(&mut receiver, OTHER, 2, AddressProof::Reached));
