@@ -166,8 +166,8 @@ impl LinkEvent {
 
 /// Why the peer of a link is believed to be the endpoint at the link's address.
 ///
-/// The receiver never drops a message of a proven peer. A backend that leaves the question to others
-/// reports [`Credentials`](AddressProof::Credentials).
+/// The receiver never drops a message of a proven peer. A backend whose peers cannot lie about their
+/// address reports [`Credentials`](AddressProof::Credentials).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProof {
     /// The kernel or this process vouches for the peer, for example by the credentials of its

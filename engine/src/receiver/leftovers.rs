@@ -1,7 +1,7 @@
 //! What links have left behind that have ended.
 //!
 //! The messages of a proven peer stay until receives take them: their sends have completed. Those of
-//! an unproven peer may be dropped if the room is needed, the messages first whose link ended first.
+//! an unproven peer may be dropped when the room is needed, in the order in which their links ended.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -1,8 +1,8 @@
 //! The parts of a budget that the peers of one host may use.
 //!
 //! Any process can connect over TCP, and say at which address its endpoint is. So a limit for each
-//! peer would limit nothing. But a stranger has few hosts: see [`SourceHost`]. What the peers of one
-//! host use together is limited, so that the other hosts have the rest.
+//! peer would limit nothing. But a process has few hosts: see [`SourceHost`]. The receiver limits what
+//! the peers of one host use together, so that the other hosts have the rest.
 
 use std::collections::HashMap;
 
