@@ -543,7 +543,8 @@ mod tests {
                     let of_host = |of: &Option<SourceHost>| *of == Some(host(number));
                     let of_links = links.iter().filter(|link| of_host(&link.grant.host())).map(|link| {
                         let fetched_bytes: u64 = link.fetched.iter().sum();
-                        (link.grant.charged_bytes + fetched_bytes, link.grant.outstanding_bytes() + fetched_bytes)
+                        let outstanding_bytes = link.grant.outstanding_bytes();
+                        (link.grant.charged_bytes + fetched_bytes, outstanding_bytes + fetched_bytes)
                     });
                     let (charged_bytes, used_bytes) =
                         of_links.fold((0, 0), |sums, (charged, used)| (sums.0 + charged, sums.1 + used));

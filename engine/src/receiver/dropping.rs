@@ -2,35 +2,15 @@
 //!
 //! Nothing is dropped in vain: only if there is enough to drop, and only as much as is needed.
 
-use std::collections::VecDeque;
-
 use tracing::{debug, warn};
 
 use super::Receiver;
+use super::leftovers::UnprovenMessages;
 use super::unexpected::Unexpected;
 use crate::address::Address;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 use crate::transport::{AddressProof, LinkId};
-
-/// A link's list of messages may name this many that no longer exist, besides as many as do.
-const GONE_MAX_MESSAGES: usize = 16;
-
-/// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
-/// may no longer exist.
-#[derive(Debug, Default)]
-pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
-
-impl UnprovenMessages {
-    /// Adds a message, of now `kept_len` that exist.
-    pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
-        self.0.push_back(id);
-        // So often that the list stays short, and so rarely that each message is looked at a few times.
-        if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
-            self.0.retain(|id| exists(*id));
-        }
-    }
-}
 
 impl Receiver {
     /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
@@ -90,8 +70,8 @@ impl Receiver {
 
     /// Lets the messages of an ended link be dropped that no peek has claimed.
     pub(super) fn allow_drops(&mut self, creation_number: u64, messages: UnprovenMessages) {
-        let UnprovenMessages(mut messages) = messages;
         let mut droppable_bytes = 0;
+        let mut messages = messages.into_ids();
         messages.retain(|id| {
             let unclaimed = self.unexpected.get(*id).filter(|unexpected| unexpected.claim.is_none());
             droppable_bytes += unclaimed.map_or(0, |unexpected| unexpected.used_bytes());

@@ -9,6 +9,30 @@ use super::credit::Budget;
 use crate::operation::UnexpectedId;
 use crate::source_host::SourceHost;
 
+/// A link's list of messages may name this many that no longer exist, besides as many as do.
+const GONE_MAX_MESSAGES: usize = 16;
+
+/// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
+/// may no longer exist.
+#[derive(Debug, Default)]
+pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
+
+impl UnprovenMessages {
+    /// Adds a message, of now `kept_len` that exist.
+    pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
+        self.0.push_back(id);
+        // So often that the list stays short, and so rarely that each message is looked at a few times.
+        if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
+            self.0.retain(|id| exists(*id));
+        }
+    }
+
+    /// Returns the ids of the messages.
+    pub(super) fn into_ids(self) -> VecDeque<UnexpectedId> {
+        self.0
+    }
+}
+
 /// What ended links have left behind, of peers that use the share of a host.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {

@@ -2,7 +2,7 @@
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
-use super::dropping::UnprovenMessages;
+use super::leftovers::UnprovenMessages;
 use super::payload_destination::PayloadDestination;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
