@@ -160,7 +160,15 @@ pub struct RxAttr {
     /// messages arrive. Hints that ask for an order cannot be met.
     pub comp_order: Order,
     /// The limit, in bytes, of the memory for messages that arrive before a receive for them is posted.
-    /// Only such messages take memory. Beyond the limit their senders wait, and no message is lost.
+    /// Only such messages take memory. Beyond the limit their senders wait, and no message of a present
+    /// peer is lost.
+    ///
+    /// Over TCP, the peers of one host use at most
+    /// [`HOST_SHARE_PERCENT`](crate::limits::HOST_SHARE_PERCENT) of the limit, and their messages that are
+    /// fetched before a receive matches them at most
+    /// [`HOST_FETCH_PERCENT`](crate::limits::HOST_FETCH_PERCENT). A longer message waits at its sender. If
+    /// a peer leaves before the endpoint at its address has confirmed that it was there, its messages are
+    /// dropped when others need the room.
     ///
     /// 0 in hints stands for [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) if it is set, else
     /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). By

@@ -36,7 +36,7 @@ use crate::error::{Argument, Error, Misuse};
 use crate::limits::{CONNECTION_DATA_MAX_BYTES, REQUESTER_MAX_LINKS};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::transport::{LinkError, LinkId, Sent};
+use crate::transport::{AddressProof, LinkError, LinkId, Sent};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
 /// The connection state of an endpoint.
@@ -123,6 +123,7 @@ impl Connection {
         id: LinkId,
         peer: Address,
         instance: u64,
+        proof: AddressProof,
         effects: &mut impl ConnectionEffects,
     ) {
         let is_welcome = match &self.role {
@@ -136,6 +137,7 @@ impl Connection {
             return effects.abort_handshake_link(id, "no link is expected");
         }
         self.handshakes.mark_up(id, peer, instance);
+        self.handshakes.set_proof(id, proof);
         self.check_requester_and_accept(id, instance, effects);
     }
 

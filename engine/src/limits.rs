@@ -61,6 +61,19 @@ pub const UNEXPECTED_BUDGET_MIN_BYTES: usize = CREDIT_INITIAL_BYTES as usize;
 /// but sums of such values cannot overflow.
 pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
 
+/// How much of the budget for unexpected messages the peers of one host may use together, in percent,
+/// besides the initial credit of their links. Peers that are proven by
+/// [credentials](crate::transport::AddressProof::Credentials) have no such limit.
+///
+/// Of the default budget this is 48 MiB, the initial credit of 1536 links. That is more than one
+/// host has ranks, since all ranks of a laptop that meet over TCP count as peers of one host.
+pub const HOST_SHARE_PERCENT: u64 = 75;
+
+/// How much of the budget payload may take that the peers of one host have offered and that is
+/// fetched before a receive matches it, in percent. It is less than [`HOST_SHARE_PERCENT`], so that
+/// one such payload leaves credit for the other peers of the host.
+pub const HOST_FETCH_PERCENT: u64 = 50;
+
 /// The credit that a message costs its sender besides its payload, in bytes. This is the memory
 /// that the receiver needs for the message until a receive takes it. An offered message costs only
 /// this, and nothing for its payload.

@@ -15,17 +15,20 @@
 //! only by its number. So it works without an endpoint.
 
 mod credit;
+mod dropping;
 mod effects;
 mod ends;
 mod fetching;
 mod granting;
 mod kept_aside;
+mod leftovers;
 mod links;
 mod messages;
 mod multi_receive;
 mod payload_destination;
 mod peeks;
 mod peer_marks;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -39,7 +42,8 @@ use self::credit::Budget;
 pub use self::effects::MemberId;
 pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
 pub(crate) use self::granting::HeldCredit;
-use self::links::{Arriving, ReceiverLinks};
+use self::leftovers::Leftovers;
+use self::links::{Arriving, ReceiverLink, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
@@ -89,6 +93,10 @@ pub(crate) struct Receiver {
     budget: Budget,
     /// Links that are due credit, but wait until the budget has some.
     starved: BTreeSet<LinkId>,
+    /// What ended links have left behind.
+    leftovers: Leftovers,
+    /// How many messages were dropped to make room.
+    dropped_messages: u64,
     held: HeldReports,
     /// The error of receives that are posted after the connection has ended: no message can reach
     /// them.
@@ -113,6 +121,8 @@ impl Receiver {
             deferred: VecDeque::new(),
             budget: Budget::new(unexpected_budget_bytes),
             starved: BTreeSet::new(),
+            leftovers: Leftovers::default(),
+            dropped_messages: 0,
             held: HeldReports::default(),
             end_error: None,
         }
@@ -242,23 +252,25 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(link) = self.links.remove(id) else { return };
-        let (peer, member) = (link.peer, link.member);
-        link.grant.end(&mut self.budget);
-        if let Some(links::IncomingMessage::Eager { filling, .. }) = link.reading {
+        let ReceiverLink { peer, member, creation_number, grant, reading, unproven_messages, .. } = link;
+        let host = grant.host();
+        let left_bytes = grant.end(&mut self.budget);
+        if let Some(host) = host {
+            self.leftovers.add_link(creation_number, host, left_bytes);
+        }
+        if let Some(links::IncomingMessage::Eager { filling, .. }) = reading {
             self.abandon_partial_message(peer, &filling, member, error, effects);
         }
         // One by one: when a fetch ends, a buffer may take messages that were kept aside, which
         // changes the fetches.
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
-            self.budget.release(fetch.filling.owner.held_bytes);
+            self.leftovers.release(creation_number, fetch.filling.owner.held_bytes, &mut self.budget);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
-    }
-
-    /// Whether messages of ended links overdraw the budget. If so, no new link may come up.
-    pub(crate) fn is_budget_overdrawn(&self) -> bool {
-        self.budget.is_overdrawn()
+        if let Some(messages) = unproven_messages {
+            self.allow_drops(creation_number, *messages);
+        }
     }
 
     /// Prepares for a member that leaves. Its links end next. Its unexpected messages are dropped

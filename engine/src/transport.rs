@@ -142,10 +142,44 @@ pub enum LinkEvent {
         /// The random number that the peer's endpoint drew when it was opened. Another number at
         /// the same address means another endpoint.
         instance: u64,
+        /// Why the peer is believed to be the endpoint at this address. A link that this side
+        /// connected is never merely [`Claimed`](AddressProof::Claimed).
+        proof: AddressProof,
     },
+    /// The endpoint at the address of a link has confirmed that it made the link, which came up as
+    /// merely [`Claimed`](AddressProof::Claimed). This event comes at most once, between `Up` and
+    /// `Down`. It does not count in the result of [`Transport::receive`], since it gives the caller
+    /// nothing to do.
+    Confirmed,
     /// The link has ended. The transport has reported everything that arrived before, and reports
     /// nothing after.
     Down(LinkError),
+}
+
+impl LinkEvent {
+    /// Returns the event of a link whose peer is proven by
+    /// [`Credentials`](AddressProof::Credentials).
+    pub fn up(peer: Address, instance: u64) -> LinkEvent {
+        LinkEvent::Up { peer, instance, proof: AddressProof::Credentials }
+    }
+}
+
+/// Why the peer of a link is believed to be the endpoint at the link's address.
+///
+/// The receiver never drops a message of a proven peer. A backend whose peers cannot lie about their
+/// address reports [`Credentials`](AddressProof::Credentials).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressProof {
+    /// The kernel or this process vouches for the peer, for example by the credentials of its
+    /// socket. Such a peer may use all of the budget for unexpected messages. Other peers share a
+    /// part of it with all peers of their host.
+    Credentials,
+    /// This side connected the link to the address.
+    Reached,
+    /// The endpoint at the address has confirmed that it made the link.
+    Confirmed,
+    /// The peer says so, and nothing has proven it yet.
+    Claimed,
 }
 
 /// Why a link ended.

@@ -233,7 +233,7 @@ impl ChannelTransport {
     fn receive_parcel(&mut self, id: LinkId, receiver: &mut impl transport::FrameHandler) -> bool {
         let Some(link) = self.links.get(id) else { return false };
         match link.inbound.try_recv() {
-            Ok(Parcel::Hello(peer, instance)) => receiver.link_event(id, LinkEvent::Up { peer, instance }),
+            Ok(Parcel::Hello(peer, instance)) => receiver.link_event(id, LinkEvent::up(peer, instance)),
             Ok(Parcel::Start(header, payload)) if payload.len() as u64 == header.payload_len_bytes() => {
                 receiver.frame(id, &header, &payload);
             }

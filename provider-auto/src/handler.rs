@@ -58,6 +58,7 @@ impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
         match &event {
             LinkEvent::Up { peer, .. } => self.proven.add_link(link, *peer),
             LinkEvent::Down(_) => self.proven.remove_link(link),
+            LinkEvent::Confirmed => {}
         }
         self.receiver.link_event(CarriedLink::Near(link).link_id(), event);
     }

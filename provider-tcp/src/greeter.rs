@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::{Hello, Question};
 
 use crate::address_claims::{AddressClaims, Admission};
@@ -67,8 +67,8 @@ impl Greeter<'_> {
         };
         self.address_claim = Some(AddressClaim { address, instance: hello.instance, token });
         if !is_held {
-            let up = LinkEvent::Up { peer: address, instance: hello.instance };
-            receiver.link_event(self.id, up);
+            let (instance, proof) = (hello.instance, AddressProof::Claimed);
+            receiver.link_event(self.id, LinkEvent::Up { peer: address, instance, proof });
         }
         Ok(is_held)
     }
@@ -86,7 +86,8 @@ impl Greeter<'_> {
                 tracing::debug!(link = self.id.0, peer = %to, claimed = %hello.address, "up");
                 self.record_token(to, token);
                 self.claims.record_connected(self.id, to);
-                receiver.link_event(self.id, LinkEvent::Up { peer: to, instance: hello.instance });
+                let (instance, proof) = (hello.instance, AddressProof::Reached);
+                receiver.link_event(self.id, LinkEvent::Up { peer: to, instance, proof });
                 true
             }
         }
@@ -130,7 +131,7 @@ mod tests {
         fn bytes_placed(&mut self, _: LinkId, _: usize) {}
         fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
         fn link_event(&mut self, _: LinkId, event: LinkEvent) {
-            if let LinkEvent::Up { peer, instance } = event {
+            if let LinkEvent::Up { peer, instance, .. } = event {
                 self.0.push((peer, instance));
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::fork::CloseOnFork;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
+use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -52,6 +52,8 @@ pub(crate) struct Link {
     closing: Option<Closing>,
     /// The claim of an accepted link, once its hello has arrived.
     pub(crate) address_claim: Option<AddressClaim>,
+    /// Whether the endpoint at the claimed address has confirmed the claim.
+    is_confirmed: bool,
     /// The token that the acceptor has given to a link of this side.
     pub(crate) given_token: Option<u64>,
     /// Whether an accepted connection has one of the last descriptors of the process.
@@ -95,6 +97,7 @@ impl Link {
             inbound: Inbound::new(is_accepted),
             closing: None,
             address_claim: None,
+            is_confirmed: false,
             given_token: None,
             is_in_reserve: false,
             in_ready: false,
@@ -171,6 +174,19 @@ impl Link {
     /// The first bytes of the stream of a peer that does not speak homespun's protocol.
     pub(crate) fn opening_bytes(&self) -> &[u8] {
         self.inbound.opening_bytes()
+    }
+
+    /// Why the peer of an accepted link is believed to be at the address that it claims.
+    pub(crate) fn proof_of_claim(&self) -> AddressProof {
+        if self.is_confirmed { AddressProof::Confirmed } else { AddressProof::Claimed }
+    }
+
+    /// Records that the endpoint at the claimed address has confirmed the claim with this token. Returns
+    /// whether the caller knows the link, as merely claimed.
+    pub(crate) fn confirm_claim(&mut self, token: u64) -> bool {
+        let is_first = !self.is_confirmed && self.address_claim.is_some_and(|claim| claim.token == token);
+        self.is_confirmed |= is_first;
+        is_first && self.is_known_to_engine()
     }
 
     /// Stages what the acceptor of the link says before its first frame.

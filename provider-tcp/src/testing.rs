@@ -139,10 +139,11 @@ impl FrameHandler for Recorder {
         let inbox = self.inboxes.entry(link).or_default();
         assert!(inbox.down.is_none(), "an event after the end");
         match event {
-            LinkEvent::Up { peer, instance } => {
+            LinkEvent::Up { peer, instance, .. } => {
                 assert!(inbox.up.is_none(), "up twice");
                 inbox.up = Some((peer, instance));
             }
+            LinkEvent::Confirmed => {}
             LinkEvent::Down(error) => inbox.down = Some(error),
         }
     }

@@ -64,6 +64,7 @@ impl FrameHandler for PeerLogs {
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { instance, .. } => assert_eq!(self.live.insert(link, instance), None, "up twice"),
+            LinkEvent::Confirmed => {}
             LinkEvent::Down(error) => match self.live.remove(&link) {
                 Some(instance) => drop(self.down.insert(instance, error)),
                 None => drop(self.refused.insert(link, error)),

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Space};
+use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
 /// The largest space that the recorder offers for payload.
@@ -24,7 +24,8 @@ pub enum Event {
 
 /// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]: frames of links that
 /// are not up, frames inside frames, more payload than the header says or than fits into the space, links
-/// that come up or go down twice.
+/// that come up or go down twice, links that this side connected to a mere claim, and confirmations of links
+/// whose peers are proven.
 ///
 /// The recorder takes payload in all ways that a handler may. In turn it offers space for the whole rest of
 /// the payload (up to a limit), space for half of the rest, and no space. The space has up to two slices.
@@ -34,6 +35,8 @@ pub struct Recorder {
     log: Vec<(LinkId, Event)>,
     /// The links that are up, and the unfinished frame of each.
     up: BTreeMap<LinkId, Option<(Header, Vec<u8>)>>,
+    /// Links that are up, and whose peers merely claim their address.
+    claimed: BTreeSet<LinkId>,
     /// Links that this side connects, and that are not up yet.
     connecting: BTreeSet<LinkId>,
     place: Vec<u8>,
@@ -118,6 +121,7 @@ impl Recorder {
     pub fn note_closed(&mut self, link: LinkId) {
         self.up.remove(&link);
         self.connecting.remove(&link);
+        self.claimed.remove(&link);
     }
 
     fn unfinished_frame(&mut self, link: LinkId) -> &mut Option<(Header, Vec<u8>)> {
@@ -188,12 +192,20 @@ impl FrameHandler for Recorder {
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
-            LinkEvent::Up { peer, instance } => {
+            LinkEvent::Up { peer, instance, proof } => {
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
+                if proof == AddressProof::Claimed {
+                    assert!(!self.connecting.contains(&link), "{link:?} was connected to a mere claim");
+                    self.claimed.insert(link);
+                }
                 self.connecting.remove(&link);
                 self.log.push((link, Event::Up(peer, instance)));
             }
+            LinkEvent::Confirmed => {
+                assert!(self.claimed.remove(&link), "{link:?} is not merely claimed");
+            }
             LinkEvent::Down(why) => {
+                self.claimed.remove(&link);
                 let was_connecting = self.connecting.remove(&link);
                 let was_up = self.up.remove(&link).is_some();
                 assert!(was_up || was_connecting, "{link:?} went down and was neither up nor connecting");

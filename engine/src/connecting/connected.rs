@@ -40,7 +40,7 @@ use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::timeout::Timeout;
-use crate::transport::{LinkError, LinkId};
+use crate::transport::{AddressProof, LinkError, LinkId};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
 /// The connection of an endpoint with the role
@@ -346,8 +346,13 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) {
         let Some((address, instance)) = self.handshakes.peer(link) else { return };
+        // The application has asked for this connection, or has accepted it, so it trusts the peer.
+        let proof = match self.handshakes.proof(link) {
+            None | Some(AddressProof::Claimed) => AddressProof::Confirmed,
+            Some(proof) => proof,
+        };
         self.handshakes.remove(link);
-        let peer = effects.add_message_link(link, address, instance);
+        let peer = effects.add_message_link(link, address, instance, proof);
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 

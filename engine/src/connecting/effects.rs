@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::connection::ConnectionReport;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
-use crate::transport::LinkId;
+use crate::transport::{AddressProof, LinkId};
 use crate::wire::Header;
 
 /// What a connection asks of its caller: effects outside its own state.
@@ -15,8 +15,14 @@ pub(crate) trait ConnectionEffects {
     fn report(&mut self, event: ConnectionReport);
 
     /// Makes a link carry messages from now on. The link leads to the endpoint with this instance
-    /// at this address. Returns the peer at the address.
-    fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
+    /// at this address; `proof` says how that is known. Returns the peer at the address.
+    fn add_message_link(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        instance: u64,
+        proof: AddressProof,
+    ) -> PeerId;
 
     /// Queues a header for the peer of a link that carries messages.
     fn queue_header(&mut self, link: LinkId, header: Header);

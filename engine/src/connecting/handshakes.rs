@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
 use crate::address::Address;
-use crate::transport::{LinkId, Sent};
+use crate::transport::{AddressProof, LinkId, Sent};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
 /// All handshake links.
@@ -20,6 +20,8 @@ pub(super) struct Handshakes {
 struct HandshakeLink {
     /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
+    /// Why the peer is believed to be at its address, once a link without messages is up.
+    proof: Option<AddressProof>,
     /// A handshake step that has arrived in part.
     incoming: Option<(Handshake, Vec<u8>)>,
     outgoing: VecDeque<Outgoing>,
@@ -93,6 +95,16 @@ impl Handshakes {
     /// Records that a link is up.
     pub(super) fn mark_up(&mut self, id: LinkId, peer: Address, instance: u64) {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
+    }
+
+    /// Records why the peer of a link is believed to be at its address.
+    pub(super) fn set_proof(&mut self, id: LinkId, proof: AddressProof) {
+        self.by_id.entry(id).or_default().proof = Some(proof);
+    }
+
+    /// Returns why the peer of a link is believed to be at its address.
+    pub(super) fn proof(&self, id: LinkId) -> Option<AddressProof> {
+        self.by_id.get(&id)?.proof
     }
 
     /// Queues a handshake step for the peer. The caller has checked the length of `data`.

@@ -8,6 +8,7 @@ use crate::connection::{ConnectionError, Request, RequestId, Requester};
 use crate::error::OperationError;
 use crate::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use crate::moment::Moment;
+use crate::transport::AddressProof;
 
 const ASKED: LinkId = LinkId(1);
 const OTHER: LinkId = LinkId(2);
@@ -31,7 +32,7 @@ impl ConnectionEffects for EffectsRecorder {
         self.events.push(event);
     }
 
-    fn add_message_link(&mut self, link: LinkId, _: Address, instance: u64) -> PeerId {
+    fn add_message_link(&mut self, link: LinkId, _: Address, instance: u64, _: AddressProof) -> PeerId {
         self.established.push((link, instance));
         PEER
     }
@@ -95,7 +96,7 @@ fn take_sent_handshakes(
 fn asking_requester() -> (Connection, EffectsRecorder) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.connect(NUMBER, b"please", || ASKED).unwrap();
-    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    connection.link_up(ASKED, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     assert_eq!(take_sent_handshakes(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
     (connection, asked)
 }
@@ -104,7 +105,7 @@ fn asking_requester() -> (Connection, EffectsRecorder) {
 fn passive_with_request() -> (Connection, EffectsRecorder, RequestId) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), EffectsRecorder::default());
     connection.listen(Some(1)).unwrap();
-    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    connection.link_up(ASKED, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     receive_handshake(&mut connection, ASKED, HandshakeStep::Request, b"please", &mut asked);
     let Some(ConnectionReport::Requested(Request { id, from, data })) = asked.events.pop() else {
         panic!("it is not told of the request");
@@ -117,7 +118,7 @@ fn passive_with_request() -> (Connection, EffectsRecorder, RequestId) {
 fn requester_connects_by_accept_on_another_link() {
     let (mut connection, mut asked) = asking_requester();
     assert!(connection.connect(NUMBER, b"", || panic!("it asks once")).is_err());
-    connection.link_up(OTHER, address(), INSTANCE + 1, &mut asked);
+    connection.link_up(OTHER, address(), INSTANCE + 1, AddressProof::Credentials, &mut asked);
     connection.frame_begun(
         OTHER,
         &Header::Connection(make_handshake(HandshakeStep::Accept, b"yes")),
@@ -136,7 +137,7 @@ fn requester_connects_by_accept_on_another_link() {
 #[test]
 fn accept_with_wrong_number_ends_only_its_link() {
     let (mut connection, mut asked) = asking_requester();
-    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     let stranger = Handshake { number: NUMBER + 1, ..make_handshake(HandshakeStep::Accept, b"") };
     connection.frame_arrived(OTHER, &Header::Connection(stranger), b"", &mut asked);
     assert_eq!((&asked.dismissed[..], asked.events.len()), (&[OTHER][..], 0));
@@ -149,7 +150,7 @@ fn accept_with_wrong_number_ends_only_its_link() {
 #[test]
 fn requester_awaits_accept_for_a_while_after_its_link_ended() {
     let (mut connection, mut asked) = asking_requester();
-    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     assert!(connection.end_if_handshake_link(ASKED, &LinkError::Closed, &mut asked));
     assert!(asked.awaits_timeout && connection.awaits_timeout() && asked.events.is_empty());
     connection.advance_time(Moment::from_ms(0), &mut asked);
@@ -170,7 +171,7 @@ fn acceptor_connects_when_the_link_takes_its_accept() {
         (vec![], vec![]),
         "the requester may be gone"
     );
-    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    connection.link_up(ASKED, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     assert!(asked.established.is_empty());
     assert_eq!(take_sent_handshakes(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Accept)]);
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
@@ -188,7 +189,7 @@ fn acceptor_connects_when_the_link_takes_its_accept() {
 fn acceptor_refuses_new_instance_of_the_requester() {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.accept(requester(), b"", || ASKED).unwrap();
-    connection.link_up(ASKED, address(), INSTANCE + 1, &mut asked);
+    connection.link_up(ASKED, address(), INSTANCE + 1, AddressProof::Credentials, &mut asked);
     assert_eq!(asked.dismissed, [ASKED]);
     assert_eq!(asked.events, [ConnectionReport::Failed(ConnectionError::RequesterGone)]);
 }
@@ -196,7 +197,7 @@ fn acceptor_refuses_new_instance_of_the_requester() {
 #[test]
 fn passive_endpoint_sends_reject_for_the_application_and_beyond_backlog() {
     let (mut connection, mut asked, request) = passive_with_request();
-    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
     assert!(asked.events.is_empty());
     assert_eq!(
@@ -241,7 +242,7 @@ fn rdm_endpoint_queues_one_reject_at_a_time() {
 fn shutdown_is_reported_when_the_link_ends() {
     let (mut connection, mut asked) = asking_requester();
     assert!(connection.connection_to_shut_down().is_err(), "there is none yet");
-    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    connection.link_up(OTHER, address(), INSTANCE, AddressProof::Credentials, &mut asked);
     receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
     let established = connection.connection_to_shut_down().unwrap().unwrap();
     assert!(connection.end_connection_if_on_link(OTHER));

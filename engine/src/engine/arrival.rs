@@ -323,11 +323,14 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn link_event(&mut self, id: LinkId, event: LinkEvent) {
         let engine = &mut *self.engine;
         match event {
-            LinkEvent::Up { peer, instance } if engine.connection.is_connection_oriented() => {
+            LinkEvent::Up { peer, instance, proof } if engine.connection.is_connection_oriented() => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);
-                connection.link_up(id, peer, instance, &mut effects);
+                connection.link_up(id, peer, instance, proof, &mut effects);
             }
-            LinkEvent::Up { peer, instance } => engine.link_up(id, peer, instance, self.sink),
+            LinkEvent::Up { peer, instance, proof } => {
+                engine.link_up(id, peer, instance, proof, self.sink);
+            }
+            LinkEvent::Confirmed => engine.receive_side.peer_proven(id),
             LinkEvent::Down(error) => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);
                 if !connection.end_if_handshake_link(id, &error, &mut effects) {

@@ -18,7 +18,7 @@ use crate::link::{Link, PendingSends};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::peers::{PeerLinkEnd, PeerLinkUp};
-use crate::transport::{Close, LinkError, LinkId, Transport};
+use crate::transport::{AddressProof, Close, LinkError, LinkId, Transport};
 
 /// A link that the engine has ended but has not closed at the transport yet.
 #[derive(Debug)]
@@ -88,9 +88,16 @@ impl Engine {
 
     /// Handles a link that has come up, and finds out whether it leads to the present instance of the
     /// peer, to an earlier one, or to a new one.
-    pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
-        if self.receive_side.is_budget_overdrawn() {
-            debug!(%address, "refusing a link: links that have ended left too much behind");
+    pub(super) fn link_up(
+        &mut self,
+        id: LinkId,
+        address: Address,
+        instance: u64,
+        proof: AddressProof,
+        sink: &mut impl Sink,
+    ) {
+        if !self.receive_side.try_admit_link(address, proof) {
+            debug!(%address, ?proof, "refusing a link: links that have ended left too much behind");
             return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
         }
         let peer = match self.links.get_mut(id) {
@@ -102,6 +109,7 @@ impl Engine {
                 peer
             }
         };
+        self.receive_side.link_up(id, address, proof);
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();

@@ -16,7 +16,7 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{HeldCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::shared_receiver::{Mail, Membership, Reply, Report, SharedReceiver};
-use crate::transport::{LinkId, Pull, RemotePayload, Space};
+use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
 /// The receiver of an engine.
@@ -66,7 +66,6 @@ impl ReceiveSide {
     calls_of_receiver! {
         &self: {
             fn wants_pass() -> bool, else false;
-            fn is_budget_overdrawn() -> bool, else false;
             fn progress_counts(id: LinkId) -> (u64, u64, u64), else (0, 0, 0);
             fn arrived_eager_count(id: LinkId) -> u64, else 0;
             fn granted_bytes(id: LinkId) -> u64, else 0;
@@ -79,6 +78,9 @@ impl ReceiveSide {
             fn has_starved_links() -> bool, else false;
         }
         &mut self: {
+            fn try_admit_link(address: Address, proof: AddressProof) -> bool, else true;
+            fn link_up(id: LinkId, address: Address, proof: AddressProof), else ();
+            fn peer_proven(id: LinkId), else ();
             fn link_ended(id: LinkId, error: &OperationError, effects: &mut impl ReceiverEffects), else ();
             fn credit_sent(id: LinkId), else ();
             fn spend_credit(id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());

@@ -29,8 +29,8 @@ use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
 use crate::remote_memory::RemoteMemory;
 use crate::transport::{
-    Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, RemotePayload, Sent,
-    SharedMemory,
+    AddressProof, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, RemotePayload,
+    Sent, SharedMemory,
 };
 use crate::wire::{AwaitedReply, Header, Message};
 
@@ -411,7 +411,7 @@ fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
     let peer = engine.intern_peer(address(2));
     (engine, peer, Scripted::default(), sink)
 }

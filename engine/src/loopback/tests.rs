@@ -44,7 +44,7 @@ fn invalid_frame_ends_the_link() {
     assert_eq!(drain_link_events(&mut a), [], "the connection is made, and the peer has said nothing");
     let up = drain_link_events(&mut b);
     let [(peer, LinkEvent::Up { instance: 11, .. })] = up[..] else { panic!("{up:?}") };
-    assert_eq!(drain_link_events(&mut a), [(link, LinkEvent::Up { peer: b.address(), instance: 22 })]);
+    assert_eq!(drain_link_events(&mut a), [(link, LinkEvent::up(b.address(), 22))]);
 
     let end = a.end_key_of_link(link).expect("linked");
     network.lock().send(end, b"no header starts like this", &[], true);

@@ -163,7 +163,7 @@ impl LoopbackTransport {
                     if link.connected_to.is_none() {
                         self.network.lock().answer_hello(self.key, link.end);
                     }
-                    receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
+                    receiver.link_event(id, LinkEvent::up(peer, hello.instance));
                     1
                 })
             }

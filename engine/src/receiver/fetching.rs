@@ -21,6 +21,7 @@ use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::source_host::SourceHost;
 use crate::transport::{LinkId, Pull, RemotePayload};
 use crate::wire::{Header, Message};
 
@@ -73,7 +74,8 @@ impl Receiver {
         if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
             unexpected.fetch = Some(fetch);
         }
-        if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes) {
+        let host = self.links.get(id).and_then(|link| link.grant.host());
+        if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes, host) {
             // Offers that receives have matched meanwhile stay listed until their turn, but not
             // without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
@@ -114,7 +116,13 @@ impl Receiver {
     /// Whether the budget has room for any of the unmatched offers.
     pub(super) fn can_fetch_deferred(&self) -> bool {
         let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting_reassembly(*id));
-        waiting.any(|filling| self.budget.has_room(filling.len_bytes))
+        waiting.any(|filling| self.budget.can_fetch(filling.len_bytes, self.host_of(filling)))
+    }
+
+    /// Returns the host whose share an unmatched message uses.
+    fn host_of(&self, filling: &Reassembly<Arriving>) -> Option<SourceHost> {
+        let PayloadDestination::Unexpected(id) = filling.owner.destination else { return None };
+        self.links.get(self.unexpected.get(id)?.origin.link)?.grant.host()
     }
 
     /// Changes the destination of an offered message, and begins to fetch it if that has not begun.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::credit::NOT_COVERED;
+use super::credit::{NOT_COVERED, Renewal};
 use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
@@ -62,7 +62,7 @@ impl Receiver {
                 link.grant.return_held(cost_bytes, &mut self.budget);
                 self.renew_credit_if_due(origin.link, effects);
             }
-            None => self.budget.release(cost_bytes),
+            None => self.leftovers.release(origin.creation_number, cost_bytes, &mut self.budget),
         }
     }
 
@@ -87,11 +87,22 @@ impl Receiver {
         if link.is_grant_queued || !link.grant.is_renewal_due() {
             return;
         }
-        if link.grant.try_renew(&mut self.budget) {
+        if link.grant.try_renew(&mut self.budget) == Renewal::Granted {
             link.is_grant_queued = true;
             effects.queue_credit_grant(id);
         } else {
             self.starved.insert(id);
+        }
+    }
+
+    /// Makes room for the credit of a starved link by drops, if it needs that. The caller must not be
+    /// going through the unexpected messages.
+    fn make_room_for_starved(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get(id).filter(|link| !link.is_grant_queued) {
+            let (needed_bytes, host) = (link.grant.needed_room_bytes(&self.budget), link.grant.host());
+            if needed_bytes > 0 {
+                self.try_make_room(needed_bytes, host);
+            }
         }
     }
 
@@ -107,6 +118,7 @@ impl Receiver {
         if self.budget.can_grant_starved() {
             self.budget.reset_starved_at();
             for link in mem::take(&mut self.starved) {
+                self.make_room_for_starved(link);
                 self.renew_credit_if_due(link, effects);
             }
         }

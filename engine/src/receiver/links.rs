@@ -2,6 +2,7 @@
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
+use super::leftovers::UnprovenMessages;
 use super::payload_destination::PayloadDestination;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
@@ -32,6 +33,8 @@ pub(super) struct ReceiverLink {
     /// How many kept messages came before the last fence, if the peer awaits an answer to it. The
     /// answer is sent when none of these messages is left.
     pub(super) fenced_messages: u64,
+    /// The kept messages of a peer that is not proven; `None` if it is.
+    pub(super) unproven_messages: Option<Box<UnprovenMessages>>,
 }
 
 /// A message that has arrived in part.
@@ -126,6 +129,7 @@ impl ReceiverLinks {
             unmatched_messages: 0,
             received_fences: 0,
             fenced_messages: 0,
+            unproven_messages: None,
         });
     }
 

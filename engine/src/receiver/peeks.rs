@@ -134,6 +134,8 @@ impl Receiver {
             PeekAction::Keep => {}
             PeekAction::Claim => {
                 unexpected.claim = Some(*context);
+                let (of_link, used_bytes) = (unexpected.origin.creation_number, unexpected.used_bytes());
+                self.leftovers.forbid_drop(of_link, used_bytes, &mut self.budget);
                 self.claimed.insert((*tagged, *context), Ok(id));
             }
             PeekAction::Discard => {

@@ -49,6 +49,11 @@ impl Unexpected {
     fn is_whole(&self) -> bool {
         self.fetch.is_none() && self.bytes.len() as u64 == self.message.len_bytes
     }
+
+    /// Returns how much of the budget the message uses.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.cost_bytes + self.fetched_bytes
+    }
 }
 
 impl Receiver {
@@ -112,6 +117,11 @@ impl Receiver {
             let place = self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
             self.set_place(id, place);
         }
+        if let Some(link) = self.links.get_mut(link_id)
+            && let Some(unproven) = &mut link.unproven_messages
+        {
+            unproven.push(id, link.unmatched_messages, |id| self.unexpected.contains_key(id));
+        }
         self.renew_credit_if_due(link_id, effects);
         Some(id)
     }
@@ -119,13 +129,23 @@ impl Receiver {
     /// Reserves memory for the payload of an offer that no receive has matched. Returns `false` if
     /// there is too little.
     pub(super) fn try_reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
-        let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
-        let len_bytes = unexpected.message.len_bytes;
-        if !self.budget.try_reserve(len_bytes) {
+        let Some(unexpected) = self.unexpected.get(id) else { return false };
+        let (len_bytes, origin) = (unexpected.message.len_bytes, unexpected.origin);
+        let Some(host) = self.links.link_of_origin(origin).map(|link| link.grant.host()) else {
+            return false;
+        };
+        if !self.budget.can_fetch(len_bytes, host) || !self.try_make_room(len_bytes, host) {
+            return false;
+        }
+        let (Some(unexpected), Some(link)) = (self.unexpected.get_mut(id), self.links.link_of_origin(origin))
+        else {
+            return false;
+        };
+        if !link.grant.try_reserve_payload(len_bytes, &mut self.budget) {
             return false;
         }
         if unexpected.bytes.try_reserve_exact(clamp_to_usize(len_bytes)).is_err() {
-            self.budget.release(len_bytes);
+            link.grant.release_payload(len_bytes, &mut self.budget);
             return false;
         }
         unexpected.fetched_bytes = len_bytes;
@@ -152,15 +172,22 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
-        self.budget.release(unexpected.fetched_bytes);
-        let origin = unexpected.origin;
-        if let Some(link) = self.links.link_of_origin(origin) {
-            link.unmatched_messages -= 1;
-            if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
-                link.fenced_messages -= 1;
-                if link.fenced_messages == 0 {
-                    effects.queue_header(origin.link, Header::Fenced);
-                }
+        let (origin, fetched_bytes) = (unexpected.origin, unexpected.fetched_bytes);
+        let Some(link) = self.links.link_of_origin(origin) else {
+            if unexpected.claim.is_none() {
+                self.leftovers.forbid_drop(origin.creation_number, unexpected.used_bytes(), &mut self.budget);
+            }
+            self.leftovers.release(origin.creation_number, fetched_bytes, &mut self.budget);
+            return Some(unexpected);
+        };
+        if fetched_bytes > 0 {
+            link.grant.release_payload(fetched_bytes, &mut self.budget);
+        }
+        link.unmatched_messages -= 1;
+        if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
+            link.fenced_messages -= 1;
+            if link.fenced_messages == 0 {
+                effects.queue_header(origin.link, Header::Fenced);
             }
         }
         Some(unexpected)

@@ -16,7 +16,7 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{
     EndedWork, HeldCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd,
 };
-use crate::transport::{LinkId, Pull, RemotePayload, Space};
+use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
 /// Translates between a member and the receiver that it shares. The methods are those of
@@ -128,8 +128,20 @@ impl Membership {
         })
     }
 
-    pub(crate) fn is_budget_overdrawn(&self) -> bool {
-        self.read_state(|state| state.receiver.is_budget_overdrawn())
+    pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
+        self.shared.lock().receiver.try_admit_link(address, proof)
+    }
+
+    pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
+        if let Some(link) = self.shared_link_id(id) {
+            self.shared.lock().receiver.link_up(link, address, proof);
+        }
+    }
+
+    pub(crate) fn peer_proven(&mut self, id: LinkId) {
+        if let Some(link) = self.shared_link_id(id) {
+            self.shared.lock().receiver.peer_proven(link);
+        }
     }
 
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {

@@ -153,10 +153,10 @@ impl ShmTransport {
             return self.end_and_report_link(id, why, receiver);
         }
         match self.map_peer_ring_and_answer(id, received) {
-            Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::Up { peer: to, instance }),
+            Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::up(to, instance)),
             Ok(Origin::Accepted(serial)) => {
                 self.half_open.remove(&serial);
-                receiver.link_event(id, LinkEvent::Up { peer: address, instance });
+                receiver.link_event(id, LinkEvent::up(address, instance));
             }
             Err(error) => return self.end_and_report_link(id, error, receiver),
         }

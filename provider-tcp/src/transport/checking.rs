@@ -188,7 +188,21 @@ impl TcpTransport {
             }
         }
         let refuted = self.address_claims.finish_check(plan, outcome, now);
+        self.report_confirmed(outcome, receiver);
         self.end_refuted_links(&refuted, receiver)
+    }
+
+    /// Reports the links whose claim an endpoint has confirmed. A link that is held is reported when it is
+    /// admitted.
+    fn report_confirmed(&mut self, outcome: &CheckOutcome, receiver: &mut impl FrameHandler) {
+        let CheckOutcome::Answered(answers) = outcome else { return };
+        for &(id, token, status) in answers {
+            if status == ClaimStatus::Confirmed
+                && self.links.link_mut(id).is_some_and(|link| link.confirm_claim(token))
+            {
+                receiver.link_event(id, LinkEvent::Confirmed);
+            }
+        }
     }
 
     /// Lets a check wait for a descriptor. Returns how many events it has reported.
@@ -216,7 +230,8 @@ impl TcpTransport {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
-        receiver.link_event(id, LinkEvent::Up { peer: claimed.address, instance: claimed.instance });
+        let (peer, instance, proof) = (claimed.address, claimed.instance, link.proof_of_claim());
+        receiver.link_event(id, LinkEvent::Up { peer, instance, proof });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);
         1

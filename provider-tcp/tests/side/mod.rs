@@ -28,6 +28,7 @@ impl FrameHandler for Events {
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { .. } => self.up.push(link),
+            LinkEvent::Confirmed => {}
             LinkEvent::Down(error) => self.down.push((link, error)),
         }
     }

@@ -15,7 +15,7 @@ use crate::link::Links;
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::target::Target;
-use crate::transport::{Close, LinkId};
+use crate::transport::{AddressProof, Close, LinkId};
 use crate::wire::Header;
 
 /// An engine's other parts and sink, which carry out the effects of its connection.
@@ -54,11 +54,18 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         self.sink.report_connection_event(event);
     }
 
-    fn add_message_link(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
+    fn add_message_link(
+        &mut self,
+        link: LinkId,
+        address: Address,
+        instance: u64,
+        proof: AddressProof,
+    ) -> PeerId {
         // No sweep: an endpoint has one connection in its life.
         let peer = self.peers.intern_introduced(address);
         self.links.insert(link, peer);
         self.receive_side.link_added(link, peer, address);
+        self.receive_side.link_up(link, address, proof);
         self.target.link_added(link, peer);
         let state = self.peers.peer_mut(peer);
         state.link_begun(link);

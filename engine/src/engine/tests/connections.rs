@@ -30,7 +30,7 @@ fn handshake_header(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
 }
 
 fn bring_link_up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {
-    engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(port), instance });
+    engine.arrivals(sink).link_event(id, LinkEvent::up(address(port), instance));
 }
 
 fn receive_frame(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: Header, data: &[u8]) {

@@ -69,7 +69,7 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
     let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
     let mut engine =
         Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     assert_eq!(engine.intern_peer(address(2)), peer);
     let (mut granted, mut spent, mut kept) = (CREDIT_INITIAL_BYTES, 0, 0);
     while spent + MESSAGE_COST_BYTES + 8 <= granted {
@@ -105,7 +105,7 @@ fn message_beyond_granted_credit_ends_the_link() {
 fn offers_beyond_budget_wait_for_receive_or_room() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     transport.memory = vec![7; 60_000];
     for (op, len_bytes) in [(1, 20_000), (2, 20_000), (3, 60_000)] {
         let message = Message::of_len(len_bytes);
@@ -139,7 +139,7 @@ fn link_down_returns_its_credit_to_the_budget() {
     transport.memory = vec![7; 20_000];
     for round in 0..10 {
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LINK, LinkEvent::Up { peer: address(2), instance: round });
+        arrivals.link_event(LINK, LinkEvent::up(address(2), round));
         arrivals.frame(LINK, &untagged_header(3), b"one");
         let message = Message::of_len(20_000);
         let request = Header::Request { message, op: round, remote_bytes: REMOTE.len() as u8 };
@@ -163,7 +163,7 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
     let mut kept_bytes = 0;
     for instance in 0..20 {
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LINK, LinkEvent::Up { peer: address(2), instance });
+        arrivals.link_event(LINK, LinkEvent::up(address(2), instance));
         arrivals.frame(LINK, &untagged_header(30_000), &[7; 30_000]);
         engine.transmit(&mut transport, &mut sink);
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
@@ -176,10 +176,49 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
     engine.post_receive(receive_request(30_000, 1), &mut sink).unwrap();
     engine.post_receive(receive_request(30_000, 2), &mut sink).unwrap();
     let before = (engine.receive_side.unexpected_len(), transport.closed.len());
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 99 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 99));
     engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), b"welcome!");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.receive_side.unexpected_len(), transport.closed.len()), (before.0 + 1, before.1));
+}
+
+/// Brings a link up on which messages arrive, and ends it. Returns whether it was admitted.
+fn visit(engine: &mut Engine, instance: u64, events: &[LinkEvent], transport: &mut Scripted) -> bool {
+    let (link, mut sink) = (LinkId(20), Recorder::default());
+    let mut arrivals = engine.arrivals(&mut sink);
+    let (peer, proof) = (address(5), AddressProof::Claimed);
+    arrivals.link_event(link, LinkEvent::Up { peer, instance, proof });
+    for event in events {
+        arrivals.link_event(link, event.clone());
+    }
+    for _ in 0..FIRST_MESSAGES {
+        arrivals.frame(link, &untagged_header(0), b"");
+    }
+    engine.transmit(transport, &mut sink);
+    let is_admitted = engine.links.get(link).is_some();
+    engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(LinkError::Closed));
+    is_admitted
+}
+
+#[test]
+fn messages_of_confirmed_peers_are_kept_and_others_make_room() {
+    let (_, _, mut transport, _) = engine_with_peer();
+    let budget_bytes = 8 * CREDIT_INITIAL_BYTES;
+    let config = || Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() };
+    let mut engine = Engine::new(config());
+    let is_admitted = |admitted: &bool| *admitted;
+    let claimed: Vec<bool> =
+        (0..20).map(|instance| visit(&mut engine, instance, &[], &mut transport)).collect();
+    assert!(claimed.iter().all(is_admitted), "{claimed:?}");
+    assert!(engine.receive_side.unexpected_len() as u64 <= 8 * FIRST_MESSAGES);
+
+    let mut engine = Engine::new(config());
+    let confirmed: Vec<bool> = (0..20)
+        .map(|instance| visit(&mut engine, instance, &[LinkEvent::Confirmed], &mut transport))
+        .collect();
+    let count = confirmed.iter().take_while(|admitted| **admitted).count();
+    assert!((6..8).contains(&count) && !confirmed[count..].iter().any(is_admitted), "{confirmed:?}");
+    assert_eq!(engine.receive_side.unexpected_len() as u64, count as u64 * FIRST_MESSAGES);
 }
 
 fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
@@ -191,8 +230,8 @@ fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
 fn large_offer_without_room_does_not_block_smaller_ones() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 200_000, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
     engine.arrivals(&mut sink).frame(LINK, &request_header(1, 199_999, AwaitedReply::Arrival), b"");
     engine.arrivals(&mut sink).frame(LinkId(8), &request_header(1, 100, AwaitedReply::Arrival), b"");
     engine.transmit(&mut transport, &mut sink);
@@ -205,8 +244,8 @@ fn starved_link_gets_credit_when_others_return_some() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
     let mut engine = Engine::new(Config::default());
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.arrivals(&mut sink).link_event(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
+    engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
     let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
     engine.arrivals(&mut sink).frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
@@ -250,7 +289,7 @@ fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
 fn discarded_offer_costs_credit_until_its_data_arrives() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for op in 0..10_000 {
         engine.arrivals(&mut sink).frame(LINK, &request_header(op, 10, AwaitedReply::Nothing), b"");
         engine.transmit(&mut transport, &mut sink);
@@ -268,7 +307,7 @@ fn claimed_length_reserves_no_memory_with_unlimited_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = crate::limits::UNEXPECTED_BUDGET_MAX_BYTES;
     let mut engine = Engine::new(Config { unexpected_budget_bytes: budget_bytes, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for _ in 0..FIRST_MESSAGES / 2 {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(0), b"");
     }
@@ -287,10 +326,10 @@ fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
     let budget_bytes = 4 * CREDIT_INITIAL_BYTES;
     let mut engine =
         Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     for instance in 0..10 {
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance });
+        arrivals.link_event(LinkId(8), LinkEvent::up(address(3), instance));
         for _ in 0..FIRST_MESSAGES {
             arrivals.frame(LinkId(8), &untagged_header(0), b"");
         }

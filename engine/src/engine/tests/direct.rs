@@ -258,7 +258,7 @@ fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     let transmit_order = Order::WAS | Order::RAS;
     let mut engine = Engine::new(Config { transmit_order, ..Config::default() });
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     let peer = engine.intern_peer(address(2));
     let mut transport = Scripted::default();
     map_region(&mut engine, &mut transport, &mut sink);

@@ -101,7 +101,7 @@ fn offered_write_with_commit_is_flushed_after_its_last_byte() {
 fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
-    engine.arrivals(&mut sink).link_event(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
     let (_first, first_device) = add_persistent_region(&engine, 1);
     let (_second, second_device) = add_persistent_region(&engine, 2);
     let mut arrivals = engine.arrivals(&mut sink);
@@ -190,7 +190,7 @@ fn fenced_commit_flushes_writes_of_an_earlier_link() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(next, LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(next, LinkEvent::up(address(2), 1));
     arrivals.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), [(10, 4)]);
     engine.transmit(&mut transport, &mut sink);

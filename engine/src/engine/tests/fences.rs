@@ -162,7 +162,7 @@ fn peer_that_fences_without_reading_answers_is_disconnected() {
 fn fence_waits_for_sends_to_former_instance() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_request(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
     engine.post_request(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), []);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));

@@ -238,7 +238,7 @@ fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() 
 #[test]
 fn refused_pull_on_one_link_does_not_affect_another() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 3));
     transport.pulls = [Pull::Refused].into();
     engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 4), REMOTE);
     engine.arrivals(&mut sink).frame(LinkId(8), &offer_header(1, 4), REMOTE);
@@ -385,7 +385,7 @@ fn partial_request_is_dropped_with_its_link() {
     arrivals.frame_begun(LINK, &offer_header(1, 4));
     arrivals.payload_arrived(LINK, &REMOTE[1..]);
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.link_event(LINK, LinkEvent::up(address(3), 1));
     arrivals.payload_arrived(LINK, b"late");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.outstanding_receives(), sink.ended.len(), transport.sent.len()), (1, 0, 0));
@@ -443,7 +443,7 @@ fn invalid_offer_or_data_ends_the_link() {
         for in_pieces in [false, true] {
             let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
             let mut arrivals = engine.arrivals(&mut sink);
-            arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+            arrivals.link_event(LinkId(8), LinkEvent::up(address(3), 3));
             arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
             arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
             arrivals.frame(LinkId(8), &unpullable_offer(3, 10), b"");

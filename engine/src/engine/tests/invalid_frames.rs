@@ -11,7 +11,7 @@ const OTHER: LinkId = LinkId(8);
 /// an offer of a message.
 fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::up(address(3), 1));
     engine.config.eager_max_bytes = 4;
     for (context, level, text) in
         [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]

@@ -103,7 +103,7 @@ fn match_after_link_down_sends_no_answer() {
     arrivals.frame(LINK, &message_awaiting_match(1), b"x");
     arrivals.link_event(LINK, LinkEvent::Down(RESET));
     // Now the link of another peer has this number.
-    arrivals.link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.link_event(LINK, LinkEvent::up(address(3), 1));
     engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((sink.ended_contexts(), transport.sent.len()), (vec![1], 0));

@@ -8,7 +8,7 @@ fn link_that_went_down_is_not_closed_again() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
     arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(7), LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.link_event(LinkId(7), LinkEvent::up(address(3), 1));
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 }
@@ -82,7 +82,7 @@ fn later_sends_go_to_the_new_instance_at_an_address() {
     engine.post_request(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
     engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
     assert_eq!(sink.ended_contexts(), [2], "what the former one has not been sent fails");
     engine.post_request(send_request(peer, b"second", 3), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
@@ -100,7 +100,7 @@ fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(6));
     arrivals.payload_arrived(LinkId(7), b"for");
-    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
     arrivals.payload_arrived(LinkId(7), b"mer");
     arrivals.frame(LinkId(7), &untagged_header(4), b"last");
     arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
@@ -119,7 +119,7 @@ fn silent_former_link_times_out() {
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
     assert!(engine.awaits_timeout() && !engine.wants_pass());
     let mut pass_at = |ms, engine: &mut Engine, sink: &mut Recorder| {
         engine.advance_time(Moment::from_ms(ms), sink);
@@ -155,7 +155,7 @@ fn former_link_is_read_before_timeout_after_long_pause() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
     engine.advance_time(Moment::from_ms(0), &mut sink);
     engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
     engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"for");
@@ -170,7 +170,7 @@ fn former_link_is_read_before_timeout_after_long_pause() {
 #[test]
 fn former_link_down_cancels_its_timeout() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
     engine.advance_time(Moment::from_ms(0), &mut sink);
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     engine.advance_time(Moment::from_ms(1), &mut sink);
@@ -182,7 +182,7 @@ fn former_links_are_checked_rarely() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
     engine.advance_time(Moment::from_ms(0), &mut sink);
     let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
     assert_eq!(engine.next_deadline(), deadline);
@@ -193,7 +193,7 @@ fn former_links_are_checked_rarely() {
         assert_eq!(engine.next_deadline(), deadline);
     }
     // A link that is replaced meanwhile is checked in time, even if the application sleeps.
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 3 });
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 3));
     assert_eq!(engine.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
     engine.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS), &mut sink);
     let later = REPLACED_LINK_CHECK_MS + REPLACED_LINK_IDLE_MAX_MS;
@@ -235,7 +235,7 @@ fn directed_receive_fails_with_its_peer() {
     engine.post_receive(from(other, 2), &mut sink).unwrap();
     engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
     engine.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     assert!(sink.ended.is_empty(), "there is another link");
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
@@ -250,8 +250,8 @@ fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
     let peer = engine.intern_peer(address(2));
     engine.post_request(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(5), LinkEvent::Up { peer: address(2), instance: 1 });
-    arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(LinkId(5), LinkEvent::up(address(2), 1));
+    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
     arrivals.frame(LinkId(5), &untagged_header(2), b"hi");
     engine.post_request(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
@@ -283,8 +283,8 @@ fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
     let peer = engine.intern_peer(address(2));
     engine.post_request(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
-    arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(LinkId(7), LinkEvent::up(address(2), 2));
+    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(0), Close::Abort)]);
     engine.post_request(send_request(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
@@ -300,7 +300,7 @@ fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
     engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent[0].0, LinkId(7));
     let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
@@ -317,7 +317,7 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
         let acked = send_request(peer, b"on the first", 1).level(Level::Transmit);
         engine.post_request(acked, &mut transport, &mut sink).unwrap();
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
         arrivals.link_event(LinkId(8), LinkEvent::Down(error));
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, others_closed);
@@ -334,7 +334,7 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
     engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(RESET));
     assert_eq!(sink.ended_contexts(), [1], "there is another link");
     let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
@@ -365,7 +365,7 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.connected.len(), attempts_before + 1);
     assert_eq!((sink.ended_contexts().len(), engine.outstanding_receives()), (2, 2));
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 1));
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(9), &untagged_header(1), b"x");
     arrivals.frame(LinkId(9), &untagged_header(1), b"y");
@@ -417,7 +417,7 @@ fn requested_payload_keeps_former_link_alive() {
     arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
     for byte in 0..len_bytes {
         engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"x");
         for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
@@ -494,7 +494,7 @@ fn receive_from_lost_peer_cancelled_before_the_pass_opens_no_link() {
 #[test]
 fn receive_from_peer_that_has_come_back_waits_without_connecting() {
     let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 2));
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.connected.is_empty() && sink.ended.is_empty());

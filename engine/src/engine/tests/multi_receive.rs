@@ -149,7 +149,7 @@ fn unexpected_messages_go_into_a_posted_buffer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"pulled".to_vec();
     let other = LinkId(8);
-    engine.arrivals(&mut sink).link_event(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
     deliver_message(&mut engine, &mut sink, b"whole");
     engine.arrivals(&mut sink).frame(other, &untagged_header(5), b"other");
     engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 6, b""), b"");
@@ -178,7 +178,7 @@ fn release_waits_for_arriving_messages() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"pulled..".to_vec();
     let other = LinkId(8);
-    engine.arrivals(&mut sink).link_event(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
     post_buffer(&mut engine, &mut sink, 32, 1);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &offer_header(1, 8, b""), b"");
@@ -215,7 +215,7 @@ fn failed_message_leaves_buffer_usable() {
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b"half"[..])]);
     assert_eq!(*ended_error(&sink.take_ended()[0]), OperationError::Link(RESET));
 
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 2));
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(8));
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(all_ended_fields(&sink), [(BUFFER, no_flags(), &b""[..]), (BUFFER, RELEASED, b"")]);

@@ -19,7 +19,7 @@ const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(config);
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     let peer = engine.intern_peer(address(2));
     (engine, peer, Scripted::default(), sink)
 }
@@ -133,7 +133,7 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
 fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::SAW);
     let other = engine.intern_peer(address(3));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
     Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
     // No order holds the read back, but it queues behind the send.
@@ -176,7 +176,7 @@ fn link_down_releases_held_operations() {
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(sink.take_ended().len(), 2);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 2));
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
     assert_eq!(sink.take_ended().len(), 1);
 }
@@ -255,7 +255,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     let (mut engine, peer, mut transport, mut sink) =
         engine_with_config(Config { completes_in_order: true, ..Config::default() });
     let other = engine.intern_peer(address(3));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
     engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
     engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
     let silent = rma_request(peer, write_local(b"s"), 3).signalled(Signalled::No);

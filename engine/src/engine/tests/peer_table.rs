@@ -23,7 +23,7 @@ fn let_peers_pass(engine: &mut Engine, sink: &mut Recorder, ports: impl Iterator
     let mut greatest = 0;
     let room = std::mem::replace(&mut sink.room, usize::MAX);
     for port in ports {
-        let up = LinkEvent::Up { peer: address(port), instance: 1 };
+        let up = LinkEvent::up(address(port), 1);
         engine.arrivals(sink).link_event(PASSING_LINK, up);
         greatest = greatest.max(engine.peers().find(address(port)).expect("it has a link").index());
         engine.arrivals(sink).link_event(PASSING_LINK, LinkEvent::Down(LinkError::Closed));
@@ -62,7 +62,7 @@ fn keeps_id_after_frame(
     let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
     let (_region, _device) = add_persistent_region(&engine, KEY);
     prepare(&mut engine, &mut sink);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).frame(LINK, header, payload);
     let id = engine.peers().find(address(2)).expect("it has a link");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
@@ -103,7 +103,7 @@ fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
 fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
     let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
     let (_region, device) = add_persistent_region(&engine, KEY);
-    let up = LinkEvent::Up { peer: address(2), instance: 1 };
+    let up = LinkEvent::up(address(2), 1);
     engine.arrivals(&mut sink).link_event(LINK, up.clone());
     engine.arrivals(&mut sink).frame(LINK, &write_header(1, KEY, 20, 4, Durable::Nothing), b"four");
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
@@ -120,7 +120,7 @@ fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
         (Engine::new(Config::default()), Recorder::default(), Scripted::default());
     // The first sweep comes before the loss, or long after it.
     let_peers_pass(&mut engine, &mut sink, 40_000..40_000 + PEER_SWEEP_MIN_PEERS as u16 - 1);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     let_peers_pass(&mut engine, &mut sink, 10_000..10_000 + passing);
     let mut request = receive_request(8, 1);
@@ -208,7 +208,7 @@ proptest! {
             engine.deliver_held(&mut sink);
             match step {
                 Step::Up(port) if up.insert(port) => {
-                    let event = LinkEvent::Up { peer: address(port), instance: 1 };
+                    let event = LinkEvent::up(address(port), 1);
                     engine.arrivals(&mut sink).link_event(LinkId(port.into()), event);
                 }
                 Step::Down(port) if up.remove(&port) => {

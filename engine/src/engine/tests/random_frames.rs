@@ -263,7 +263,7 @@ impl Run {
             Step::Up { link, instance } if !self.is_up[link] => {
                 self.is_up[link] = true;
                 let (id, peer) = LINKS[link];
-                engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(peer), instance });
+                engine.arrivals(sink).link_event(id, LinkEvent::up(address(peer), instance));
             }
             Step::Down { link, error } if self.is_up[link] => {
                 (self.is_up[link], self.left_bytes[link]) = (false, 0);

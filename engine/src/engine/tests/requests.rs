@@ -134,7 +134,7 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     // Another link may be able to pull.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
     engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.exposed.len(), 3);
 }
@@ -211,7 +211,7 @@ fn connecting_link_that_took_an_offer_stays_in_use() {
         (Scripted { pull_min_bytes: Some(10), ..Scripted::default() }, Recorder::default());
     let peer = engine.intern_peer(address(2));
     engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     engine.post_request(send_request(peer, b"after it", 2), &mut transport, &mut sink).unwrap();
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
@@ -270,11 +270,11 @@ fn exposed_memory_is_returned_only_after_link_close() {
     };
     let lost_second_link: Way = |engine, sink| {
         let mut arrivals = engine.arrivals(sink);
-        arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
         arrivals.link_event(LinkId(8), LinkEvent::Down(RESET));
     };
     let new_instance: Way = |engine, sink| {
-        engine.arrivals(sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+        engine.arrivals(sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
         [0, REPLACED_LINK_IDLE_MAX_MS, REPLACED_LINK_IDLE_MAX_MS + TIMEOUT_GRACE_MS]
             .into_iter()
             .for_each(|ms| engine.advance_time(Moment::from_ms(ms), sink));
@@ -342,7 +342,7 @@ fn invalid_answer_to_an_offered_message_ends_the_link() {
 fn answer_to_offer_of_another_link_or_to_eager_send_ends_the_link() {
     for header in [clear_header, done_header] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+        engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 3));
         engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
         let op = offered_ops(&transport)[0];
         deliver_header(&mut engine, &mut sink, LinkId(8), header(op));

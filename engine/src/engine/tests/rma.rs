@@ -174,7 +174,7 @@ fn access_without_endpoint_capability_is_refused() {
     let config = Config { remote_access: MrAccess::REMOTE_READ, ..Config::default() };
     let (_, _, mut transport, mut sink) = engine_with_region(1);
     let mut engine = Engine::new(config);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
     engine.target.regions().add(Region::owned(1, attr).unwrap()).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 1, WRITE), b"x");

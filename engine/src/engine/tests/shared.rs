@@ -39,7 +39,7 @@ impl Member {
     }
 
     fn link_up(&mut self) {
-        let up = LinkEvent::Up { peer: address(2), instance: 1 };
+        let up = LinkEvent::up(address(2), 1);
         self.engine.arrivals(&mut self.sink).link_event(LINK, up);
     }
 
@@ -50,7 +50,7 @@ impl Member {
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
         engine.connect(address(2), 1, b"", &mut transport, &mut sink).unwrap();
         for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
-            engine.arrivals(&mut sink).link_event(link, LinkEvent::Up { peer: address(port), instance: 1 });
+            engine.arrivals(&mut sink).link_event(link, LinkEvent::up(address(port), 1));
         }
         let accept = Handshake { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
         engine.arrivals(&mut sink).frame(LINK, &Header::Connection(accept), b"");
@@ -135,10 +135,7 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
 fn completion_names_the_source_by_the_members_own_id() {
     let (shared, mut first, mut second) = two_members();
     let other = second.engine.intern_peer(address(9));
-    second
-        .engine
-        .arrivals(&mut second.sink)
-        .link_event(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
+    second.engine.arrivals(&mut second.sink).link_event(LinkId(8), LinkEvent::up(address(9), 1));
     let only = Some(address(9));
     shared.post_receive(only, receive_request(8, 1)).unwrap();
     first.receive_frame(&untagged_header(1), b"a");
@@ -439,10 +436,7 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
 fn messages_kept_aside_for_a_full_member_match_in_order_of_arrival() {
     let (shared, _, mut second) = two_members();
     let other = LinkId(8);
-    second
-        .engine
-        .arrivals(&mut second.sink)
-        .link_event(other, LinkEvent::Up { peer: address(9), instance: 1 });
+    second.engine.arrivals(&mut second.sink).link_event(other, LinkEvent::up(address(9), 1));
     let from_other = |member: &mut Member, message: &[u8]| {
         member.engine.arrivals(&mut member.sink).frame(other, &untagged_header(3), message);
     };
@@ -470,10 +464,7 @@ fn mailbox_entries_of_a_link_are_dropped_with_it() {
     second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.lose_link(LINK);
-    second
-        .engine
-        .arrivals(&mut second.sink)
-        .link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    second.engine.arrivals(&mut second.sink).link_event(LINK, LinkEvent::up(address(3), 1));
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);

@@ -143,7 +143,7 @@ impl Run {
             Step::Up(link, instance) if !self.is_up[link] && (link > 0 || self.is_there[0]) => {
                 (self.is_there[link], self.is_up[link]) = (true, true);
                 let (id, port) = LINKS[link];
-                engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(port), instance });
+                engine.arrivals(sink).link_event(id, LinkEvent::up(address(port), instance));
             }
             Step::Down(link, error) if self.is_there[link] && (link == 0 || self.is_up[link]) => {
                 (self.is_there[link], self.is_up[link], self.left_bytes[link]) = (false, false, 0);

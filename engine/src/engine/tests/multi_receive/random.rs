@@ -175,7 +175,7 @@ impl World {
 
     fn bring_link_up(&mut self, sender: usize, instance: u64) {
         let peer = address(sender as u16 + 10);
-        self.engine.arrivals(&mut self.sink).link_event(self.links[sender], LinkEvent::Up { peer, instance });
+        self.engine.arrivals(&mut self.sink).link_event(self.links[sender], LinkEvent::up(peer, instance));
     }
 
     fn run_step(&mut self, step: Step) {

@@ -213,10 +213,7 @@ fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
 #[test]
 fn peer_is_forgotten_with_the_last_member_that_knows_it() {
     let (shared, mut first, mut second) = two_members();
-    second
-        .engine
-        .arrivals(&mut second.sink)
-        .link_event(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
+    second.engine.arrivals(&mut second.sink).link_event(LinkId(8), LinkEvent::up(address(9), 1));
     shared.post_receive(Some(address(4)), receive_request(8, 1)).unwrap();
     assert_eq!(shared.peers_len(), 3);
     second.engine.leave_shared_receiver(&mut second.sink);
@@ -242,7 +239,7 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
     first.lose_link(LINK);
     second.lose_link(LINK);
     for port in 1000..2000 {
-        let came = LinkEvent::Up { peer: address(port), instance: 1 };
+        let came = LinkEvent::up(address(port), 1);
         first.engine.arrivals(&mut first.sink).link_event(LinkId(8), came);
         first.lose_link(LinkId(8));
         shared.post_receive(Some(address(port + 1000)), receive_request(8, 9)).unwrap();

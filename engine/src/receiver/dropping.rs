@@ -1,0 +1,121 @@
+//! Makes room in the budget: drops messages that unproven peers have left behind.
+//!
+//! Nothing is dropped in vain: only if there is enough to drop, and only as much as is needed.
+
+use tracing::{debug, warn};
+
+use super::Receiver;
+use super::leftovers::UnprovenMessages;
+use super::unexpected::Unexpected;
+use crate::address::Address;
+use crate::operation::UnexpectedId;
+use crate::source_host::SourceHost;
+use crate::transport::{AddressProof, LinkId};
+
+impl Receiver {
+    /// Makes room for a new link to the peer at this address, which is known by `proof`. Returns
+    /// whether the link may come up.
+    ///
+    /// A link is refused if the messages that ended links have left behind overdraw the budget and
+    /// its reserve. One that this side has accepted is also refused if the peer's host has left more
+    /// behind than its share. Messages that may be dropped do not count.
+    pub(crate) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
+        let host = match proof {
+            AddressProof::Credentials | AddressProof::Reached => None,
+            AddressProof::Confirmed | AddressProof::Claimed => Some(SourceHost::of(address)),
+        };
+        let excess_of_host = |receiver: &Receiver, without_droppable| {
+            let shares = receiver.budget.shares();
+            host.map_or(0, |host| shares.excess_left_behind_bytes(host, without_droppable))
+        };
+        if self.budget.overdrawn_bytes(true) > 0 || excess_of_host(self, true) > 0 {
+            return false;
+        }
+        while excess_of_host(self, false) > 0 && self.drop_next(host) {}
+        while self.budget.overdrawn_bytes(false) > 0 && self.drop_next(None) {}
+        true
+    }
+
+    /// Records that a link is up, to the peer at this address, which is known by `proof`.
+    pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if proof != AddressProof::Credentials {
+            link.grant.charge_to(SourceHost::of(address), &mut self.budget);
+        }
+        if proof == AddressProof::Claimed {
+            link.unproven_messages = Some(Box::default());
+        }
+    }
+
+    /// Records that the peer of a link is proven. So its messages are not dropped.
+    pub(crate) fn peer_proven(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.unproven_messages = None;
+        }
+    }
+
+    /// Drops messages until a host has this much room. Returns whether there was enough to drop. The
+    /// caller must not be going through the unexpected messages.
+    pub(super) fn try_make_room(&mut self, bytes: u64, host: Option<SourceHost>) -> bool {
+        if !self.budget.can_reclaim(bytes, host) {
+            return false;
+        }
+        while let Some(host) = host
+            && self.budget.shares().free_bytes(host) < bytes
+            && self.drop_next(Some(host))
+        {}
+        while self.budget.free_bytes() < bytes && self.drop_next(None) {}
+        self.budget.has_room(bytes, host)
+    }
+
+    /// Lets the messages of an ended link be dropped that no peek has claimed.
+    pub(super) fn allow_drops(&mut self, creation_number: u64, messages: UnprovenMessages) {
+        let mut droppable_bytes = 0;
+        let mut messages = messages.into_ids();
+        messages.retain(|id| {
+            let unclaimed = self.unexpected.get(*id).filter(|unexpected| unexpected.claim.is_none());
+            droppable_bytes += unclaimed.map_or(0, |unexpected| unexpected.used_bytes());
+            unclaimed.is_some()
+        });
+        self.leftovers.allow_drops(creation_number, messages, droppable_bytes, &mut self.budget);
+    }
+
+    /// Drops the message that goes first, of all or of one host. Returns whether there was one.
+    fn drop_next(&mut self, host: Option<SourceHost>) -> bool {
+        while let Some(id) = self.leftovers.take_next_droppable(host) {
+            let unclaimed = self.unexpected.get(id).filter(|unexpected| unexpected.claim.is_none());
+            if unclaimed.is_some()
+                && let Some(unexpected) = self.unexpected.remove(id)
+            {
+                self.forget_dropped(id, &unexpected);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn forget_dropped(&mut self, id: UnexpectedId, unexpected: &Unexpected) {
+        let (origin, used_bytes) = (unexpected.origin, unexpected.used_bytes());
+        match unexpected.place {
+            Some(place) => {
+                self.matching_of(&unexpected.message).remove_unexpected(place, id);
+            }
+            None => self.forget_kept_aside(origin.member),
+        }
+        self.leftovers.forbid_drop(origin.creation_number, used_bytes, &mut self.budget);
+        self.leftovers.release(origin.creation_number, used_bytes, &mut self.budget);
+        self.dropped_messages += 1;
+        let (source, dropped) = (unexpected.source, self.dropped_messages);
+        // Peers decide how many there are, so the log must not grow with their number.
+        if dropped.is_power_of_two() {
+            warn!(
+                ?source,
+                dropped,
+                "dropped an unexpected message of a peer that has left and whose address was not proven, to \
+                 make room for others; dropped is the number of all"
+            );
+        } else {
+            debug!(?source, dropped, "dropped an unexpected message of an unproven peer");
+        }
+    }
+}

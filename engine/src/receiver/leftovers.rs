@@ -1,0 +1,128 @@
+//! What links have left behind that have ended.
+//!
+//! The messages of a proven peer stay until receives take them: their sends have completed. Those of
+//! an unproven peer may be dropped when the room is needed, in the order in which their links ended.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::credit::Budget;
+use crate::operation::UnexpectedId;
+use crate::source_host::SourceHost;
+
+/// A link's list of messages may name this many that no longer exist, besides as many as do.
+const GONE_MAX_MESSAGES: usize = 16;
+
+/// The messages of an unproven peer that were kept because no receive took them, the oldest first. Some
+/// may no longer exist.
+#[derive(Debug, Default)]
+pub(super) struct UnprovenMessages(VecDeque<UnexpectedId>);
+
+impl UnprovenMessages {
+    /// Adds a message, of now `kept_len` that exist.
+    pub(super) fn push(&mut self, id: UnexpectedId, kept_len: u64, exists: impl Fn(UnexpectedId) -> bool) {
+        self.0.push_back(id);
+        // So often that the list stays short, and so rarely that each message is looked at a few times.
+        if self.0.len() as u64 > 2 * kept_len + GONE_MAX_MESSAGES as u64 {
+            self.0.retain(|id| exists(*id));
+        }
+    }
+
+    /// Returns the ids of the messages.
+    pub(super) fn into_ids(self) -> VecDeque<UnexpectedId> {
+        self.0
+    }
+}
+
+/// What ended links have left behind, of peers that use the share of a host.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    /// By the creation number of the link. A link that has left nothing is not listed.
+    by_link: HashMap<u64, LinkLeftovers>,
+    /// The links with messages that may be dropped, in the order in which they ended.
+    droppable: BTreeMap<u64, u64>,
+    /// As `droppable`, for each host.
+    droppable_of_host: BTreeMap<(SourceHost, u64), u64>,
+    /// How many links had ended before the next one.
+    ended_count: u64,
+}
+
+/// What one link has left behind.
+#[derive(Debug)]
+struct LinkLeftovers {
+    host: SourceHost,
+    /// The credit that its messages hold, and their fetched payload.
+    bytes: u64,
+    /// The place of the link among those that have ended.
+    end_number: u64,
+    /// The part of `bytes` that may be dropped.
+    droppable_bytes: u64,
+    /// The messages that may be dropped, the oldest first. Receives may have taken some of them, or
+    /// peeks claimed them.
+    messages: VecDeque<UnexpectedId>,
+}
+
+impl Leftovers {
+    /// Adds a link that has ended, and that has left this much behind.
+    pub(super) fn add_link(&mut self, creation_number: u64, host: SourceHost, bytes: u64) {
+        let end_number = self.ended_count;
+        self.ended_count += 1;
+        if bytes > 0 {
+            let messages = VecDeque::new();
+            let left = LinkLeftovers { host, bytes, end_number, droppable_bytes: 0, messages };
+            self.by_link.insert(creation_number, left);
+        }
+    }
+
+    /// Records that these messages of an ended link may be dropped, which take this much.
+    pub(super) fn allow_drops(
+        &mut self,
+        creation_number: u64,
+        messages: VecDeque<UnexpectedId>,
+        bytes: u64,
+        budget: &mut Budget,
+    ) {
+        let Some(left) = self.by_link.get_mut(&creation_number).filter(|_| bytes > 0) else { return };
+        (left.messages, left.droppable_bytes) = (messages, bytes);
+        budget.add_droppable(left.host, bytes);
+        self.droppable.insert(left.end_number, creation_number);
+        self.droppable_of_host.insert((left.host, left.end_number), creation_number);
+    }
+
+    /// Records that a message is no longer among those that may be dropped, if it was.
+    pub(super) fn forbid_drop(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {
+        let Some(left) = self.by_link.get_mut(&creation_number).filter(|left| left.droppable_bytes > 0)
+        else {
+            return;
+        };
+        left.droppable_bytes -= bytes;
+        budget.remove_droppable(left.host, bytes);
+        if left.droppable_bytes == 0 {
+            left.messages = VecDeque::new();
+            self.droppable.remove(&left.end_number);
+            self.droppable_of_host.remove(&(left.host, left.end_number));
+        }
+    }
+
+    /// Releases bytes that an ended link had left behind.
+    pub(super) fn release(&mut self, creation_number: u64, bytes: u64, budget: &mut Budget) {
+        let Some(left) = self.by_link.get_mut(&creation_number) else { return budget.release(bytes) };
+        left.bytes -= bytes;
+        budget.release_left_behind(left.host, bytes);
+        if left.bytes == 0 {
+            self.by_link.remove(&creation_number);
+        }
+    }
+
+    /// Takes the message that is to be dropped first, of all or of one host. It may no longer exist,
+    /// or may have been claimed; the caller then takes the next.
+    pub(super) fn take_next_droppable(&mut self, host: Option<SourceHost>) -> Option<UnexpectedId> {
+        let first = match host {
+            None => self.droppable.first_key_value().map(|(_, link)| *link),
+            Some(host) => {
+                let of_host = (host, 0)..=(host, u64::MAX);
+                self.droppable_of_host.range(of_host).next().map(|(_, link)| *link)
+            }
+        };
+        self.by_link.get_mut(&first?)?.messages.pop_front()
+    }
+}

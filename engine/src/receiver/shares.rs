@@ -1,0 +1,140 @@
+//! The parts of a budget that the peers of one host may use.
+//!
+//! Any process can connect over TCP, and say at which address its endpoint is. So a limit for each
+//! peer would limit nothing. But a process has few hosts: see [`SourceHost`]. The receiver limits what
+//! the peers of one host use together, so that the other hosts have the rest.
+
+use std::collections::HashMap;
+
+use crate::limits::{HOST_FETCH_PERCENT, HOST_SHARE_PERCENT};
+use crate::source_host::SourceHost;
+
+/// What each host uses of a budget, and how much that may be.
+#[derive(Debug)]
+pub(super) struct Shares {
+    share_bytes: u64,
+    fetch_limit_bytes: u64,
+    /// Hosts that use nothing are not listed.
+    hosts: HashMap<SourceHost, HostUse>,
+}
+
+/// What the peers of one host use of a budget.
+#[derive(Debug, Default)]
+struct HostUse {
+    /// All of it: the outstanding credit of links, the fetched payload, and what ended links have
+    /// left behind.
+    used_bytes: u64,
+    /// Payload of links that are there, fetched before a receive matched its message.
+    fetched_bytes: u64,
+    /// What ended links have left behind.
+    left_behind_bytes: u64,
+    /// The part of `left_behind_bytes` that the receiver may drop.
+    droppable_bytes: u64,
+}
+
+impl Shares {
+    pub(super) fn new(limit_bytes: u64) -> Shares {
+        Shares {
+            share_bytes: percent_of(limit_bytes, HOST_SHARE_PERCENT),
+            fetch_limit_bytes: percent_of(limit_bytes, HOST_FETCH_PERCENT),
+            hosts: HashMap::new(),
+        }
+    }
+
+    /// Returns the most payload that may be fetched from one host before receives match it.
+    pub(super) fn fetch_limit_bytes(&self) -> u64 {
+        self.fetch_limit_bytes
+    }
+
+    /// Returns how much of its share a host does not use.
+    pub(super) fn free_bytes(&self, host: SourceHost) -> u64 {
+        self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes))
+    }
+
+    /// As [`free_bytes`](Self::free_bytes), if all that may be dropped were dropped.
+    pub(super) fn reclaimable_bytes(&self, host: SourceHost) -> u64 {
+        self.share_bytes.saturating_sub(self.look_up(host, |of| of.used_bytes - of.droppable_bytes))
+    }
+
+    /// Whether this much payload may be fetched from a host in addition.
+    pub(super) fn may_fetch(&self, host: SourceHost, bytes: u64) -> bool {
+        bytes <= self.fetch_limit_bytes.saturating_sub(self.look_up(host, |of| of.fetched_bytes))
+    }
+
+    /// Returns how much more than its share a host has left behind. The part that may be dropped
+    /// does not count if `without_droppable`.
+    pub(super) fn excess_left_behind_bytes(&self, host: SourceHost, without_droppable: bool) -> u64 {
+        let left_behind_bytes = self.look_up(host, |of| {
+            of.left_behind_bytes - if without_droppable { of.droppable_bytes } else { 0 }
+        });
+        left_behind_bytes.saturating_sub(self.share_bytes)
+    }
+
+    pub(super) fn change_charge(&mut self, host: SourceHost, from_bytes: u64, to_bytes: u64) {
+        self.change(host, |of| of.used_bytes = of.used_bytes + to_bytes - from_bytes);
+    }
+
+    pub(super) fn add_fetched(&mut self, host: SourceHost, bytes: u64) {
+        self.change(host, |of| {
+            of.used_bytes += bytes;
+            of.fetched_bytes += bytes;
+        });
+    }
+
+    pub(super) fn remove_fetched(&mut self, host: SourceHost, bytes: u64) {
+        self.change(host, |of| {
+            of.used_bytes -= bytes;
+            of.fetched_bytes -= bytes;
+        });
+    }
+
+    /// Records that a link has ended, whose messages still use this much.
+    pub(super) fn link_ended(&mut self, host: SourceHost, held_bytes: u64, fetched_bytes: u64) {
+        self.change(host, |of| {
+            of.fetched_bytes -= fetched_bytes;
+            of.left_behind_bytes += held_bytes + fetched_bytes;
+        });
+    }
+
+    pub(super) fn release_left_behind(&mut self, host: SourceHost, bytes: u64) {
+        self.change(host, |of| {
+            of.used_bytes -= bytes;
+            of.left_behind_bytes -= bytes;
+        });
+    }
+
+    pub(super) fn add_droppable(&mut self, host: SourceHost, bytes: u64) {
+        self.change(host, |of| of.droppable_bytes += bytes);
+    }
+
+    pub(super) fn remove_droppable(&mut self, host: SourceHost, bytes: u64) {
+        self.change(host, |of| of.droppable_bytes -= bytes);
+    }
+
+    #[cfg(test)]
+    pub(super) fn used_bytes(&self, host: SourceHost) -> u64 {
+        self.look_up(host, |of| of.used_bytes)
+    }
+
+    #[cfg(test)]
+    pub(super) fn are_unused(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    fn look_up(&self, host: SourceHost, look: impl FnOnce(&HostUse) -> u64) -> u64 {
+        self.hosts.get(&host).map_or(0, look)
+    }
+
+    fn change(&mut self, host: SourceHost, change: impl FnOnce(&mut HostUse)) {
+        let of = self.hosts.entry(host).or_default();
+        change(of);
+        if of.used_bytes == 0 {
+            self.hosts.remove(&host);
+        }
+    }
+}
+
+/// Returns a part of a number. The number may be so large that its product would overflow.
+fn percent_of(number: u64, percent: u64) -> u64 {
+    number / 100 * percent + number % 100 * percent / 100
+}
