@@ -252,7 +252,7 @@ pub enum OperationError {
     NoMessage,
     /// A peer could not read the memory from which it had to fetch the payload of a message or a
     /// write. If a receive has matched the message, the receive gets this error too.
-    #[error("the memory of the message could not be read")]
+    #[error("the payload could not be read from the sender's memory")]
     Fault,
     /// The target has refused the access to its memory. Nothing was read or written, except when
     /// the region was closed in the middle of the access: then a part may have been.
@@ -260,7 +260,7 @@ pub enum OperationError {
     Refused(Refusal),
     /// The target could not make the data durable, or could not make earlier writes durable, as a
     /// fence demands. A loss of power may lose the data. In the second case it was not written.
-    #[error("written, but not made durable")]
+    #[error("the peer could not make it durable, and may not have written it")]
     NotDurable,
     /// The deferred operation was refused when it was due, with the error that a direct call would
     /// have returned.

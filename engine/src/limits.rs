@@ -61,12 +61,12 @@ pub const UNEXPECTED_BUDGET_MIN_BYTES: usize = CREDIT_INITIAL_BYTES as usize;
 /// but sums of such values cannot overflow.
 pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
 
-/// How much of the budget for unexpected messages the peers of one host may use together, in percent,
-/// besides the initial credit of their links. Peers that are proven by
-/// [credentials](crate::transport::AddressProof::Credentials) have no such limit.
+/// How much of the budget for unexpected messages the peers of one host may use together, in percent.
+/// The initial credit of their links counts, but every link gets it, even beyond the share. Peers that
+/// are proven by [credentials](crate::transport::AddressProof::Credentials) have no such limit.
 ///
-/// Of the default budget this is 48 MiB, the initial credit of 1536 links. That is more than one
-/// host has ranks, since all ranks of a laptop that meet over TCP count as peers of one host.
+/// Of the default budget this is 48 MiB, the initial credit of 1536 links. One host has fewer ranks. All
+/// ranks of a laptop that meet over TCP are peers of one host.
 pub const HOST_SHARE_PERCENT: u64 = 75;
 
 /// How much of the budget payload may take that the peers of one host have offered and that is

@@ -3,7 +3,9 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::limits::{CREDIT_INITIAL_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
+use homespun::limits::{
+    CREDIT_INITIAL_BYTES, HOST_FETCH_PERCENT, HOST_SHARE_PERCENT, UNEXPECTED_BUDGET_MIN_BYTES,
+};
 use homespun::{Error, FabricAddress, Tag};
 use homespun_engine::loopback::Network;
 
@@ -11,8 +13,8 @@ use super::history::Receive;
 use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
 use crate::run::expect_accepted_or_full;
-use homespun_suite::Deadline;
 use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::{Deadline, Net};
 
 /// After this many rounds without an event, no message is expected to be reported twice.
 const SILENT_ROUNDS: usize = 10;
@@ -137,10 +139,11 @@ impl Runner<'_> {
     }
 
     /// Checks that the budget is free again when all members have left: another member, without a
-    /// receive, has room for a message of the whole budget, minus the initial credit of its link.
+    /// receive, fetches the longest message for which a free budget has room.
     pub(super) fn close_members_and_check_credit(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
-        if unexpected_bytes == 0 {
+        let len_bytes = longest_unmatched_bytes(self.net, budget_bytes);
+        if unexpected_bytes == 0 || len_bytes == 0 {
             return;
         }
         self.fixture.close_members(0..self.fixture.members.len());
@@ -149,7 +152,6 @@ impl Runner<'_> {
         let (Some(member), Some(peer)) = (self.fixture.members.last(), self.fixture.peers.last()) else {
             return;
         };
-        let len_bytes = budget_bytes - CREDIT_INITIAL_BYTES as usize;
         let buffers = vec![payload(0, len_bytes)];
         let flags = OpFlags::DELIVERY_COMPLETE;
         peer.send(SendMsg { buffers, to, flags, ..SendMsg::default() }).expect("nothing is outstanding");
@@ -159,8 +161,21 @@ impl Runner<'_> {
             if let Some(ended) = peer.poll_send_end() {
                 break assert!(ended.is_ok(), "{ended:?}");
             }
-            deadline.yield_or_panic_with(|| format!("credit after {:#?}", self.history));
+            deadline
+                .yield_or_panic_with(|| format!("credit for {len_bytes} bytes after {:#?}", self.history));
         }
+    }
+}
+
+/// Returns the length of the longest message that is fetched without a receive, from a peer that has the
+/// only link. Over shared memory and the loopback the message may take the whole budget without the initial
+/// credit of the link. Other peers are limited by the shares of their host.
+fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
+    let initial_bytes = CREDIT_INITIAL_BYTES as usize;
+    let percent = |percent: u64| budget_bytes * percent as usize / 100;
+    match net.info().domain.name.as_deref() {
+        Some("shm" | "loopback") => budget_bytes - initial_bytes,
+        _ => percent(HOST_FETCH_PERCENT).min(percent(HOST_SHARE_PERCENT).saturating_sub(initial_bytes)),
     }
 }
 
