@@ -1,7 +1,7 @@
 //! The objects that `fi_info::handle` may name: passive endpoints, and connection requests.
 //!
 //! The plugin looks handles up by their address and never reads their memory: an application may
-//! still have an info whose object has ended.
+//! still have an info whose handle names an object that no longer exists.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -73,7 +73,7 @@ pub(crate) fn remove_passive<T>(at: *const T) {
     drop(passive);
 }
 
-/// Removes the pending requests of a fabric before it closes: they end with it.
+/// Removes the pending requests of a fabric before the fabric closes: the requests end with the fabric.
 pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }

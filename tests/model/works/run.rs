@@ -71,8 +71,8 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner
 }
 
-/// Returns the counter that only works of this known counter change, so that its value shows their
-/// order.
+/// Returns the result counter of a known counter. Only works that the known counter triggers change it, so
+/// its value shows their order.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
@@ -120,9 +120,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Queues work that changes a counter. Works of a known counter add to any counter, and set only
-    /// their own result counter. Works of other counters only add to counting counters: the value after a
-    /// set would depend on the order of works, which is promised only for works of one counter.
+    /// Queues work that changes a counter. Works of a known counter add to any counter that may be a
+    /// trigger, and set only their own result counter. Works of counting counters only add to counting
+    /// counters: the value after a set would depend on the order of works, which is promised only for works
+    /// of one counter.
     fn queue_change_work(
         &mut self,
         trigger: CounterName,
