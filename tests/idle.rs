@@ -439,7 +439,7 @@ fn listener_without_descriptors_retries_rarely() {
             let waits = scope.spawn(|| sleep_until_operation_ends(bob.local_cq()));
             let used = measure_idle_processor_time();
             held.clear();
-            // The listener retries every 2 or 20 milliseconds, depending on the transport. That costs little.
+            // The listener retries every 2 or 20 milliseconds, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
             let sent = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);

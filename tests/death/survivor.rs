@@ -230,8 +230,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_every_unexpected_message();
-        // Cancel the receives, except one in the middle of a message, which cannot be cancelled. After
-        // every other victim, receives from any source stay posted for the next peer.
+        // Cancel the receive from the victim, and after every other victim all receives. If they are not
+        // cancelled, receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());
