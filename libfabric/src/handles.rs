@@ -23,7 +23,7 @@ struct Handles {
     requests: HashMap<usize, Held>,
 }
 
-/// A request that the application has read and neither accepted nor rejected.
+/// A request that the application has read or peeked at, and neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
     /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
@@ -79,7 +79,7 @@ pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
 }
 
 /// Returns the handle of a request, the same on every call. Keeps the request until the application
-/// has accepted or rejected it.
+/// accepts it, rejects it or closes the fabric.
 pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);

@@ -418,7 +418,7 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
                             Err(error) => panic!("{error}"),
                         }
                     }
-                    // Passes the signal on to a thread that has not begun to wait.
+                    // Pass the signal on to a thread that has not begun to wait.
                     cq.signal().unwrap();
                 });
             }
