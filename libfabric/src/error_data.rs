@@ -16,8 +16,8 @@ pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 impl ErrorData {
     /// Gives `data` to the application. If the application has passed a buffer, copies as much as
     /// fits. If not, stores a pointer to the plugin's own buffer, which is valid until the next
-    /// error is read, or null if there is no data. Writes the length to `err_data_size`, which is `None` if this version of the
-    /// entry has no such field.
+    /// error is read, or null if there is no data. Writes the length to `err_data_size`, which is
+    /// `None` if this version of the entry has no such field.
     ///
     /// # Safety
     ///

@@ -48,7 +48,7 @@ struct MessagesAndReceives {
     receives: Vec<usize>,
 }
 
-/// Returns them for each endpoint that stayed open, tagged and untagged ones apart.
+/// Returns the messages and receives of each endpoint that stayed open, tagged and untagged ones apart.
 fn messages_and_receives_by_endpoint_and_kind(history: &History) -> Vec<MessagesAndReceives> {
     let living = (0..history.places.len()).filter(|&place| has_original_endpoint(history, place));
     living
@@ -239,8 +239,8 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that before a fenced message is seen or completes, earlier messages have reached their own
-/// level and that of the fence.
+/// Checks that before a fenced message is seen or completes, earlier messages are matched, if their own
+/// level or that of the fenced message is the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
@@ -305,8 +305,8 @@ fn assert_messages_arrive(history: &History) {
     }
 }
 
-/// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
-/// and unexpected messages wait in order.
+/// Checks two messages of one sender. If an operation that accepts both gets the later message, an operation
+/// that was posted before it has taken the earlier message. Unexpected messages wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
     for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {

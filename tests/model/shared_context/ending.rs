@@ -50,7 +50,7 @@ impl Runner<'_> {
     }
 
     /// Posts a receive for any tagged message and a receive for any untagged message, unless they are
-    /// posted already. If the context has no room for them, cancels the last receive of the program.
+    /// posted already. If the context has no room for them, cancels the last open receive of the program.
     fn post_drain_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;

@@ -27,7 +27,8 @@ const SILENT_ROUNDS: usize = 10;
 pub(super) struct Observed {
     /// The reported result of each work: the fetched value, or the number of the message.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
-    /// The works whose messages the peer has received, in that order: untagged, then tagged.
+    /// The works whose messages the peer has received, in the order of the completions: of untagged
+    /// messages, and of tagged ones.
     pub(super) sent: [Vec<usize>; 2],
     /// The messages of the peer that no work has received.
     pub(super) left_over: [usize; 2],
