@@ -155,7 +155,7 @@ impl Survivor {
         );
     }
 
-    /// Checks that all kinds of operations still work with a living peer.
+    /// Checks that messages still arrive, in both directions, with a living peer.
     pub(crate) fn check_exchange_with_a_living_peer(&mut self) {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
@@ -343,7 +343,7 @@ impl Survivor {
     }
 }
 
-/// Checks that a message is one that was sent, and is whole.
+/// Checks that the received bytes are those of the message that the remote data identifies.
 fn check_message(completion: &Completion) {
     let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);

@@ -92,7 +92,7 @@ pub(crate) struct Known<'a> {
     pub(crate) events: Vec<Event>,
     /// Whether the first of two events is known to precede the second.
     pub(crate) is_before: Vec<Vec<bool>>,
-    /// Whether no injected operation has failed.
+    /// Whether no injected operation can fail.
     is_safe: bool,
 }
 
