@@ -351,7 +351,7 @@ enum OpKind {
 const OP_KINDS: [OpKind; 5] =
     [OpKind::Send, OpKind::InjectedSend, OpKind::Write, OpKind::InjectedWrite, OpKind::Read];
 
-/// The kinds of atomic operations that can have the operator `AtomicOp::Write`.
+/// The kinds of atomic operations for which `AtomicOp::Write` is valid.
 const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
 
 /// Replaces the first 8 bytes of the region by the first 8 bytes of this context's payload.
