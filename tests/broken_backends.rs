@@ -174,8 +174,8 @@ fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
-/// Defines two tests for each function of the contract. Over the transport without the flaw it passes;
-/// over the transport with the flaw it fails, with this message.
+/// Defines two tests for each function of the contract. Over the transport without the flaw the function
+/// passes; over the transport with the flaw it fails, with this message.
 macro_rules! caught {
     ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
         $(

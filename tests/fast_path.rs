@@ -232,11 +232,11 @@ fn allocations_are_counted() {
 /// The number of messages that one side sends before it is the other side's turn.
 const TURN_MESSAGES: u64 = 20;
 
-/// The number of turns that each side takes to warm up, and then again without a system call. A turn
-/// makes one pass for each message, which is less than the interval between polls of the kernel.
+/// The number of turns that each side takes to warm up, and then again without a system call. A turn makes
+/// about one pass for each message, so all turns together fit between two polls of the kernel.
 const TURNS: u64 = 40;
 
-/// After this many passes without a message the engine has just polled the kernel, and will not poll it
+/// After this many passes without a message the transport has just polled the kernel, and will not poll it
 /// again soon.
 const IDLE_PASSES: u32 = 96;
 

@@ -132,8 +132,8 @@ fn flood_process_entry() {
             thread::sleep(Duration::from_micros(200));
         }
     }
-    // There is no deadline, since the receiver decides how long it takes. This process ends with the
-    // test.
+    // There is no deadline, since the receiver decides how long the sends take. This process ends with
+    // the test.
     while !channel.wait_readable(Duration::from_millis(1)) {
         while let Some(ended) = party.poll_completion() {
             ended.expect("nothing fails");

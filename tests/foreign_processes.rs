@@ -113,8 +113,8 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
     }
 }
 
-/// Neither process has a process id in the other's namespace, by which the other could copy or map its memory
-/// or wait for its exit.
+/// In bob's namespace alice's process has no process id, by which bob could copy or map alice's memory or
+/// wait for the exit of that process.
 #[test]
 fn process_of_another_pid_namespace_is_reached_without_process_copies() {
     for transport in [TransportKind::Shm4, TransportKind::Auto4] {

@@ -338,7 +338,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
     });
 }
 
-/// The link to a stopped peer is full, and a receiver waits for the rest of a message from such a peer.
+/// The stopped peer receives nothing, so the sender has used up its credit, and the link is full.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
@@ -370,7 +370,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
     }
 }
 
-/// The peer never accepts the connection.
+/// The peer accepts the connection only after the measurement.
 #[test]
 fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
@@ -410,7 +410,7 @@ fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let of = bob.local_cq().wait_mutex_cond().expect("a thread").expect("what it was opened with");
     while !bob.local_cq().try_wait().expect("a wait object") {}
-    // Alice's message makes the descriptor readable, and stays unread.
+    // Alice's message arrives and stays unread, so the library signals the condition of bob's queue.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
@@ -439,7 +439,7 @@ fn listener_without_descriptors_retries_rarely() {
             let waits = scope.spawn(|| sleep_until_operation_ends(bob.local_cq()));
             let used = measure_idle_processor_time();
             held.clear();
-            // The listener retries every other millisecond, which costs little.
+            // The listener retries every 2 or 20 milliseconds, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
             let sent = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);

@@ -1,9 +1,9 @@
 //! Threads sleep, poll, read, post and signal in any order. A sleeping thread wakes if there is an entry
 //! for it.
 //!
-//! Each of two endpoints has threads that sleep on its queue, with every wait object, and threads that
-//! post, poll, signal and drive it. All of them make random delays, from a seed. If a wait times out
-//! although a message was sent, the test fails.
+//! Each of two endpoints has threads that sleep on its queue, and threads that post, poll, signal and drive
+//! it. The tests repeat this for every wait object by which threads can sleep. All threads make random
+//! delays, from a seed. If a wait times out although a message was sent, the test fails.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -302,16 +302,16 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
                     scope.spawn(move || {
                         post_and_sleep_on_counters(party, rounds, random);
                         is_counted.fetch_add(1, Ordering::SeqCst);
-                        // Sends the acknowledgements for which the peer waits.
+                        // Make progress, so that the peer gets the acknowledgements for which it waits.
                         while is_counted.load(Ordering::SeqCst) < 2 {
                             party.local_counter(CounterEvents::RECV).progress();
                             thread::yield_now();
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Several threads wait for each counter, all by blocking calls. A thread that polls
-                    // the descriptor itself would not do: it is not always signalled for an event that
-                    // another thread has read.
+                    // Several threads wait for the counter of receives. These use blocking calls: a thread
+                    // that polls the descriptor itself is not always woken for an event that another thread
+                    // has read.
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {

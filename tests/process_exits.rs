@@ -113,7 +113,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
             leaver.kill();
             receive_exactly(&receiver, &KEPT_LENS_BYTES);
         }
-        // Each sender was killed at the moment of its last completion.
+        // Kill each sender as soon as its send has completed.
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
             let (receiver, leaver) = net.open_pair();
             let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);

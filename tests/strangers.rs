@@ -171,8 +171,8 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
     assert_eq!(request.data(), b"may I?");
 }
 
-/// Opens connections with `connect`. Waits after each until `is_accepted`, which is given how many there are.
-/// Returns them with the memory that they take.
+/// Opens connections with `connect`. After each, waits until `is_accepted` returns true for the connection
+/// and the number of connections so far. Returns the connections, and the heap that they take.
 fn hold_connections(
     receiver: &Receiver,
     connect: impl Fn(SocketAddr, u16) -> TcpStream,
@@ -234,7 +234,7 @@ fn links_of_strangers_take_little_memory() {
         end_connections(&receiver, streams);
         left_bytes.push(MemoryUsage::measure_now().heap_bytes);
     }
-    // The first round leaves tables of that size, which later ones use. Each leaves the names of its peers.
+    // The first round leaves tables that later rounds use. A later round leaves only the names of its peers.
     let grown_bytes = left_bytes[2].saturating_sub(left_bytes[0]);
     assert!(grown_bytes <= 2 * STRANGERS as u64 * FORMER_PEER_MAX_BYTES, "{grown_bytes}: {left_bytes:?}");
 }
@@ -271,8 +271,8 @@ fn stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it() {
     assert_eq!(receive_from_stranger(&receiver, known_port), known);
 }
 
-/// Offers messages that no receive matches on a link, the newest with the lowest number, until the endpoint
-/// grants no more credit for some passes. Returns how many.
+/// Offers messages on a link, numbered downwards, until the endpoint has granted no more credit for some
+/// passes. No receive matches the messages. Returns their number.
 fn offer_all(link: &mut HostilePeer, receiver: &Receiver, mut meanwhile: impl FnMut()) -> u64 {
     let (mut count, mut idle_passes) = (0, 0);
     while idle_passes < 1_000 {
@@ -298,7 +298,8 @@ fn await_heap_below(max_bytes: u64, receiver: &Receiver) -> u64 {
     }
 }
 
-/// Links with as many offers as the endpoint takes, and the memory that these take.
+/// Opens links, and makes as many offers on each as the endpoint takes. Returns the links, and the heap that
+/// the offers take.
 fn offer_on_links(receiver: &Receiver, address: &mut HostileAddress) -> (Vec<HostilePeer>, u64) {
     let before = MemoryUsage::measure_now().heap_bytes;
     let mut offers: u64 = 0;

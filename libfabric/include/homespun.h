@@ -1,6 +1,6 @@
 /*
  * homespun's extension of libfabric for C: memory that homespun allocates and that peers can map. An
- * application gets its operations from fi_open_ops(3) of a domain.
+ * application gets the operations of this extension by fi_open_ops(3) of a domain.
  *
  *     struct homespun_memory_ops *ops;
  *     struct fid_mr *mr;
@@ -32,11 +32,12 @@ struct homespun_memory_ops {
     size_t size;
 
     /*
-     * Allocates `len` bytes of zeros, registers them, and stores their address in `memory`. The other parameters are those
-     * of fi_mr_reg(3). In the domains shm and auto, a near peer maps this memory after its first access: a process of the
-     * same user on this host. From then on it writes and reads the memory by plain copies, without the owner's help and
-     * without a system call. In the domain tcp, and for far peers, the memory is like any other. fi_close() of the region
-     * frees the memory, so the application must not use it afterwards.
+     * Allocates `len` bytes of zeros, registers them, and stores their address in `memory`. The other
+     * parameters are those of fi_mr_reg(3). In the domains shm and auto, a near peer (a process of the same
+     * user on this host) maps this memory after its first access. From then on the peer writes and reads the
+     * memory by plain copies, without the owner's help and without a system call. In the domain tcp, and for
+     * far peers, the memory is like any other. fi_close() of the region frees the memory, so the application
+     * must not use it afterwards.
      *
      * Returns 0, or a negative error number: those of fi_mr_reg(3), -FI_ENOMEM or -FI_EMFILE.
      */

@@ -3,9 +3,9 @@
 //!
 //! A structure has the name of its C counterpart in Rust's spelling (`struct fi_tx_attr` is
 //! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that
-//! libfabric added after 1.17 carry the version that added them. A vtable has them all, since its
-//! `size` tells the host where it ends. In memory that belongs to the caller they exist only if the
-//! caller was compiled with such a version.
+//! libfabric added after 1.17 carry the version that added them. The plugin's vtables have all of
+//! these fields, since a vtable's `size` tells the host where it ends. A structure of the caller has
+//! only the fields of the version with which the caller was compiled.
 //!
 //! Sizes are asserted at compile time; the test `layout` compares every offset and constant in
 //! [`struct_layouts`] and [`constants`] with the installed headers.
@@ -51,7 +51,7 @@ pub struct Field {
     pub since: (u16, u16),
 }
 
-/// The version of the headers that have every field without a version of its own.
+/// The oldest version that the declarations describe: its headers have every field that carries no version.
 pub const BASE_VERSION: (u16, u16) = (1, 17);
 
 /// Declares structures of the C interface, with their expected size, and their [`Layout`].

@@ -260,7 +260,7 @@ fn make_target(
     Ok(AtomicTarget { peer: FabricAddress(to), memory, datatype, op })
 }
 
-/// Returns the length of `count` elements in bytes. It is an error if it exceeds the address space.
+/// Returns the length of `count` elements in bytes, or EMSGSIZE if the length exceeds the address space.
 fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
@@ -384,7 +384,7 @@ pub(crate) unsafe extern "C" fn query_atomic(
         if attr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // Other flags are ignored, as in calls that post an operation.
+        // Flags other than these two and `FI_TAGGED` are ignored, as in calls that post an operation.
         let kind = match (flags & FI_FETCH_ATOMIC != 0, flags & FI_COMPARE_ATOMIC != 0) {
             (false, false) => AtomicKind::Base,
             (true, false) => AtomicKind::Fetch,

@@ -113,8 +113,8 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // With this flag `fi_addr` has values that the caller chose, which is not supported. Other
-        // unknown flags are ignored.
+        // With `FI_AV_USER_ID`, `fi_addr` has values that the caller chose, which homespun does not
+        // support. Flags other than this one and `FI_SYNC_ERR` are ignored.
         if flags & FI_AV_USER_ID != 0 {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }

@@ -20,7 +20,7 @@ use crate::wait_set::WaitAttr;
 /// The object behind a `struct fid_cntr`.
 pub(crate) struct CounterState {
     pub(crate) counter: Counter,
-    /// The `FI_WAIT_*` value that the application opened it with.
+    /// The `FI_WAIT_*` value with which the application opened the counter.
     wait_obj: u32,
     pub(crate) dependents: Dependents,
     _domain: Lease,

@@ -29,7 +29,7 @@ use crate::wait_set::WaitAttr;
 pub(crate) struct CqState {
     pub(crate) cq: CompletionQueue,
     format: CqFormat,
-    /// The `FI_WAIT_*` value that the application opened it with.
+    /// The `FI_WAIT_*` value with which the application opened the queue.
     wait_obj: u32,
     wait_cond: WaitCondition,
     err_data: ErrorData,
@@ -115,8 +115,8 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
         _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
-        // For an unspecified format the provider chooses, but cannot report its choice. The smallest entry
-        // fits into any buffer.
+        // For an unspecified format the plugin chooses, but cannot report its choice. So it chooses the
+        // smallest entry, which fits into any buffer.
         FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
         FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
         FI_CQ_FORMAT_DATA => Some(CqFormat::Data),

@@ -4,8 +4,8 @@
 //! Neither suits a plugin in an application's process, so every entry point that runs code of
 //! homespun runs it through [`run_entry_point`]. A panic is a bug in homespun, and may leave a
 //! half-changed object that refers to the application's buffers. So the first panic closes the
-//! plugin: that call and every later one return `-FI_EOTHER`, and no call accesses homespun's state
-//! again. A call without a panic pays one load and one branch for this.
+//! plugin: that call and every later one fail with `-FI_EOTHER` (or null), and no later call accesses
+//! homespun's state. A call without a panic pays one load and one branch for this check.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -31,7 +31,7 @@ pub(crate) struct EqState {
     /// The handle of the request that the application has peeked at but not read, and the info that
     /// the peek returned.
     peeked: Mutex<Option<(usize, InfoList)>>,
-    /// The `FI_WAIT_*` value that the application opened it with.
+    /// The `FI_WAIT_*` value with which the application opened the queue.
     wait_obj: u32,
     err_data: ErrorData,
     api_version: Version,

@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 /// Passes the data of errors to the application in one of two ways.
 ///
-/// Since 1.5 an application may pass a buffer with its size. Otherwise it gets a pointer to the
-/// plugin's buffer, which stays valid until it reads the next error: `fi_cq(3)` and `fi_eq(3)`,
-/// "err_data".
+/// Since 1.5 an application may pass a buffer with its size. An application that passes none gets a
+/// pointer to the plugin's buffer, which stays valid until the application reads the next error:
+/// `fi_cq(3)` and `fi_eq(3)`, "err_data".
 #[derive(Debug, Default)]
 pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
 
 impl ErrorData {
     /// Gives `data` to the application. If the application has passed a buffer, copies as much as
-    /// fits. Otherwise stores a pointer to the plugin's own buffer, which is valid until the next
-    /// error is read. Writes the length to `err_data_size`, which is `None` if this version of the
-    /// entry has no such field.
+    /// fits. If not, stores a pointer to the plugin's own buffer, which is valid until the next
+    /// error is read, or null if there is no data. Writes the length to `err_data_size`, which is
+    /// `None` if this version of the entry has no such field.
     ///
     /// # Safety
     ///

@@ -1,7 +1,7 @@
 //! The objects that `fi_info::handle` may name: passive endpoints, and connection requests.
 //!
 //! The plugin looks handles up by their address and never reads their memory: an application may
-//! still have an info whose object has ended.
+//! still have an info whose handle names an object that no longer exists.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -23,7 +23,7 @@ struct Handles {
     requests: HashMap<usize, Held>,
 }
 
-/// A request that the application has read and neither accepted nor rejected.
+/// A request that the application has read or peeked at, and neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
     /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
@@ -73,13 +73,13 @@ pub(crate) fn remove_passive<T>(at: *const T) {
     drop(passive);
 }
 
-/// Removes the pending requests of a fabric before it closes: they end with it.
+/// Removes the pending requests of a fabric before the fabric closes: the requests end with the fabric.
 pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }
 
 /// Returns the handle of a request, the same on every call. Keeps the request until the application
-/// has accepted or rejected it.
+/// accepts it, rejects it or closes the fabric.
 pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);

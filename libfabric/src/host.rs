@@ -1,7 +1,7 @@
 //! The host: the libfabric that loaded the plugin, and its functions for providers.
 //!
 //! The plugin imports no symbols, since it must load even if libfabric's symbols are not visible to
-//! it. It looks them up at run time, and works without them if there are none.
+//! it. It looks libfabric's functions up at run time, and works without a host if it finds none.
 
 use std::ffi::{CStr, CString};
 use std::ptr::{self, NonNull};

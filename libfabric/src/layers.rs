@@ -2,8 +2,9 @@
 //! ones.
 //!
 //! A layer looks for a core provider by `fi_getinfo` with an internal flag of libfabric. homespun
-//! answers a layer only if the application has named homespun. Otherwise libfabric would list the
-//! layer ahead of homespun, which it does not know, although homespun has all that the layer adds.
+//! answers a layer only if the application has named homespun. If it answered every layer, libfabric
+//! would list the layer over homespun ahead of homespun itself, since it lists layers ahead of
+//! providers that it does not know. Yet homespun already has all that the layer adds.
 //! `docs/decisions/layers.md` has the reasons.
 
 use std::ops::RangeInclusive;

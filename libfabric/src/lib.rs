@@ -9,9 +9,9 @@
 //! `edge` wraps every call from C, and `object` allocates and closes the objects. Each kind of object has a
 //! file, and so has each of its vtables that is more than stubs.
 //!
-//! Two checks exist only here, since Rust's types make them needless. Closing an object that others depend
-//! on gets `-FI_EBUSY`; a Rust handle keeps those objects alive instead. And null pointers and objects of the
-//! wrong class are refused.
+//! Two checks exist only here, since Rust's types make them needless. Closing an object on which another
+//! object depends fails with `-FI_EBUSY`; in Rust the dependent object keeps it alive instead. And the
+//! plugin refuses null pointers and objects of the wrong class.
 
 #![deny(unreachable_pub)]
 

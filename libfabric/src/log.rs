@@ -18,7 +18,7 @@ use crate::host;
 
 /// Sends log messages to the host from now on; drops them if the host is gone.
 pub(crate) fn install_or_refresh_subscriber() {
-    // The plugin has its own copy of `tracing`, so an existing subscriber is its own too.
+    // The plugin has its own copy of `tracing`, so a subscriber that is already set is the plugin's own.
     if set_global_default(Forward).is_err() {
         callsite::rebuild_interest_cache();
     }

@@ -20,8 +20,8 @@ use crate::states::{DomainState, EndpointState};
 
 /// The object behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle: dropping it closes the region. The first field, so that it is dropped
-    /// before the leases of the objects that the region depends on.
+    /// The only handle: dropping it closes the region. It is the first field, so that it is dropped
+    /// before the leases of the objects on which the region depends.
     region: MemoryRegion,
     /// The leases of the objects bound to the region.
     bound: Mutex<Vec<Lease>>,

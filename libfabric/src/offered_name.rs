@@ -1,9 +1,10 @@
 //! The name under which libfabric offers homespun, and what goes with it.
 //!
 //! Under the name of another provider (`FI_HOMESPUN_AS`) homespun's infos look like those of that provider.
-//! They have its protocol numbers. There is one for each address of this host; its domain has the name of the
-//! network interface, and its fabric that of the network. All of them stand for one domain of homespun. This
-//! module translates hints and infos at the C interface; below it there are only homespun's own names.
+//! They have the same protocol numbers. An info whose source is an address of this host names its domain
+//! after the network interface, and its fabric after the network. If the application gives no address, it
+//! gets such an info for each address of this host. All these infos stand for one domain of homespun. This
+//! module translates hints and infos at the C interface; the crate `homespun` knows only its own names.
 //! `docs/decisions/offered-names.md` has the reasons.
 
 mod current;

@@ -1,7 +1,7 @@
 //! The open fabrics and domains, for `fi_getinfo`.
 //!
-//! An application may name an open object in its hints, and then gets only answers that belong
-//! to it. An answer names the object that is open already, the first one if there are several:
+//! An application may name an open object in its hints. It then gets only infos of that object.
+//! Each info names the open fabric and the open domain that fit it, the first one if several do:
 //! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". Objects are compared by address
 //! and never dereferenced: the object of a hint may be closed.
 
@@ -201,11 +201,11 @@ fn restrict_name(asked: &mut Option<String>, name: &str) -> Option<()> {
 }
 
 /// Narrows hints to infos of connected endpoints that can take the place of a passive endpoint
-/// (`fi_info.handle`): of its type, domain and address format.
+/// (`fi_info.handle`): infos of its fabric, domain and address format.
 ///
 /// # Errors
 ///
-/// ENODATA if the hints ask for another type, domain or format.
+/// ENODATA if the hints ask for another endpoint type, fabric, domain or format.
 fn restrict_to_passive(passive: &Info, names: &Names, hints: &mut Info) -> Result<(), Failure> {
     let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
         || hints.addr_format.is_some() && hints.addr_format != passive.addr_format;

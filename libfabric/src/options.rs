@@ -1,9 +1,8 @@
 //! The options of an endpoint: `fi_getopt` and `fi_setopt` of `fi_endpoint(3)`.
 //!
 //! The supported options are of the level FI_OPT_ENDPOINT, each a `size_t`: FI_OPT_MIN_MULTI_RECV,
-//! and for connected endpoints FI_OPT_CM_DATA_SIZE, which is read only. The other options of that
-//! level concern buffered receives and devices, which homespun does not have. They get ENOPROTOOPT,
-//! which an application need not treat as a failure.
+//! and for connected endpoints FI_OPT_CM_DATA_SIZE, which is read only. Calls with any other option
+//! fail with ENOPROTOOPT, which an application need not treat as a failure.
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;

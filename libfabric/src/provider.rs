@@ -47,14 +47,14 @@ impl Provider {
 static PROVIDER: Provider = Provider::new();
 
 /// Identifies the plugin to the host in calls about parameters, since the host composes the names of
-/// variables from the provider's name. If the host has registered the plugin under another name, log messages
-/// use it, too.
+/// variables from the provider's name. If homespun is offered under another name, log messages use this
+/// identity, too.
 static IDENTITY: Provider = Provider::new();
 
 /// Returns the plugin's provider to a host, which looks this function up in the library:
 /// `fi_provider(7)`.
 ///
-/// A host that is unloaded and loaded again calls it again, after [`FiProvider::cleanup`].
+/// A host that is unloaded and loaded again calls this function again, after [`FiProvider::cleanup`].
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
@@ -70,8 +70,8 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
             // The host keeps the filters of its log in the provider that it registers.
             host::set_log_identity(provider);
         }
-        // A host skips a provider with a version below the application's, and accepts every
-        // application version up to its own.
+        // A host skips a provider whose `fi_version` is below the application's version, and accepts
+        // applications of every version up to the host's own.
         let host_version = host.map_or(INTERFACE_VERSION, |host| host.version());
         let fi_version = match host_version.major {
             major if major == INTERFACE_VERSION.major => host_version.max(INTERFACE_VERSION),

@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
             ops: &OPS,
             msg: &shared_receives::MSG_OPS,
             tagged: &shared_receives::TAGGED_OPS,
-            // The calls of this vtable refuse every object but an endpoint.
+            // The calls of these vtables refuse every object but an endpoint.
             cm: &connection::OPS,
             rma: &rma::OPS,
             atomic: &atomic::OPS,

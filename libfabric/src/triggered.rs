@@ -61,7 +61,7 @@ pub(crate) unsafe fn receive_triggered_or_refuse(
 }
 
 /// Reads the trigger of an operation with `FI_TRIGGER`. Returns `refusal` for an operation without
-/// it, and for an object without the capability.
+/// that flag, and for an object without that capability.
 ///
 /// # Safety
 ///

@@ -17,7 +17,7 @@ use crate::wait::{control_wait_object, parse_wait_object};
 /// The state behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
     pub(crate) set: WaitSet,
-    /// The `FI_WAIT_*` value that the application opened it with.
+    /// The `FI_WAIT_*` value with which the application opened the wait set.
     wait_obj: u32,
     dependents: Dependents,
     _fabric: Lease,

@@ -183,8 +183,8 @@ fn interface_matches_the_installed_headers() {
         for field in fields.iter().filter(|field| field.since <= version) {
             compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
         }
-        // In older headers the structure ends before the first newer field. In newer ones it may be
-        // longer, except a vtable, whose new slots would be undefined.
+        // In headers older than a field, the structure ends before that field. In headers newer than
+        // 1.17 it may be longer, except a vtable: the plugin would not fill new slots.
         let newer = fields.iter().find(|field| field.since > version);
         let size_bytes = newer.map_or(*size_bytes, |field| field.offset_bytes) as u64;
         let may_be_longer = version > BASE_VERSION && !name.starts_with("struct fi_ops");

@@ -14,7 +14,7 @@ use crate::getinfo_with_changed_hints;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, sleeping};
 
-/// Exercises all the concurrency that each threading model allows.
+/// Exercises, for each threading model, concurrency that the model allows.
 pub(crate) fn check_threading_models(info: &Info) {
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
         let granted = getinfo_with_changed_hints(info, |hints| hints.domain.threading = Some(asked));

@@ -1,4 +1,4 @@
-//! Two connected endpoints, opened with an info.
+//! Two endpoints that reach each other, opened with an info.
 
 use std::fs::File;
 
@@ -45,7 +45,7 @@ pub(crate) struct TestEndpoint {
 /// The result of an operation; for a received message, with its source.
 pub(crate) type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
-/// Two connected endpoints in one domain.
+/// Two endpoints of one domain that reach each other.
 pub(crate) struct EndpointPair {
     pub(crate) alice: TestEndpoint,
     pub(crate) bob: TestEndpoint,

@@ -1,8 +1,8 @@
 //! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and
 //! number, of every domain and endpoint type.
 //!
-//! Tables have a check for each. The test fails for a returned or granted bit that is in no table. A new
-//! field of an info does not compile until a table has it.
+//! Tables have a check for each bit of these. The test fails for a returned or granted bit that is in no
+//! table. If an info gets a new field, the tests do not compile until they name the field.
 
 mod caps;
 mod choices;

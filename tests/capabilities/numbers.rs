@@ -14,7 +14,8 @@ use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_b
 /// The largest number of objects that a test opens, since its descriptors are limited.
 const OBJECTS_MAX: usize = 50;
 
-/// Tests every number of an info. The patterns name all fields, so a new field does not compile.
+/// Tests every number of an info. The patterns name all fields, so that this function does not compile if an
+/// info gets a new field.
 pub(crate) fn exercise_limits(info: &Info) {
     let Info {
         caps: _,
@@ -86,7 +87,7 @@ pub(crate) fn exercise_limits(info: &Info) {
                 // Exercised in `tests/semantics/shared_contexts.rs`, with a few.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
-                // The plugin's tests check the limit: only raw memory comes in segments.
+                // The plugin's tests check this limit, since only raw memory is registered in segments.
                 mr_iov_limit: _,
                 caps: _,
                 mode: _,

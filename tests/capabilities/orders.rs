@@ -52,7 +52,7 @@ pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
     (Order::SAS, check_completion_order),
 ];
 
-/// The check of each completion order of receives.
+/// The check of each completion order of receives; none is offered.
 pub(crate) const OF_RECEIVE_COMPLETIONS: &[(Order, Check)] = &[];
 
 /// Lengths of messages that use different protocols, so that one could overtake another.

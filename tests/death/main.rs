@@ -63,7 +63,7 @@ fn print_tally(tally: &Tally) {
     println!("{tally:?}");
 }
 
-/// Kills a victim after each of its first calls of the library.
+/// Kills victims after each number of calls of the library, from 0 on.
 fn kill_at_every_call(transport: &TransportKind, default_deaths: u64) {
     let count = death_count(default_deaths);
     outlive_victims(transport, count, CauseOfDeath::AfterCalls);

@@ -155,7 +155,7 @@ impl Survivor {
         );
     }
 
-    /// Checks that all kinds of operations still work with a living peer.
+    /// Checks that messages still arrive, in both directions, with a living peer.
     pub(crate) fn check_exchange_with_a_living_peer(&mut self) {
         let friend = self.net.open_party();
         let (to_friend, to_self) =
@@ -230,8 +230,8 @@ impl Survivor {
             deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_every_unexpected_message();
-        // Cancel the receives, except one in the middle of a message, which cannot be cancelled. After
-        // every other victim, receives from any source stay posted for the next peer.
+        // Cancel the receive from the victim, and after every other victim all receives. If they are not
+        // cancelled, receives from any source stay posted for the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
             cancelled.extend(self.receives.keys());
@@ -343,7 +343,7 @@ impl Survivor {
     }
 }
 
-/// Checks that a message is one that was sent, and is whole.
+/// Checks that the received bytes are those of the message that the remote data identifies.
 fn check_message(completion: &Completion) {
     let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);

@@ -10,7 +10,7 @@ use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// Over no network does a receiver fetch a message that is shorter than this.
+/// A receiver never fetches a message that is shorter than this, over any network.
 const SHORT_BYTES: usize = 1000;
 
 /// The promises that hold for a program, with its network and disruptions.
@@ -48,7 +48,7 @@ struct MessagesAndReceives {
     receives: Vec<usize>,
 }
 
-/// Returns them for each endpoint that stayed open, tagged and untagged ones apart.
+/// Returns the messages and receives of each endpoint that stayed open, tagged and untagged ones apart.
 fn messages_and_receives_by_endpoint_and_kind(history: &History) -> Vec<MessagesAndReceives> {
     let living = (0..history.places.len()).filter(|&place| has_original_endpoint(history, place));
     living
@@ -239,8 +239,8 @@ fn assert_match_level_sends_complete_after_their_match(history: &History) {
     }
 }
 
-/// Checks that before a fenced message is seen or completes, earlier messages have reached their own
-/// level and that of the fence.
+/// Checks that before a fenced message is seen or completes, earlier messages are matched, if their own
+/// level or that of the fenced message is the match level.
 fn assert_fenced_messages_wait_for_earlier_ones(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
@@ -295,7 +295,8 @@ fn assert_peeks_find_waiting_messages(history: &History) {
     }
 }
 
-/// Checks that accepted messages arrive, even if their sender has closed.
+/// Checks that messages to endpoints that stayed open arrive, even if their sender has closed. A cancelled
+/// message and a message of a killed sender may be lost.
 fn assert_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if has_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
@@ -304,8 +305,8 @@ fn assert_messages_arrive(history: &History) {
     }
 }
 
-/// Checks two messages of one sender. An operation that accepts the earlier one never gets the later one,
-/// and unexpected ones wait in order.
+/// Checks two messages of one sender. If an operation that accepts both gets the later message, an operation
+/// that was posted before it has taken the earlier message. Unexpected messages wait in order.
 fn assert_messages_do_not_overtake(history: &History) {
     for MessagesAndReceives { messages, .. } in messages_and_receives_by_endpoint_and_kind(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -345,9 +346,9 @@ fn assert_messages_do_not_overtake(history: &History) {
     }
 }
 
-/// Checks that messages of one sender in one buffer complete in the order of sending, if nothing delays
-/// some of them. Each then travels with its payload: it is short, and the link's initial credit covers
-/// all earlier sends.
+/// Checks that messages of one sender in one buffer complete in the order of sending, if each of them
+/// travels with its payload: it is short, and the link's initial credit covers it, all earlier sends and
+/// all accesses of the sender.
 fn assert_short_buffer_messages_complete_in_order(history: &History) {
     let is_eager = |message: usize| {
         let SendOp { from, to, .. } = history.sends[message];

@@ -62,7 +62,7 @@ proptest! {
 }
 
 /// Two receives that match nothing leave one slot for the receives of the runner. The untagged messages
-/// wait for room until a tagged one is received.
+/// wait for room until the runner receives a tagged message.
 #[test]
 fn runner_with_one_free_receive_slot_finishes() {
     let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };

@@ -120,7 +120,8 @@ pub(crate) enum ReceiveEnd {
     /// The multi-receive buffer was released.
     Released,
     Cancelled,
-    /// Its sender was lost, in the middle of a message or as the only source that it accepts.
+    /// The receive failed: its sender was lost in the middle of a message, or the only source that the
+    /// receive accepts was lost.
     Broken(Errno),
 }
 
@@ -231,7 +232,7 @@ impl PeekOp {
         send.is_accepted_by(self.at, Some(self.tagged), self.from)
     }
 
-    /// Whether its claimed message is neither received nor discarded yet.
+    /// Whether the peek has claimed a message that is still to be received or discarded.
     pub(crate) fn has_unreceived_claim(&self) -> bool {
         self.then == PeekAction::Claim
             && matches!(self.ended, Some(PeekEnd::Found(_)))

@@ -1,9 +1,9 @@
 //! The bytes that a read of a region may find.
 //!
-//! The order of accesses to one region is known only in part: one precedes another if it ended before the
-//! other was posted, if a fence is between them, or if both endpoints have agreed on that order. Messages
-//! are part of this order, since they can be ordered after accesses. Each byte that a read finds must
-//! come from a write that may be the last before the read: that write does not follow the read, and no
+//! The order of accesses to one region is known only in part: an access precedes another if it ended before
+//! the other was posted, if a fence is between them, or if both endpoints have agreed on that order.
+//! Messages are part of this order, since they can be ordered after accesses. Each byte that a read finds
+//! must come from a write that may be the last before the read: that write does not follow the read, and no
 //! other write is known to be between the two. Accesses without a known order may take effect in either
 //! order.
 //!
@@ -92,7 +92,7 @@ pub(crate) struct Known<'a> {
     pub(crate) events: Vec<Event>,
     /// Whether the first of two events is known to precede the second.
     pub(crate) is_before: Vec<Vec<bool>>,
-    /// Whether no injected operation has failed.
+    /// Whether no injected operation can fail.
     is_safe: bool,
 }
 

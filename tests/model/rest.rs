@@ -66,9 +66,10 @@ impl Runner<'_> {
 
     /// Waits until every send has ended and every message was received or lost.
     ///
-    /// Each endpoint sends a last message to each other one. The message completes when it was received
+    /// Each endpoint sends a last message to every place. The message completes when it was received
     /// or lost, so no earlier message is in flight then. A network that breaks links is an exception, but
-    /// it reports whether it is quiet. A long message may be sent later, on request, so this runs twice.
+    /// it reports whether it is quiet. A long message may be sent later, on request, so both steps run
+    /// twice.
     pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();

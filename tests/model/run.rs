@@ -341,7 +341,7 @@ impl Runner<'_> {
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // A claimed message has the same context, but it is not a posted operation.
+        // A claimed message has the context of its peek, but it is not a posted operation.
         let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
             .map(Operation::Send)

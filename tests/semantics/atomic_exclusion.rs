@@ -82,8 +82,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
             })
         })
         .collect();
-    // The threads add to the first word. The second word counts its swaps. The third is misaligned, in
-    // one segment.
+    // The threads add to two numbers: an aligned one, and a misaligned one within one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
             for at in [0, 9] {

@@ -48,7 +48,7 @@ pub(crate) fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     ] {
         let (endpoint, _av, _counter) = bound(info, events);
         assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
-        // A queue for the other direction is not enough; a queue for this direction is.
+        // A queue for both directions serves all operations without a counter.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.enable().unwrap();

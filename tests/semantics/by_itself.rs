@@ -1,5 +1,5 @@
-//! Transports with automatic progress: the library's progress thread drives the endpoints. IPv6 would test
-//! nothing more, and the application must poll the example of a backend.
+//! Transports with automatic progress: the library's progress thread drives the endpoints. IPv6 is left out,
+//! since it would test nothing more; so is the example of a backend, which the application must poll.
 
 /// The tests of endpoints with connections, of waits for several objects, of late binding, and of
 /// work that waits for counters, with automatic progress.

@@ -13,7 +13,7 @@ use homespun_suite::{Net, Party, Setup};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
-    // Six orders. For any two objects, each is dropped before the other in one of them.
+    // Of any two objects, some of these orders drop the first one earlier, and some the second one.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
         [4, 3, 2, 1, 0],

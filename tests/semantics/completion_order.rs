@@ -51,7 +51,7 @@ pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
         posted[whom].push(context);
         messages[whom] += usize::from(![0, 3].contains(&(context / 2 % 6)));
     }
-    // The peers receive one after the other, so only the completion order can delay a completion.
+    // Bob receives all his messages before carol posts her first receive.
     for ((party, _), count) in peers.iter().zip(messages) {
         for context in 0..count {
             party.endpoint.recv(marked_buffer(60_000), ANY, context as u64).unwrap();

@@ -222,7 +222,7 @@ pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
         });
         let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
-            // An endpoint that makes only these two accesses, and a region for one of them.
+            // Open an endpoint that makes only the two accesses below, and a region for the second access.
             let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
             let alice =
                 net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });

@@ -1,5 +1,6 @@
 //! Unexpected messages take no more of the receiver's memory than its budget: `total_buffered_recv` of
-//! `fi_endpoint(3)`. The others wait at the sender. None is lost, and no other peer waits.
+//! `fi_endpoint(3)`. Messages beyond the budget wait at their sender. None is lost, and other peers need not
+//! wait.
 
 use std::collections::BTreeSet;
 use std::thread;

@@ -119,7 +119,7 @@ pub(crate) fn directed_receive_without_the_capability_is_refused(net: &Net) {
 pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = open_receiver_and_senders(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
-    // A receive connects to no peer, so it does not find out that the peer is absent.
+    // Posting these receives opens no link, so the receiver does not find out whether the peers are there.
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();

@@ -1,8 +1,8 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
 //!
 //! Killing the process does not show whether bytes are on the device, since writes to a shared mapping
-//! survive that anyway. But the system reports which pages of a mapping are dirty and not yet written
-//! back.
+//! survive the end of the process anyway. But the system reports which pages of a mapping are dirty and not
+//! yet written back.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};

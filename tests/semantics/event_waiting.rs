@@ -106,7 +106,7 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
             connecting.connect(name, b"").unwrap();
             // The request goes out while the client waits for another event.
             assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
-            // A close of the requester would remove its request from the server's queue.
+            // Keep the requester open until then: its close would withdraw the request from the server.
             is_arrived.recv().expect("the server has the request");
         });
     }

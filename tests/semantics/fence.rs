@@ -289,7 +289,7 @@ pub(crate) fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    // This send waits for no match, and the next fence waits for it.
+    // This send waits for no match, but the next fenced send waits for this one to be matched.
     send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
@@ -351,7 +351,7 @@ enum OpKind {
 const OP_KINDS: [OpKind; 5] =
     [OpKind::Send, OpKind::InjectedSend, OpKind::Write, OpKind::InjectedWrite, OpKind::Read];
 
-/// The kinds of atomic operations that can write.
+/// The kinds of atomic operations for which `AtomicOp::Write` is valid.
 const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
 
 /// Replaces the first 8 bytes of the region by the first 8 bytes of this context's payload.

@@ -44,7 +44,7 @@ fn open_disabled_endpoint(
     (endpoint, own)
 }
 
-/// Binds a counter for each kind of event, one by one, while the endpoint is used.
+/// Binds a counter for each kind of event, one by one, between exchanges of the enabled endpoint.
 pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = open_queue(&domain, WaitObject::Unspec);
@@ -83,8 +83,8 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     }
 }
 
-/// The only counter is bound while the endpoint exchanges messages with a peer, and the application waits
-/// only for that counter.
+/// An endpoint that is already enabled gets its only counter, and the application waits only for that
+/// counter.
 pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
@@ -120,7 +120,7 @@ pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     }
 }
 
-/// A peer that has mapped a region accesses it by frames again once its target binds a counter of
+/// A peer that has mapped a region accesses it by frames again once the region's owner binds a counter of
 /// accesses.
 pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;

@@ -1,8 +1,8 @@
 //! The behaviour that applications may rely on: tests that run over every transport.
 //!
 //! Each test is a function of a [`Net`](homespun_suite::Net), and is in a list below. [`in_turns`],
-//! [`in_threads`], [`by_itself`] and [`across_processes`] run the lists over the [`networks`]. They differ
-//! in what drives the endpoints.
+//! [`in_threads`], [`by_itself`] and [`across_processes`] run the lists over the [`networks`]. These four
+//! modules differ in what drives the endpoints.
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -530,7 +530,7 @@ macro_rules! tests_of_objects {
                 objects_may_be_dropped_while_a_thread_polls
                 endpoint_closes_when_the_last_thread_drops_its_handle
                 endpoint_may_be_dropped_amid_traffic_both_ways;
-            // One endpoint has no peer, or one of the domains is the network inside the process.
+            // These tests use an endpoint without a peer, or the loopback network inside this process.
             naming:
                 endpoint_has_the_name_it_was_given
                 two_domains_carry_messages_at_once

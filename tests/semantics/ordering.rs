@@ -331,8 +331,9 @@ pub(crate) fn message_arrives_after_delivered_writes_without_an_order(net: &Net)
     }
 }
 
-/// Without an order and without a wait, a fenced send shows the writes before it. A fenced write does not
-/// notify its target, but any later send shows the writes before it.
+/// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
+/// arrives after them. A fenced write does not notify its target, but any send after the fenced write
+/// arrives after the writes before it.
 pub(crate) fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;

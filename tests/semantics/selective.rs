@@ -61,7 +61,7 @@ pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
         OpFlags::MATCH_COMPLETE,
     ];
     for (context, level) in (1..).zip(levels) {
-        // Once with a level of the call, and once with a default level.
+        // Send once with a level of the call, and once with a default level.
         let send = || SendMsg {
             buffers: vec![payload(context, 64)],
             to: alice.peer(),

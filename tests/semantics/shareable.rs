@@ -200,7 +200,7 @@ pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Ne
     assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
-/// The test needs a stopped party, and a transport that maps memory.
+/// The transport must map memory. If the owner is in another process, the test stops that process.
 pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();

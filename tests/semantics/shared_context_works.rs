@@ -94,7 +94,7 @@ pub(crate) fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
     sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
     sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
-    // No party needs to make progress: the thread that posts runs the due work.
+    // No party needs to make progress: the thread that posts the receive runs the due work.
     let deadline = Deadline::new();
     while done.is_in_use() {
         deadline.yield_or_panic("the work");
@@ -155,8 +155,8 @@ pub(crate) fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoi
             } else {
                 send(&peer, ended, len_bytes, to);
                 sharers.drive_repeatedly();
-                // The posting thread finds a message that has arrived at an endpoint which it does not
-                // drive.
+                // The thread that posts the due receive finds a message that has arrived at an endpoint,
+                // even if another thread drives that endpoint.
                 counter.add(1);
             }
             await_counts(&sharers, &done, (ended, 0));

@@ -189,7 +189,7 @@ pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
         });
         read.map(|_| contexts)
     };
-    // The completions come one after the other, since the threads that drive the receiver may have been
+    // A read may find only one of the completions, since the threads that drive the receiver may have been
     // asleep.
     let mut contexts = Vec::new();
     while contexts.len() < 2 {

@@ -291,7 +291,7 @@ pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &N
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
     alice.wait_for_exact_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
-    // A counter that is bound only to other events counts these ends, too.
+    // The completion counter of a work counts a send although the endpoint binds that counter to receives.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     queue_work(
         &alice,

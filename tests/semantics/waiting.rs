@@ -24,8 +24,8 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
-/// Returns the lengths that arrive in a short time. A reader of endpoints without a descriptor yields
-/// between any two polls.
+/// Returns the lengths of messages that arrive in a short time. Long messages take too long if endpoints
+/// have no descriptor, since their reader yields between any two polls.
 fn select_lens_bytes(net: &Net) -> &'static [usize] {
     if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
 }
@@ -49,7 +49,8 @@ fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
     sleep_until_operation_ends(cq).expect("no operation fails").0
 }
 
-/// Waits on the queue until [`stop_waiting`] is called, so that it answers operations of peers meanwhile.
+/// Waits on the queue until [`stop_waiting`] is called, so that its endpoints answer operations of peers
+/// meanwhile.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         assert_eq!(cq.sread(Some(PATIENCE)), Ok(None));
@@ -417,7 +418,7 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
                             Err(error) => panic!("{error}"),
                         }
                     }
-                    // Passes the signal on to a thread that has not begun to wait.
+                    // Pass the signal on to a thread that has not begun to wait.
                     cq.signal().unwrap();
                 });
             }

@@ -26,7 +26,7 @@ pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
     }
-    // These operations have contexts that are possible numbers of works.
+    // These operations have contexts that could also be the numbers of works.
     (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
     alice.endpoint.cancel(1002).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1002);
@@ -272,8 +272,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
-    // The flag may be a default flag of an alias if the endpoint has the capability. Then other calls
-    // refuse it.
+    // `FI_TRIGGER` may be a default flag of an alias if the endpoint has the capability. Calls that post
+    // plain operations then refuse the flag.
     let (alias, plain) = (alice.endpoint.expect_local().alias(), without.endpoint.expect_local().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();

@@ -25,8 +25,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads the files below a directory, or that one file, whose names end with a dot and `extension`.
-/// Skips hidden directories and what cargo has built.
+/// Reads the files whose names end with a dot and `extension`: the files below `place`, or `place` itself if
+/// it is a file. Skips hidden directories and what cargo has built.
 ///
 /// # Errors
 ///

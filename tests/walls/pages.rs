@@ -79,8 +79,8 @@ pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
     stale
 }
 
-/// Returns the calls in the tables of `docs/design/engine.md` that the part of the engine, whose
-/// directory the section names, does not have.
+/// Returns the calls in the tables of `docs/design/engine.md` that do not exist in the part of the engine
+/// whose directory the section names.
 pub(crate) fn stale_calls(pages: &[Page], sources: &Sources) -> Vec<String> {
     let page = pages.iter().find(|page| page.path == "docs/design/engine.md").unwrap();
     let mut stale = Vec::new();

@@ -33,8 +33,8 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Whether the structures have authorization keys, counts of counters, and all fields that follow
-    /// those in the domain's attributes.
+    /// Whether the structures have the fields that 1.5 added, such as authorization keys and counts of
+    /// counters.
     fn has_key_fields(self) -> bool {
         self.has_fields_of(Version::new(1, 5))
     }

@@ -45,7 +45,7 @@ pub(crate) fn malloc_request_info(info: &Info) -> Result<InfoList, Failure> {
 
 fn malloc_list(infos: &[Info]) -> Result<InfoList, Failure> {
     let mut list = InfoList { head: ptr::null_mut() };
-    // In reverse order, so that each info is in the list, which frees it, as soon as it exists.
+    // Build the list from its end: each info joins the list, which frees it, as soon as it exists.
     for info in infos.iter().rev() {
         let entry: NonNull<FiInfo> = allocate_zeroed()?;
         // SAFETY: `entry` is a fresh, zeroed `fi_info`.
@@ -218,7 +218,7 @@ fn c_fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
     FiFabricAttr {
         fabric: ptr::null_mut(),
         name: ptr::null_mut(),
-        // The host writes the provider's name here, and reports an error if it is not null.
+        // The host writes the provider's name here, and reports an error if the field is not null.
         prov_name: ptr::null_mut(),
         prov_version: fabric.prov_version.raw(),
         api_version: fabric.api_version.raw(),

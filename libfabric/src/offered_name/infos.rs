@@ -9,7 +9,7 @@ use super::interfaces::local_addresses;
 use super::names::Names;
 use super::protocol::Protocol;
 
-/// Gives an info of homespun the names and the protocol of the provider in whose place it is offered.
+/// Gives an info of homespun the names and the protocol of the provider in whose place homespun is offered.
 pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> Info {
     if name == OfferedName::Homespun {
         return info;
@@ -28,13 +28,14 @@ pub(crate) fn offer_info(mut info: Info, name: OfferedName, names: &Names) -> In
 /// Returns the name by which an application knows a domain that it opened with an info of the name `asked`.
 pub(crate) fn name_of_open_domain(asked: Option<String>, native: &str) -> String {
     match current() {
-        // It has the case in which homespun writes it.
+        // `asked` may differ from the native name in upper and lower case.
         OfferedName::Homespun => native.to_owned(),
         _ => asked.unwrap_or_else(|| native.to_owned()),
     }
 }
 
-/// Whether a fabric has this name: that of the provider, or of a network of this host.
+/// Whether a fabric has this name. It is the provider's name or, if homespun is offered under another name,
+/// also the name of a network of this host.
 ///
 /// # Errors
 ///
@@ -47,8 +48,8 @@ pub(crate) fn is_fabric_name(fabric: &Fabric, text: &str) -> Result<bool, Error>
     }
 }
 
-/// Gives an info from the application the names that homespun's own calls know. A name that no answer of
-/// `fi_getinfo` has stays as it is, and is refused by these calls.
+/// Gives an info from the application the names that homespun's own calls know. Leaves a domain name alone
+/// that `fi_getinfo` does not return, so that these calls refuse it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The protocols that the providers in whose place homespun is offered have in their infos.
+//! The protocols in the infos of the providers in whose place homespun can be offered.
 
 use homespun::info::EndpointType;
 use homespun::params::OfferedName;

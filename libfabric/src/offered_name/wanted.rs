@@ -7,7 +7,7 @@ use homespun::{Error, Misuse};
 
 use super::protocol::Protocol;
 
-/// What hints demand of the names and the protocol. `None` and zero leave them open.
+/// What hints demand of the names and the protocol. `None` and zero demand nothing.
 pub(super) struct Wanted {
     fabric: Option<String>,
     domain: Option<String>,
@@ -15,7 +15,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Takes the demands out of the hints. If a fabric or domain has the provider's name, it is left open.
+    /// Takes the demands out of the hints. A fabric or domain name that is the provider's demands nothing.
     pub(super) fn take_from(hints: &mut Info, name: OfferedName) -> Wanted {
         let is_specific = |text: &String| !text.eq_ignore_ascii_case(name.as_str());
         let ep = &mut hints.ep;

@@ -185,7 +185,7 @@ fn getinfo_returns_domain_limits_for_larger_hints() {
     assert!(domain.cq_cnt < usize::MAX && domain.ep_cnt < usize::MAX && domain.cntr_cnt < 1 << 40);
     assert_eq!(fabric.prov_version, Plugin::get().provider().version);
 
-    // These numbers ask for another kind of endpoint, so the domain does not limit them.
+    // These numbers ask for scalable endpoints, so they are refused, not reduced to a limit.
     for count in [2, usize::MAX - 1] {
         let mut hints = Hints::new();
         hints.ep.rx_ctx_cnt = count;

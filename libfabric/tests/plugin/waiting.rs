@@ -339,7 +339,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
             assert_eq!(libc::pthread_mutex_lock(mutex), 0);
             wait_until(|| SharedNode(&pair.right).trywait() == 0);
         }
-        // The mutex is held from before the message until the wait, so the wait is always entered.
+        // This thread holds the mutex from before the send until the wait, so no signal comes too early.
         send_empty(&pair, number);
         thread::scope(|scope| {
             scope.spawn({

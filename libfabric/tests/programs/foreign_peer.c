@@ -1,5 +1,5 @@
-/* One of two processes that communicate over a provider named tcp. In one it may be homespun, in the other
- * libfabric's own tcp.
+/* One of two processes that communicate over a provider named tcp. The provider of one process may be
+ * homespun, that of the other libfabric's own tcp.
  *
  * usage: foreign_peer listen|dial|connect
  *

@@ -65,8 +65,8 @@ pub(super) fn any_program() -> impl Strategy<Value = Program> {
     let bounds = (select(vec![0, 0, 3, 8]), select(vec![0, 0, 40_000, 100_000]), any::<bool>());
     (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {
-            // With a small depth, a buffer keeps untagged messages out of matching for a while, and
-            // tagged ones overtake them.
+            // Receives that are posted first get the default depth: with a small depth, a buffer keeps
+            // untagged messages out of matching for a while, and tagged messages overtake them.
             let depth_ops = if receives_first { 0 } else { depth_ops };
             Program { seed, depth_ops, unexpected_bytes, receives_first, steps }
         },

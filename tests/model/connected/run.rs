@@ -313,8 +313,8 @@ impl Runner {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
-            // Otherwise drain receives for tagged and for untagged messages would replace each other for
-            // ever.
+            // Leave drain receives posted: the one for tagged messages and the one for untagged messages
+            // would replace each other for ever.
             if is_open
                 && !is_drain_receive(receive)
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()

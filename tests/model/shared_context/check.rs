@@ -77,9 +77,9 @@ fn assert_earlier_receives_match_first(history: &History) {
     }
 }
 
-/// Checks two messages of one peer to one member: a receive that accepts the earlier one never takes the
-/// later one. After the end of a link, messages on the next link may overtake messages that are still
-/// being read from the old one. A connection has no next link.
+/// Checks two messages of one peer to one member: if a receive that accepts both takes the later message, an
+/// earlier receive has taken the earlier message. After the end of a link, messages on the next link may
+/// overtake messages that are still being read from the old link. A connection has no next link.
 fn assert_messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
     for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.no_link_had_ended(second.from, second.to, seen_at) {

@@ -52,7 +52,7 @@ impl Runner<'_> {
     }
 
     /// Posts a receive for any tagged message and a receive for any untagged message, unless they are
-    /// posted already. If the context has no room for them, cancels the last receive of the program.
+    /// posted already. If the context has no room for them, cancels the last open receive of the program.
     fn post_drain_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
@@ -107,8 +107,8 @@ impl Runner<'_> {
     }
 
     /// Checks the counter of each member. The member that reports a receive counts it, as a success if it
-    /// received a whole message. A member that left has counted entries that were not read, so they are
-    /// not expected.
+    /// received a whole message. A member that left with unread entries has counted these, too, so its
+    /// counter may exceed the entries that were read.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
         for (number, member) in self.fixture.members.iter().enumerate() {

@@ -105,7 +105,7 @@ impl Runner<'_> {
     }
 
     /// Returns the only source that a receive accepts, if it has one. Over connections receives have
-    /// none. A context without members has no vector in which to look one up.
+    /// none. A context without members has no vector in which to look up a source.
     fn choose_source(&self, from: Option<usize>) -> Option<usize> {
         from.filter(|_| !self.is_connected && self.fixture.oldest_member().is_some())
             .map(|from| from % self.fixture.peers.len())

@@ -7,7 +7,8 @@
 
 use super::program::{Action, Change, CounterName};
 
-/// The counters of the first half trigger works, which change those of the second half.
+/// The number of known counters. Those of the first half may trigger works, and each of them has a result
+/// counter in the second half.
 pub(super) const KNOWN: usize = 4;
 pub(super) const COUNTING: usize = 3;
 
@@ -140,9 +141,9 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other, if both are done. That holds if they wait for
-    /// the same counter, and the one queued first has no higher threshold. It also holds for known
-    /// counters, by the order in which the model ran them.
+    /// Whether one work is certainly done before the other, if both are done. The order is known only for
+    /// works of the same counter. If the model has run both, it is the order in which the model ran them.
+    /// Works that it has not run are ordered if the one queued first has no higher threshold.
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);

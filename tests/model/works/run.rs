@@ -27,7 +27,8 @@ const SILENT_ROUNDS: usize = 10;
 pub(super) struct Observed {
     /// The reported result of each work: the fetched value, or the number of the message.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
-    /// The works whose messages the peer has received, in that order: untagged, then tagged.
+    /// The works whose messages the peer has received, in the order of the completions: of untagged
+    /// messages, and of tagged ones.
     pub(super) sent: [Vec<usize>; 2],
     /// The messages of the peer that no work has received.
     pub(super) left_over: [usize; 2],
@@ -71,8 +72,8 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner
 }
 
-/// Returns the counter that only works of this known counter change, so that its value shows their
-/// order.
+/// Returns the result counter of a known counter. Only works that the known counter triggers change it, so
+/// its value shows their order.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
@@ -120,9 +121,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Queues work that changes a counter. Works of a known counter add to any counter, and set only
-    /// their own result counter. Works of other counters only add to counting counters: the value after a
-    /// set would depend on the order of works, which is promised only for works of one counter.
+    /// Queues work that changes a counter. Works of a known counter add to any counter that may be a
+    /// trigger, and set only their own result counter. Works of counting counters only add to counting
+    /// counters: the value after a set would depend on the order of works, which is promised only for works
+    /// of one counter.
     fn queue_change_work(
         &mut self,
         trigger: CounterName,

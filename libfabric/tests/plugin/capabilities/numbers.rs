@@ -192,7 +192,7 @@ fn outstanding_operations_are_bounded_by_the_context_size() {
             assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, number, MATCH_COMPLETE), 0);
         }
         assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, 0, MATCH_COMPLETE), EAGAIN);
-        // Completes all operations, so that closing the endpoints does not wait.
+        // Complete all operations, so that closing the endpoints does not wait.
         let (mut sent, mut received, mut posted) = (0, 0, 0);
         pair.wait_until(|pair| {
             while posted - received < 1000 && posted < tx.size {

@@ -67,7 +67,7 @@ fn event_error_still_names_an_endpoint_that_is_closing() {
             let endpoint = desk.open_endpoint(desk.info());
             // SAFETY: only this thread uses it yet.
             unsafe { (*endpoint.fid()).context = numbered_context(CONTEXT) };
-            // The receive fails with the request, just before the event.
+            // When the connection request fails, the receive fails first, then the error event is reported.
             assert_eq!(post_empty_recv(&endpoint, 1), 0);
             assert_eq!(connect(&endpoint, &closed_name, b""), 0);
             await_failed_operation(&desk.cq);
