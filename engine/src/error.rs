@@ -252,7 +252,7 @@ pub enum OperationError {
     NoMessage,
     /// A peer could not read the memory from which it had to fetch the payload of a message or a
     /// write. If a receive has matched the message, the receive gets this error too.
-    #[error("the payload could not be read from the sender's memory")]
+    #[error("the sender's memory could not be read")]
     Fault,
     /// The target has refused the access to its memory. Nothing was read or written, except when
     /// the region was closed in the middle of the access: then a part may have been.

@@ -219,7 +219,7 @@ fn failure_text_names_the_operation_and_its_peer() {
     );
     assert_eq!(
         text(read, OperationError::Fault, peer),
-        "the read with context 7 from 127.0.0.1:4711 failed: the payload could not be read from the sender's memory"
+        "the read with context 7 from 127.0.0.1:4711 failed: the sender's memory could not be read"
     );
     assert_eq!(
         text(receive, OperationError::Cancelled, None),
