@@ -7,7 +7,7 @@ use if_addrs::Interface;
 
 use crate::limits::ADDRESS_LIST_FRESH_MS;
 
-/// The addresses of this host, kept for [`ADDRESS_LIST_FRESH_MS`]: each hello of a peer may ask for them,
+/// The addresses of this host, kept for [`ADDRESS_LIST_FRESH_MS`]: each hello of a peer may need the list,
 /// and a host may have thousands of interfaces.
 #[derive(Debug, Default)]
 pub(crate) struct LocalAddressCache {

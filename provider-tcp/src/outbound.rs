@@ -93,8 +93,8 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> Result<(), Full> {
-        // Take nothing while the connection is being made: if the connect failed, the frame would be lost in
-        // silence.
+        // Take nothing while the connection is being made: if the connect failed, the frame would be lost
+        // although the link had taken it.
         if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
@@ -141,7 +141,8 @@ impl Outbound {
             return Sent::Full;
         }
         let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
-            // The kernel has taken only a part of the header, so the rest of the frame must follow.
+            // The kernel has taken only a part of the header. So the link has taken the header, and the
+            // payload must follow.
             self.staging.append(&head[beyond_staged..head_bytes], spare);
             self.unfinished = true;
             return Sent::Partial(0);
