@@ -49,7 +49,7 @@ impl AutoProvider {
         self
     }
 
-    /// Opens an endpoint at `bind`, or at a port that the system chooses now.
+    /// Opens an endpoint at `bind`. If the port of `bind` is 0, the system chooses a port.
     fn try_open(&self, bind: Address, instance: u64) -> Result<AutoTransport, Errno> {
         // A peer that reaches the endpoint over TCP must find the name, too. So TCP listens last.
         let bound = self.far.bind(bind)?;

@@ -41,7 +41,7 @@ impl ChosenLinks {
                 ends.sort_unstable();
                 links.between.entry(ends).or_default().insert(chosen);
             }
-            // A link that has waited at a full backlog.
+            // A link that waits at a full backlog may later move to TCP.
             let moved = find_values(log, " moved to TCP ", "to=");
             assert_eq!(moved.count(), 0, "a link has left shared memory");
         }

@@ -20,13 +20,13 @@ const WITH_LOCKS: &[&str] =
 const WITHOUT_ORDER: &[&str] = &["order"];
 
 /// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes when a rank compares and swaps eight
-/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other ranks
-/// has (`mca_btl_ofi_acswap`).
+/// of its own bytes through the libfabric module, which dereferences a handle that only memory of other
+/// ranks has (`mca_btl_ofi_acswap`).
 const WITHOUT_OWN: &[&str] = &["own"];
 
 /// Excludes operations that Open MPI 4.1 passes to its libfabric module although the module can only add and
 /// swap integers. The module ends the program ("Unknown or unsupported atomic op."), or adds complex numbers
-/// as if they were integers. "own" crashes as above.
+/// as if they were integers. Also excludes "own", for the reason of [`WITHOUT_OWN`].
 const ADDED_AND_SWAPPED: &[&str] = &[
     "MPI_MIN",
     "MPI_MAX",

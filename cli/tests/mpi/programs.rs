@@ -81,7 +81,7 @@ impl Program {
         }
     }
 
-    /// Fails the test unless the run succeeded, and the program has checked what it should.
+    /// Fails the test unless the run succeeded, and the program has printed its line of success.
     #[track_caller]
     pub(crate) fn assert_success(self, outcome: &Outcome, ranks: usize) {
         assert!(outcome.status.is_some_and(|status| status.success()), "{outcome}");
