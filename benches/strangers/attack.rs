@@ -41,7 +41,7 @@ pub(crate) enum Attack {
     Questions,
     /// Offers many messages on each link, the newest first, and resets the links; again and again.
     Lose,
-    /// Offers many messages on each link, and replaces the links.
+    /// Offers many messages on each link, and then makes links of new instances that replace these links.
     Former,
 }
 

@@ -42,7 +42,7 @@ impl AutoProvider {
 
     /// Sets the neighbourhood, a name of at most 32 bytes; by default it is empty. Endpoints share memory
     /// only with endpoints of the same neighbourhood. So processes of one host can act as if they were on
-    /// several.
+    /// several hosts.
     #[must_use]
     pub fn with_neighbourhood(mut self, name: &str) -> AutoProvider {
         self.neighbourhood = name.into();

@@ -161,8 +161,7 @@ impl AddressClaims {
         self.by_address.entry(to).or_default().insert(link, 0, Standing::Connecting, now);
     }
 
-    /// Records that the connection of a link of this side was made, so that its hello may have left by the
-    /// next question.
+    /// Records that the connection of a link of this side was made. From now on this side's hello may leave.
     pub(crate) fn record_connection_made(&mut self, link: LinkId, to: Address) {
         self.awaiting_token.insert((to.port(), link), to);
     }

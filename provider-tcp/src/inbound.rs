@@ -78,7 +78,8 @@ impl Inbound {
         matches!(self.state, StreamState::Opening(_) | StreamState::Questions(..))
     }
 
-    /// Whether the peer's greeting or hello is over and its frames are read.
+    /// Whether the link reads frames: the peer's hello or greeting is complete, and the link is neither held
+    /// nor being closed.
     #[inline]
     pub(crate) fn carries_frames(&self) -> bool {
         matches!(self.state, StreamState::Frames(_))

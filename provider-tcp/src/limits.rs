@@ -46,8 +46,8 @@ pub const HALF_OPEN_MAX_LINKS: usize = 1024;
 pub const HALF_OPEN_SHARE_PERCENT: u64 = 25;
 
 /// How long an accepted connection without a hello is safe from being displaced by a new connection. A peer
-/// that makes progress says hello within this time. If there is a place only in exchange, new connections
-/// wait in the kernel meanwhile.
+/// that makes progress says hello within this time. New connections that find no other place wait in the
+/// kernel meanwhile.
 pub const HALF_OPEN_GRACE_MS: u64 = 100;
 
 /// How many of the last descriptors of the process the transport reserves for connects, files and other
@@ -67,8 +67,8 @@ pub const HELLO_TIMEOUT_MS: u64 = 30_000;
 /// While a connection lacks its hello, one of this many passes reads the clock.
 pub const HELLO_CHECK_PASSES: u32 = 16;
 
-/// How many accepted links on which the peer has said hello an endpoint has at most, by default. Links that
-/// the endpoint has connected do not count.
+/// How many accepted links an endpoint has at most, by default. Accepted connections on which the peer has
+/// not said hello do not count, nor do links that the endpoint has connected.
 pub const ACCEPTED_DEFAULT_LINKS: usize = 16_384;
 
 /// How many checks of claimed addresses an endpoint makes at a time. Each is a connection.
@@ -84,7 +84,7 @@ pub const CHECK_TIMEOUT_MS: u64 = 2_000;
 /// The delay doubles with each check, [`CHECK_DELAY_DOUBLINGS`] times at most.
 pub const CHECK_RETRY_MS: u64 = 50;
 
-/// How often the delay doubles that begins at [`CHECK_RETRY_MS`].
+/// How often the delay of [`CHECK_RETRY_MS`] doubles at most.
 pub const CHECK_DELAY_DOUBLINGS: u32 = 7;
 
 /// After this many unclear answers about an accepted link that is not held, its claim is not checked any
@@ -102,8 +102,8 @@ pub const CHECK_CONTESTED_FAILURES_MAX: u32 = 100;
 /// How many questions a connection may carry.
 pub const QUESTIONS_MAX: usize = 128;
 
-/// How many ended links an endpoint remembers of those that it has connected, to confirm them when a peer
-/// asks.
+/// An endpoint remembers this many of the links that it has connected and that have ended, so that it can
+/// still confirm them when a peer asks.
 pub const PAST_TOKENS_MAX: usize = 1024;
 
 /// How long a link with a contested claim is held, by default, until it ends. The time is long, because a
@@ -148,9 +148,9 @@ pub const KEEPALIVE_PROBES: u32 = 6;
 /// How long a peer's host may leave data or keepalive probes unacknowledged before the kernel ends the
 /// connection.
 ///
-/// Linux also counts the time in which the peer's window stays closed. A peer with manual progress may
-/// compute for minutes while its window is closed, and is not dead. So this time is long. This side notices
-/// the end of a peer's process at once. Only the loss of a host or of the network takes this long to notice.
+/// Linux also counts the time in which the peer's window stays closed. The limit is long, because a peer
+/// with manual progress may compute for minutes while its window is closed. This side notices the end of a
+/// peer's process at once. Only the loss of a host or of the network takes this long to notice.
 pub const USER_TIMEOUT_MS: u64 = 600_000;
 
 /// If at least this much of a frame's payload is outstanding after a read, the link expects that the next

@@ -113,7 +113,8 @@ impl Link {
         self.inbound.awaits_hello()
     }
 
-    /// Whether the peer's greeting or hello is over and its frames are read.
+    /// Whether the link reads frames: the peer's hello or greeting is complete, and the link is neither held
+    /// nor being closed.
     #[inline]
     pub(crate) fn carries_frames(&self) -> bool {
         self.inbound.carries_frames()
@@ -156,8 +157,8 @@ impl Link {
     }
 
     /// Determines how the peer has hung up. Takes the error of a held link's socket, and stores it as the
-    /// link's failure. EPIPE means that the connection was reset after the end of the peer's stream, which a
-    /// write of this side can cause. So EPIPE counts as the end of the stream.
+    /// link's failure. A write of this side can cause a reset after the end of the peer's stream. The error
+    /// is then EPIPE, which counts as the end of the stream.
     pub(crate) fn determine_hang_up(&mut self) -> HangUp {
         if self.is_held()
             && self.outbound.failure().is_none()

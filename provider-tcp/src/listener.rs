@@ -27,8 +27,8 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: CloseOnFork<TcpListener>,
-    /// Connections may be waiting. After the kernel has reported this, it reports again only once an accept
-    /// has found the queue empty.
+    /// Connections may be waiting. Once the kernel has reported one, it need not report further ones until
+    /// an accept has found the queue empty.
     is_pending: bool,
     /// How many further passes the listener waits for descriptors, memory or a place for a connection
     /// without a hello; 0 if it is not paused.

@@ -51,7 +51,7 @@ impl Outbound {
     }
 
     /// Allows writes again. Called when the connection is made, or when the kernel has reported that the
-    /// socket is writable or broken. The next write finds out which.
+    /// socket is writable or broken. The next write finds out whether the socket is broken.
     pub(crate) fn mark_writable(&mut self) {
         if self.failure().is_none() {
             self.write_state = WriteState::Writable;

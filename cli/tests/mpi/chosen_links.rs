@@ -48,8 +48,8 @@ impl ChosenLinks {
         links
     }
 
-    /// Fails the test unless each two endpoints have links, over shared memory if they have the same IP
-    /// address and else over TCP, and there are as many endpoints at each address as expected.
+    /// Fails the test unless there are as many endpoints at each address as expected, and each pair of
+    /// endpoints has links: over shared memory if both have the same IP address, else over TCP.
     #[track_caller]
     pub(crate) fn assert_near_if_same_host(&self, expected: &[(&str, usize)]) {
         let mut counts = BTreeMap::new();

@@ -2,8 +2,8 @@
  * Creates a distributed graph many times, and counts how many times its neighbours are wrong.
  *
  * Each rank makes an edge to itself and several to the next rank. MPICH sends the edges as two messages of
- * different lengths, one to the rank itself and one to the next rank. Each rank probes for such messages from
- * any source, and receives them from any source.
+ * different lengths, one to the rank itself and one to the next rank. Each rank probes for such messages
+ * from any source, and receives them from any source.
  */
 
 #include "checking.h"

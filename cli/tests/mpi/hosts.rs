@@ -22,8 +22,8 @@ const INTERFACE: &str = "eth0";
 const UP_MAX: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The options of unshare(1) with which a process may make network namespaces: those of the superuser, or
-/// else those of another user, in a user namespace.
+/// The options of unshare(1) with which a process may make network namespaces. The superuser needs none.
+/// Another user makes a user namespace as well.
 const RIGHTS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
 /// Prepares a host, says so by an empty line, and then waits for the end of standard input.

@@ -16,7 +16,7 @@ const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
 /// Excludes a test of order. With any provider, Open MPI 4.1 does not keep the order of accumulates that its
-/// libfabric module sends as messages: the accumulates of the next message overtake a postponed one.
+/// libfabric module sends as messages: accumulates of the next message overtake a postponed accumulate.
 const WITHOUT_ORDER: &[&str] = &["order"];
 
 /// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes when a rank compares and swaps eight

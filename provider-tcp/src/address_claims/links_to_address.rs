@@ -60,7 +60,7 @@ pub(super) enum Standing {
     Connected,
     /// An accepted link that waits for its proof.
     Held,
-    /// An accepted link that was never held, or was admitted, although its claim is not proven.
+    /// An accepted link that is not held, although its claim is not proven.
     Unproven,
     /// An accepted link whose claim is proven.
     Proven,
@@ -204,7 +204,8 @@ impl LinksToAddress {
         }
     }
 
-    /// Admits held links, the oldest first, until an admitted one contests the claims of the others.
+    /// If nothing contests the held links, admits them, the oldest first, until an admitted link contests
+    /// the others.
     pub(super) fn admit_uncontested(&mut self) -> SmallVec<[LinkId; 2]> {
         let mut admitted = SmallVec::new();
         while !self.is_contested()

@@ -1,8 +1,9 @@
 //! How connections are accepted, and the limits on those that say nothing.
 //!
-//! A stranger that connects and says nothing takes a descriptor for a limited time, in which its hello must
-//! arrive. The number of connections without a hello is limited, and of the last descriptors of the process
-//! an endpoint gives at most one to an accepted connection. See docs/decisions/tcp-strangers.md.
+//! A stranger that connects and says nothing takes a descriptor only for the time in which its hello must
+//! arrive. The number of connections without a hello is limited. Once an accepted connection has one of the
+//! last descriptors of the process, the endpoint gives another of these only in exchange for a connection
+//! without a hello. See docs/decisions/tcp-strangers.md.
 
 use std::io::Write;
 use std::mem;
