@@ -14,7 +14,7 @@ use crate::process::{arguments, commands, raise_descriptor_limit};
 /// How many connections a storm has.
 const STORM_CONNECTIONS: usize = 10_000;
 
-/// How many connections the attacks have that say nothing, or say only hello.
+/// How many connections each of the attacks `Silent` and `Hello` makes.
 const LINKS: usize = 2_000;
 
 /// How many links offer messages, and how many messages each link offers at most.
@@ -39,7 +39,7 @@ pub(crate) enum Attack {
     Held,
     /// Asks questions without an end.
     Questions,
-    /// Offers many messages on each link, the newest first, and resets the links; again and again.
+    /// Offers many messages on each link, with descending numbers, and resets the links; again and again.
     Lose,
     /// Offers many messages on each link, and then makes links of new instances that replace these links.
     Former,

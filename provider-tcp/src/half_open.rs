@@ -51,7 +51,7 @@ impl HalfOpenLinks {
         self.links.insert(serial, HalfOpen { id, accepted_at });
     }
 
-    /// Removes a link, whose hello has arrived or which has ended.
+    /// Removes a link whose hello has arrived or which has ended.
     pub(crate) fn remove(&mut self, serial: u64) {
         self.links.remove(&serial);
     }

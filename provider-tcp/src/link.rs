@@ -120,7 +120,7 @@ impl Link {
         self.inbound.carries_frames()
     }
 
-    /// Whether this side holds the link. It was not yet reported.
+    /// Whether this side holds the link. A held link was not yet reported.
     pub(crate) fn is_held(&self) -> bool {
         self.inbound.is_held()
     }

@@ -1,4 +1,4 @@
-//! The list of this host's addresses, for checking what a hello claims.
+//! The list of this host's addresses, for judging the addresses that peers claim.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
 #[derive(Debug)]
 pub(crate) struct Outbound {
     staging: Staging,
-    /// The link has taken part of a frame. Its rest must be written before any other frame.
+    /// The link has taken part of a frame. The rest of the frame must be written before any other frame.
     unfinished: bool,
     write_state: WriteState,
 }

@@ -92,7 +92,7 @@ pub struct TcpTransport {
 pub(crate) struct AcceptLimits {
     /// How many accepted links there may be on which the peer has said hello.
     pub(crate) max_links: usize,
-    /// How long a connection may take until its hello has arrived.
+    /// How long an accepted connection may take until the peer's hello has arrived.
     pub(crate) hello_timeout: Duration,
     /// How long a link with a contested claim is held.
     pub(crate) hold_timeout: Duration,

@@ -29,7 +29,7 @@ const SILENT_MAX: usize = LIMIT_DESCRIPTORS / 4;
 /// How many connections the strangers make.
 const STRANGERS: usize = 400;
 
-/// How many peers come at last, and the number of frames that each exchanges.
+/// How many peers connect beside the strangers, and how many frames each peer exchanges.
 const PEERS: usize = 3;
 const FRAMES: usize = 10;
 

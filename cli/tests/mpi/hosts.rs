@@ -135,8 +135,8 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts a holder and waits until it has prepared its host. If it fails to, returns what it has written
-    /// to standard error.
+    /// Starts a holder and waits until it has prepared its host. If the holder fails, returns what it has
+    /// written to standard error.
     fn start(command: &mut Command) -> Result<Holder, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;

@@ -250,10 +250,10 @@ impl Running {
         }
     }
 
-    /// Ends `mpirun` and its ranks: by SIGTERM, and then by SIGKILL.
+    /// Ends `mpirun` and its ranks by SIGTERM, or by SIGKILL if `mpirun` has not ended in time.
     fn kill(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // Each rank is in its own process group, so it would outlive `mpirun`.
+        // Each rank is in its own process group, so a signal to the group of `mpirun` does not reach it.
         let ranks = descendants(pid);
         let _ = kill_process_group(pid, Signal::TERM);
         if self.wait_at_most(END_MAX).is_none() {

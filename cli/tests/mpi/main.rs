@@ -3,8 +3,8 @@
 //!
 //! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both
 //! in the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass. In `./test`,
-//! which installs all three, the tests fail instead. Without the right to make network namespaces, tests
-//! with ranks on two hosts print that they are skipped.
+//! which installs these packages, the tests fail instead. Without the right to make network namespaces,
+//! tests with ranks on two hosts print that they are skipped.
 
 mod chosen_links;
 mod every_byte;

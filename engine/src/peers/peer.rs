@@ -55,7 +55,7 @@ pub(crate) enum PeerLinkUp {
 pub(crate) struct PeerLinkEnd {
     /// No other link to the peer is up or connecting.
     pub(crate) was_last: bool,
-    /// This link or another one had come up, since the peer last had no link.
+    /// Since the peer last had no link, this link or another one has come up.
     pub(crate) was_met: bool,
     /// The link carried the messages to the peer. Now none does.
     pub(crate) carried_sends: bool,

@@ -13,7 +13,7 @@
 //!
 //!    hello, frames  --------------->  reads the hello only
 //!                   <--------------  hello, Held(token)               if the claim is contested
-//! <--------------  Admitted(token), frames          once it is proven, or contested no more
+//!                   <--------------  Admitted(token), frames          once proven or no longer contested
 //!
 //!  claimed address                    acceptor, on a connection of its own
 //!                   <--------------  Question(token), one or more
